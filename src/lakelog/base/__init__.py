@@ -1,0 +1,1 @@
+"""What every layer may use: error codes, ids, hashing, configuration tables."""

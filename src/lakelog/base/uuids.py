@@ -1,0 +1,44 @@
+"""Topic and directory ids: 16 bytes in memory and on the wire, 22 URL-safe characters in text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from lakelog.runtime.api import Random
+
+ZERO_UUID = bytes(16)
+"""Stands for "no id" on the wire."""
+
+_RESERVED = frozenset({ZERO_UUID, bytes(15) + b"\x01"})
+_TEXT_LENGTH = 22
+
+
+def random_uuid(random: Random) -> bytes:
+    """A version 4 UUID that is neither reserved by Kafka nor begins with `-` in text.
+
+    A leading dash would read as an option on a command line.
+    """
+    while True:
+        raw = bytearray(random.bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        value = bytes(raw)
+        if value not in _RESERVED and not encode_uuid(value).startswith("-"):
+            return value
+
+
+def encode_uuid(value: bytes) -> str:
+    assert len(value) == 16
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
+
+
+def decode_uuid(text: str) -> bytes:
+    """Raises `ValueError` for anything but 22 characters of URL-safe base64."""
+    try:
+        value = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except binascii.Error:
+        value = b""
+    if len(text) != _TEXT_LENGTH or len(value) != 16:
+        raise ValueError(f"{text!r} is not a UUID of {_TEXT_LENGTH} URL-safe base64 characters")
+    return value

@@ -1,0 +1,193 @@
+"""What the world looks like to the broker.
+
+Each protocol here is a constructor argument of whatever uses it; nothing above `runtime` reaches
+for `time`, `random`, `os`, `socket` or `asyncio` by itself. The implementations must agree in the
+contract suite, so a simulated disk may be swapped for a real one without the caller noticing
+anything but the failures it was asked to inject.
+
+Not in the contract: durability of anything not synced, atomicity of appends, and order between
+files. Only `write_atomic` and `rename` promise all or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Wall and monotonic time, kept apart because they are skewed apart."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch; may jump either way."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start; never goes back."""
+        ...
+
+
+class Random(Protocol):
+    """Unpredictable in production, seeded in simulation."""
+
+    def bytes(self, size: int) -> bytes: ...
+
+    def below(self, end: int) -> int:
+        """A whole number from 0 to `end` - 1."""
+        ...
+
+
+class File(Protocol):
+    """A random-access file that is read and written at explicit positions.
+
+    Every method may raise `OSError`. A failed `append` or `write_at` may have written a part.
+    """
+
+    @property
+    def path(self) -> Path: ...
+
+    def fileno(self) -> int: ...
+
+    def size(self) -> int: ...
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes; shorter only at the end of the file."""
+        ...
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        """All of `data`, or an `OSError`."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Blocks until data and size are durable."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileLock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A file system. Paths are absolute. Every method may raise `OSError`."""
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        """For reading and writing; `FileNotFoundError` unless `create`."""
+        ...
+
+    def read(self, path: Path) -> bytes: ...
+
+    def write_atomic(self, path: Path, data: Buffer) -> None:
+        """Replaces `path` durably: a crash leaves the old content or the new, never a mixture."""
+        ...
+
+    def exists(self, path: Path) -> bool: ...
+
+    def size(self, path: Path) -> int: ...
+
+    def modified_ms(self, path: Path) -> int: ...
+
+    def list(self, path: Path) -> list[str]:
+        """The names in a folder, sorted."""
+        ...
+
+    def is_dir(self, path: Path) -> bool: ...
+
+    def make_dirs(self, path: Path) -> None: ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomic; replaces a file of that name. Durable only after `sync_dir` of the parent."""
+        ...
+
+    def remove(self, path: Path) -> None: ...
+
+    def remove_tree(self, path: Path) -> None: ...
+
+    def sync_dir(self, path: Path) -> None: ...
+
+    def lock(self, path: Path) -> FileLock:
+        """An exclusive lock that dies with the process; `BlockingIOError` when it is held."""
+        ...
+
+    def is_resident(self, file: File, offset: int, size: int) -> bool:
+        """Whether reading this range would not wait for the device (a guess, never an error)."""
+        ...
+
+    def read_ahead(self, file: File, offset: int, size: int) -> None:
+        """Blocks until the range has been read into the page cache; for use off the loop."""
+        ...
+
+
+class Socket(Protocol):
+    """The part of a non-blocking `socket.socket` that the broker uses, with its exceptions."""
+
+    def fileno(self) -> int: ...
+
+    def recv_into(self, buffer: bytearray | memoryview, nbytes: int = ..., /) -> int: ...
+
+    def send(self, data: Buffer, flags: int = ..., /) -> int: ...
+
+    def getsockname(self) -> Any: ...
+
+    def getpeername(self) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Listener(Protocol):
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and the port really bound."""
+        ...
+
+    def accept(self) -> Socket:
+        """The next connection, non-blocking; `BlockingIOError` when there is none."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Net(Protocol):
+    """Sockets and their readiness. Callbacks run on the loop; `None` removes one."""
+
+    MSG_MORE: int
+
+    def listen(self, host: str, port: int, *, backlog: int) -> Listener: ...
+
+    def on_acceptable(self, listener: Listener, callback: Callable[[], None] | None) -> None: ...
+
+    def on_readable(self, sock: Socket, callback: Callable[[], None] | None) -> None: ...
+
+    def on_writable(self, sock: Socket, callback: Callable[[], None] | None) -> None: ...
+
+    def send_file(self, sock: Socket, file: File, offset: int, count: int) -> int:
+        """Bytes taken, at least 1; `BlockingIOError` when the socket is full."""
+        ...
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Tasks(Protocol):
+    """The loop: callbacks, timers, tasks, and threads for what blocks."""
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> None: ...
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Timer: ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
+
+    def future(self) -> asyncio.Future[Any]: ...
+
+    def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Runs `work` in a thread. Work of one lane never waits behind another lane's."""
+        ...

@@ -1,0 +1,178 @@
+"""The real clock, disk and randomness of a Linux host."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from lakelog.runtime.api import Buffer, File, FileLock
+
+_RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_READ_AHEAD_CHUNK = 256 * 1024
+
+
+class SystemClock:
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class SystemRandom:
+    def bytes(self, size: int) -> bytes:
+        return secrets.token_bytes(size)
+
+    def below(self, end: int) -> int:
+        return secrets.randbelow(end)
+
+
+class PosixFile:
+    """An open descriptor; positions are always explicit, so it may be read from any thread."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        first = os.pread(self._fd, size, offset)
+        if len(first) == size or not first:
+            return first
+        parts = [first]
+        done = len(first)
+        while done < size and (part := os.pread(self._fd, size - done, offset + done)):
+            parts.append(part)
+            done += len(part)
+        return b"".join(parts)
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        written = os.pwrite(self._fd, data, offset)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(view):
+            written += os.pwrite(self._fd, view[written:], offset + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class PosixFileLock:
+    """`flock` on a file that stays: removing it would let two processes hold two locks."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+class PosixDisk:
+    def open(self, path: Path, *, create: bool = False) -> PosixFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return PosixFile(path, os.open(path, flags, 0o644))
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write_atomic(self, path: Path, data: Buffer) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        file = PosixFile(temporary, fd)
+        try:
+            file.write_at(0, data)
+            os.fsync(fd)
+        finally:
+            file.close()
+        temporary.replace(path)
+        self.sync_dir(path.parent)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def list(self, path: Path) -> list[str]:
+        return sorted(os.listdir(path))  # noqa: PTH208 - names, not paths
+
+    def is_dir(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def make_dirs(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path)
+
+    def sync_dir(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: Path) -> FileLock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(fd)
+            raise
+        return PosixFileLock(fd)
+
+    def is_resident(self, file: File, offset: int, size: int) -> bool:
+        """Probes the first and last byte: eviction and read-ahead both work on whole runs."""
+        probe = bytearray(1)
+        try:
+            for position in {offset, offset + size - 1}:
+                os.preadv(file.fileno(), [probe], position, _RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def read_ahead(self, file: File, offset: int, size: int) -> None:
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(file.fileno(), offset, size, os.POSIX_FADV_WILLNEED)
+        end = offset + size
+        while offset < end:
+            got = len(file.read_at(offset, min(_READ_AHEAD_CHUNK, end - offset)))
+            if not got:
+                return
+            offset += got
