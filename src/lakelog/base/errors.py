@@ -1,7 +1,7 @@
 """The protocol's error codes and the exception that carries one.
 
-Codes, names and retriability are those of Apache Kafka 4.4 (`org.apache.kafka.common.protocol.Errors`).
-A code must tell "definitely not done" from "unknown": only a retriable code may be answered when
+Codes, names and retriability are those of Apache Kafka 4.4
+(`org.apache.kafka.common.protocol.Errors`). A code must tell "definitely not done" from "unknown": only a retriable code may be answered when
 the outcome of a request is not known.
 """
 

@@ -1,0 +1,44 @@
+"""Apache Kafka's jars for the tests that compare with it, resolved by Maven into `build/jars`."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_CACHE = _HERE.parent / "build" / "jars"
+
+
+class JavaMissing(Exception):
+    """Raised instead of skipping: an oracle that was not consulted has not agreed."""
+
+
+def require(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        raise JavaMissing(
+            f"{program} not found: install a JDK 17 and Maven "
+            "(Debian: apt-get install openjdk-17-jdk-headless maven)"
+        )
+    return found
+
+
+def class_path(name: str) -> str:
+    """The class path of `tests/java/<name>/pom.xml`, downloaded once per content of that file."""
+    pom = _HERE / "java" / name / "pom.xml"
+    digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
+    target = _CACHE / f"{name}-{digest}"
+    if not target.exists():
+        partial = target.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        command = [require("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        subprocess.run([*command, f"-DoutputDirectory={partial}"], check=True)
+        partial.rename(target)
+    return f"{target}/*"
+
+
+def java_command(name: str, main: str | Path, *arguments: str) -> list[str]:
+    """A command line that runs a class of the jars, or a single Java source file against them."""
+    return [require("java"), "-cp", class_path(name), str(main), *arguments]
