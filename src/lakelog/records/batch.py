@@ -1,0 +1,217 @@
+"""Record batches, version 2: the header, the checksum and the two in-place changes a broker makes.
+
+    0 base offset i64          16 magic i8               35 max timestamp i64
+    8 batch length i32         17 CRC-32C u32            43 producer id i64
+   12 leader epoch i32         21 attributes i16         51 producer epoch i16
+                               23 last offset delta i32  53 base sequence i32
+                               27 base timestamp i64     57 records count i32   61 records
+
+The batch length counts the bytes after itself. The checksum covers byte 21 to the end, so a broker
+may give a batch its offset and leader epoch without touching it. Nothing here looks into the
+records, and magics 0 and 1 are read as headers only so far that their size and magic are right.
+
+Source: KIP-98 and https://kafka.apache.org/documentation/#recordbatch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from lakelog.records.crc import crc32c
+from lakelog.records.errors import CorruptRecord
+from lakelog.runtime.api import Buffer
+
+__all__ = [
+    "HEADER_SIZE",
+    "LENGTH_OVERHEAD",
+    "MAGIC",
+    "BatchHeader",
+    "CorruptRecord",
+    "check_crc",
+    "iter_batches",
+    "patch_offset_and_epoch",
+    "read_header",
+    "set_append_time",
+]
+
+HEADER_SIZE = 61
+LENGTH_OVERHEAD = 12
+"""Bytes up to and with the batch length, which does not count them."""
+MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+_CRC_START = 21
+_LENGTH_MIN = HEADER_SIZE - LENGTH_OVERHEAD
+_SEQUENCES = 1 << 31
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_CRC_AND_ATTRIBUTES = struct.Struct(">Ih")
+_MAX_TIMESTAMP = struct.Struct(">q")
+
+
+class BatchHeader:
+    """The 61 bytes before the records, as they stand; nothing but the length is validated."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "records_count",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        batch_length: int,
+        partition_leader_epoch: int,
+        magic: int,
+        crc: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        records_count: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.batch_length = batch_length
+        self.partition_leader_epoch = partition_leader_epoch
+        self.magic = magic
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.records_count = records_count
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + LENGTH_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> int:
+        """The compression's number; one without a `Codec` is the reader's to refuse."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 for CreateTime, 1 for LogAppendTime."""
+        return self.attributes >> 3 & 1
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return self.attributes & DELETE_HORIZON != 0
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; -1 without one. 2^31 - 1 is followed by 0."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BatchHeader):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"BatchHeader(offsets {self.base_offset}..{self.last_offset}, {self.size} bytes, "
+            f"{self.records_count} records, magic {self.magic}, codec {self.codec}, "
+            f"producer {self.producer_id}/{self.producer_epoch}/{self.base_sequence})"
+        )
+
+
+def read_header(buf: Buffer, offset: int = 0) -> BatchHeader:
+    """The header at `offset`. `CorruptRecord` if it is cut off or its length is impossible.
+
+    The batch itself may reach past the end of `buf`: compare `size`.
+    """
+    try:
+        header = BatchHeader(*HEADER.unpack_from(buf, offset))
+    except struct.error:
+        short = f"{len(buf) - offset} bytes are too few for a batch header"
+        raise CorruptRecord(short) from None
+    if header.batch_length < _LENGTH_MIN:
+        raise CorruptRecord(f"a batch length of {header.batch_length} is impossible")
+    return header
+
+
+def check_crc(buf: Buffer, offset: int, header: BatchHeader) -> bool:
+    """Whether the checksum is that of the bytes; the whole batch must be in `buf`."""
+    end = offset + header.size
+    return len(buf) >= end and crc32c(memoryview(buf)[offset + _CRC_START : end]) == header.crc
+
+
+def iter_batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Header and bytes of each whole batch; stops at a trailing part of one.
+
+    A fetch response may end within a batch. `CorruptRecord` for a length that is impossible.
+    """
+    view = memoryview(buf)
+    position = 0
+    while len(view) - position >= HEADER_SIZE:
+        header = read_header(view, position)
+        end = position + header.size
+        if end > len(view):
+            return
+        yield header, view[position:end]
+        position = end
+
+
+def patch_offset_and_epoch(
+    buf: bytearray | memoryview, offset: int, base_offset: int, leader_epoch: int
+) -> None:
+    """Gives the batch at `offset` its place in the log. The checksum does not cover these."""
+    _OFFSET.pack_into(buf, offset, base_offset)
+    _EPOCH.pack_into(buf, offset + 12, leader_epoch)
+
+
+def set_append_time(
+    buf: bytearray | memoryview, offset: int, header: BatchHeader, now_ms: int
+) -> None:
+    """Makes the batch LogAppendTime at `now_ms` with a new checksum; `header` follows."""
+    header.attributes |= LOG_APPEND_TIME
+    header.max_timestamp = now_ms
+    _MAX_TIMESTAMP.pack_into(buf, offset + 35, now_ms)
+    _CRC_AND_ATTRIBUTES.pack_into(buf, offset + 17, 0, header.attributes)
+    header.crc = crc32c(memoryview(buf)[offset + _CRC_START : offset + header.size])
+    _CRC.pack_into(buf, offset + 17, header.crc)

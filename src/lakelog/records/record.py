@@ -1,0 +1,156 @@
+"""The records inside a batch.
+
+A record, all numbers zig-zag varints but the attributes, which are a byte nobody uses:
+
+    length, attributes, timestamp delta, offset delta, key length (-1: null), key,
+    value length (-1: null), value, header count, (key length, key, value length, value)*
+
+Decoding trusts no length: a record must end exactly where its own length says, the batch where
+its last record does, and offsets must lie within the batch and rise.
+
+Source: https://kafka.apache.org/documentation/#record.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lakelog.records.batch import HEADER_SIZE, MAGIC, BatchHeader
+from lakelog.records.compression import decompress
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.varint import read_varint
+from lakelog.runtime.api import Buffer
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_MIN_RECORD_SIZE = 7
+
+
+class Record(NamedTuple):
+    """One record at its place in the log. `timestamp` is milliseconds since the epoch."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def decode_records(batch: Buffer, header: BatchHeader, max_bytes: int) -> list[Record]:
+    """The records of one whole batch, decompressed to at most `max_bytes`.
+
+    Does not check the checksum. `CorruptRecord` on any inconsistency. The timestamp of a
+    LogAppendTime batch is the batch's.
+    """
+    data = record_bytes(batch, header, max_bytes)
+    try:
+        records = _decode(data, header)
+    except (IndexError, UnicodeDecodeError):
+        raise CorruptRecord("a record is cut off or has a header key that is not UTF-8") from None
+    if header.timestamp_type:
+        time = header.max_timestamp
+        return [record._replace(timestamp=time) for record in records]
+    return records
+
+
+def record_bytes(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes:
+    """What follows the header, decompressed, with the counts checked against its size."""
+    if header.magic != MAGIC:
+        raise CorruptRecord(f"magic {header.magic} is not supported")
+    if len(batch) != header.size:
+        raise CorruptRecord(f"{len(batch)} bytes for a batch of {header.size}")
+    data = decompress(header.codec, memoryview(batch)[HEADER_SIZE:], max_bytes)
+    count = header.records_count
+    if not 0 <= count <= len(data) // _MIN_RECORD_SIZE:
+        raise CorruptRecord(f"{count} records cannot fit into {len(data)} bytes")
+    if header.last_offset_delta < count - 1:
+        raise CorruptRecord(f"{count} records for a last delta of {header.last_offset_delta}")
+    return data
+
+
+def _decode(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: C901 - calls cost too much
+    """The hot loop: varints of one byte, and the common ones of two, are decoded in line.
+
+    `zig` is a number before its sign is unfolded; an odd one is negative.
+    """
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    records: list[Record] = []
+    append, new, position, previous = records.append, tuple.__new__, 0, -1
+    for _ in range(header.records_count):
+        zig = data[position]
+        if zig < 0x80:
+            end = position + 1 + (zig >> 1 ^ -(zig & 1))
+            position += 2
+        else:
+            length, position = read_varint(data, position)
+            end = position + length
+            position += 1
+        zig = data[position]
+        if zig < 0x80:
+            delta_ms, position = zig >> 1 ^ -(zig & 1), position + 1
+        else:
+            delta_ms, position = read_varint(data, position)
+        delta = data[position]
+        if delta < 0x80:
+            delta, position = delta >> 1 ^ -(delta & 1), position + 1
+        elif (high := data[position + 1]) < 0x80:
+            delta = delta & 0x7F | high << 7
+            delta = delta >> 1 ^ -(delta & 1)
+            position += 2
+        else:
+            delta, position = read_varint(data, position)
+        zig = data[position]
+        key: bytes | None = None
+        if zig == 1:
+            position += 1
+        else:
+            size, position = read_varint(data, position)
+            key = data[position : position + size]
+            position += size if size >= 0 else len(data)
+        zig = data[position]
+        value: bytes | None = None
+        if zig == 1:
+            position += 1
+        elif zig < 0x80 and not zig & 1:
+            position += 1
+            value = data[position : position + (zig >> 1)]
+            position += zig >> 1
+        else:
+            size, position = read_varint(data, position)
+            value = data[position : position + size]
+            position += size if size >= 0 else len(data)
+        if data[position]:
+            headers, position = read_headers(data, position, end)
+        else:
+            headers, position = (), position + 1
+        if position != end or delta <= previous:
+            raise CorruptRecord(f"record {len(records)} of the batch is inconsistent")
+        previous = delta
+        append(new(Record, (base_offset + delta, base_timestamp + delta_ms, key, value, headers)))
+    if position != len(data) or previous > header.last_offset_delta:
+        raise CorruptRecord("the records do not end where the batch does")
+    return records
+
+
+def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
+    """The headers of the record that ends at `end`, and where they end."""
+    count, position = read_varint(data, position)
+    if not 0 <= count <= (end - position) // 2:
+        raise CorruptRecord(f"{count} headers cannot fit into {end - position} bytes")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        key, position = _read_bytes(data, position, end)
+        value, position = _read_bytes(data, position, end)
+        if key is None:
+            raise CorruptRecord("a header without a key")
+        headers.append((key.decode(), value))
+    return tuple(headers), position
+
+
+def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = read_varint(data, position)
+    if size == -1:
+        return None, position
+    if not 0 <= size <= end - position:
+        raise CorruptRecord(f"a header of {size} bytes does not fit")
+    return data[position : position + size], position + size

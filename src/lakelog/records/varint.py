@@ -1,0 +1,59 @@
+"""Zig-zag varints, seven bits a byte, smallest first: every number inside a record.
+
+Source: https://developers.google.com/protocol-buffers/docs/encoding, "Signed Integers".
+"""
+
+from __future__ import annotations
+
+from lakelog.records.errors import CorruptRecord
+
+_MAX_SHIFT = 63
+_TABLE_SIZE = 1 << 13  # all that take two bytes
+
+
+def _encode(value: int) -> bytes:
+    rest = value << 1 if value >= 0 else (-value << 1) - 1
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+VARINTS = tuple(_encode(value) for value in range(64)) + tuple(
+    bytes((value << 1 & 0x7F | 0x80, value >> 6)) for value in range(64, _TABLE_SIZE)
+)
+"""The encodings of 0 and up that are worth a table."""
+
+
+def encode_varint(value: int) -> bytes:
+    """`value`, which must fit in 64 bits."""
+    return VARINTS[value] if 0 <= value < _TABLE_SIZE else _encode(value)
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at `position` and where it ends.
+
+    `IndexError` at the end of `data`, `CorruptRecord` for more than ten bytes.
+    """
+    low = data[position]
+    if low < 0x80:
+        return low >> 1 ^ -(low & 1), position + 1
+    high = data[position + 1]
+    if high < 0x80:
+        low = low & 0x7F | high << 7
+        return low >> 1 ^ -(low & 1), position + 2
+    return _read_long(data, position)
+
+
+def _read_long(data: bytes, position: int) -> tuple[int, int]:
+    rest = shift = 0
+    while shift <= _MAX_SHIFT:
+        byte = data[position]
+        position += 1
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return rest >> 1 ^ -(rest & 1), position
+        shift += 7
+    raise CorruptRecord("a varint of more than ten bytes")

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakelog.records.batch import CorruptRecord, check_crc, read_header
+from lakelog.records.builder import BatchBuilder, record_size_max
+from lakelog.records.compression import Codec
+from lakelog.records.record import Record, decode_records
+from lakelog.records.varint import encode_varint, read_varint
+
+LIMIT = 1 << 24
+
+nullable = st.none() | st.binary(max_size=300)
+headers = st.lists(st.tuples(st.text(max_size=8), nullable), max_size=3)
+rows = st.lists(
+    st.tuples(st.integers(-(2**40), 2**40), nullable, nullable, headers), min_size=1, max_size=90
+)
+
+
+@given(value=st.integers(-(2**63), 2**63 - 1))
+def test_varints_round_trip(value: int) -> None:
+    raw = encode_varint(value)
+    assert len(raw) <= 10
+    assert read_varint(b"\xff" + raw + b"\x01", 1) == (value, 1 + len(raw))
+
+
+def test_table_varints_agree_with_long_ones() -> None:
+    for value in (0, 1, 63, 64, 127, 128, 8191, 8192, 1 << 20):
+        assert read_varint(encode_varint(value), 0)[0] == value
+    assert [encode_varint(value).hex() for value in (-1, 63, 64, -65, 8191, 8192)] == [
+        "01", "7e", "8001", "8101", "fe7f", "808001",
+    ]  # fmt: skip
+
+
+def test_a_varint_of_eleven_bytes_is_corrupt() -> None:
+    with pytest.raises(CorruptRecord):
+        read_varint(b"\x80" * 10 + b"\x01", 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=rows, codec=st.sampled_from(list(Codec)), base=st.integers(0, 2**40))
+def test_round_trip(rows, codec: Codec, base: int) -> None:  # type: ignore[no-untyped-def]
+    builder = BatchBuilder(codec)
+    for timestamp, key, value, items in rows:
+        before = builder.size_estimate
+        builder.append(timestamp, key, value, items)
+        assert builder.size_estimate - before <= record_size_max(key, value, items)
+    batch = builder.build(base_offset=base)
+    header = read_header(batch)
+    assert check_crc(batch, 0, header)
+    assert header.max_timestamp == max(row[0] for row in rows)
+    if codec is Codec.NONE:
+        assert builder.size_estimate == len(batch)
+    expected = [
+        Record(base + index, timestamp, key, value, tuple(items))
+        for index, (timestamp, key, value, items) in enumerate(rows)
+    ]
+    assert decode_records(batch, header, LIMIT) == expected
+
+
+def test_more_records_than_the_table_of_varints_holds() -> None:
+    builder = BatchBuilder()
+    for index in range(20_000):
+        builder.append(index, None, b"%d" % index)
+    batch = builder.build()
+    records = decode_records(memoryview(batch), read_header(batch), LIMIT)
+    assert [record.offset for record in records] == list(range(20_000))
+    assert [record.timestamp for record in records] == list(range(20_000))
+    assert records[-1].value == b"19999"
+
+
+def sample() -> bytearray:
+    builder = BatchBuilder()
+    builder.append(5, b"key", b"value", [("name", b"x"), ("none", None)])
+    builder.append(6, None, b"w" * 100)
+    return builder.build()
+
+
+def test_flipped_bytes_never_crash_nor_read_past_the_record() -> None:
+    """A CRC would notice; a client may have it switched off, and a peer may write its own."""
+    original = sample()
+    for position in range(57, len(original)):
+        for flip in (0x01, 0x02, 0x80, 0xFF):
+            batch = bytearray(original)
+            batch[position] ^= flip
+            try:
+                records = decode_records(batch, read_header(batch), LIMIT)
+            except CorruptRecord:
+                continue
+            assert len(records) == 2
+            assert sum(len(record.value or b"") for record in records) <= len(batch)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("0d 00 00 00 01 01 00", "a negative length"),
+        ("0c 00 00 00 03 01 00", "a key of -2 bytes"),
+        ("0c 00 00 00 01 03 00", "a value of -2 bytes"),
+        ("0c 00 00 01 01 01 00", "an offset delta of -1"),
+        ("0e 00 00 8101 01 01 00", "a negative offset delta of two bytes"),
+        ("0c 00 00 02 01 01 00", "an offset delta beyond the last"),
+        ("0c 00 00 00 01 01 01", "a header count of -1"),
+        ("0c 00 00 00 01 01 7e", "63 headers in no bytes"),
+        ("10 00 00 00 01 01 02 01 01", "a null header key"),
+        ("0c 00 00 00 01 fe", "a cut value"),
+        ("0c 00 00 00 01 01 00 00", "a trailing byte"),
+        ("0a 00 00 00 01 01 00", "a length that is one too short"),
+        ("12 00 00 00 01 01 02 02 ff 01", "a header key that is not UTF-8"),
+    ],
+)
+def test_inconsistent_records(body: str, why: str) -> None:
+    with pytest.raises(CorruptRecord):
+        decode_hand_made(bytes.fromhex(body), 1)
+
+
+def decode_hand_made(body: bytes, count: int) -> list[Record]:
+    builder = BatchBuilder()
+    builder.append(0, None, None)
+    batch = builder.build()[:61] + body
+    batch[8:12] = (49 + len(body)).to_bytes(4, "big")
+    batch[57:61] = count.to_bytes(4, "big", signed=True)
+    return decode_records(batch, read_header(batch), LIMIT)
+
+
+def test_the_smallest_record_is_accepted_by_the_same_route() -> None:
+    assert decode_hand_made(bytes.fromhex("0c 00 00 00 01 01 00"), 1) == [Record(0, 0, None, None)]
+
+
+@pytest.mark.parametrize("count", [-1, 2, 2**31 - 1])
+def test_counts_are_checked_before_anything_is_made(count: int) -> None:
+    with pytest.raises(CorruptRecord):
+        decode_hand_made(bytes.fromhex("0c 00 00 00 01 01 00"), count)
+
+
+def test_an_empty_batch_left_by_compaction_has_no_records() -> None:
+    assert decode_hand_made(b"", 0) == []
+
+
+def test_gaps_left_by_compaction_are_kept() -> None:
+    batch = sample()
+    batch[23:27] = (9).to_bytes(4, "big")
+    assert read_header(batch).last_offset == 9
+    assert [record.offset for record in decode_records(batch, read_header(batch), LIMIT)] == [0, 1]
+
+
+def test_another_magic_or_size_is_refused() -> None:
+    batch = sample()
+    with pytest.raises(CorruptRecord):
+        decode_records(batch[:-1], read_header(batch), LIMIT)
+    batch[16] = 1
+    with pytest.raises(CorruptRecord, match="magic 1"):
+        decode_records(batch, read_header(batch), LIMIT)
+
+
+def test_a_bomb_in_a_batch_is_refused() -> None:
+    builder = BatchBuilder(Codec.ZSTD)
+    builder.append(0, None, bytes(8 << 20))
+    batch = builder.build()
+    with pytest.raises(CorruptRecord):
+        decode_records(batch, read_header(batch), 1 << 20)
+
+
+def test_flags_of_the_builder() -> None:
+    builder = BatchBuilder()
+    builder.append(0, b"\0\0\0\1", b"\0" * 6)
+    header = read_header(builder.build(3, 4, is_transactional=True, is_control=True))
+    assert header.is_control
+    assert header.is_transactional
