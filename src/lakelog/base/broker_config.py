@@ -1,0 +1,162 @@
+"""A broker's settings: Kafka's keys with typed values, and what was said about the rest.
+
+Precedence is Kafka's: dynamic for this broker, dynamic for all brokers, static, default.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lakelog.base.broker_keys import HONOURED_KEYS, REFUSED_KEYS
+from lakelog.base.broker_keys_inert import INERT_KEYS
+from lakelog.base.config import ConfigError, ConfigKey, ConfigValue, Effect, key_table
+from lakelog.base.endpoint import Endpoint, parse_endpoint
+from lakelog.base.topic_config import LogConfig
+
+BROKER_CONFIGS: Mapping[str, ConfigKey] = key_table(HONOURED_KEYS, REFUSED_KEYS, INERT_KEYS)
+
+IGNORED_PREFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "zookeeper.": "the metadata log is embedded",
+        "inter.broker.protocol.version": "there is no such setting since Kafka 4.0",
+        "log.message.format.version": "there is no such setting since Kafka 4.0",
+        "log.message.timestamp.difference.max.ms": "there is no such setting since Kafka 4.0",
+        "control.plane.listener.name": "there is no such setting since Kafka 4.0",
+        "reserved.broker.max.id": "there is no such setting since Kafka 4.0",
+        "listener.name.": "no listener speaks TLS or SASL",
+        "confluent.": "it belongs to Confluent Platform",
+        "rlmm.config.": "there is no tiered storage",
+        "rsm.config.": "there is no tiered storage",
+    }
+)
+"""Families of keys that migrated files hold and nothing here reads."""
+
+_DEFAULTS: Mapping[str, ConfigValue] = {
+    name: key.default_value for name, key in BROKER_CONFIGS.items()
+}
+
+
+class BrokerConfig:
+    """Immutable. `static` and the dynamic layers are text, as they were given."""
+
+    __slots__ = ("_values", "dynamic_broker", "dynamic_default", "static")
+
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic_broker: Mapping[str, str] | None = None,
+    ) -> None:
+        """Raises `ConfigError`. Every key must be in `BROKER_CONFIGS`."""
+        self.static = MappingProxyType(dict(static))
+        self.dynamic_default = MappingProxyType(dict(dynamic_default or {}))
+        self.dynamic_broker = MappingProxyType(dict(dynamic_broker or {}))
+        self._values: dict[str, ConfigValue] = {}
+        for layer in (self.static, self.dynamic_default, self.dynamic_broker):
+            for name, text in layer.items():
+                self._values[name] = BROKER_CONFIGS[name].parse(text)
+        self._check_together()
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+        """The settings and one warning for each key that does nothing; raises `ConfigError`."""
+        known = {name: text for name, text in values.items() if name in BROKER_CONFIGS}
+        warnings = [text for name in values if (text := _warning(name, values[name])) is not None]
+        return cls(known), warnings
+
+    def with_dynamic(
+        self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]
+    ) -> BrokerConfig:
+        """The same static settings under other dynamic ones; raises `ConfigError`."""
+        return BrokerConfig(self.static, dynamic_default, dynamic_broker)
+
+    def get(self, name: str) -> ConfigValue:
+        """The value in force; `KeyError` for a name that is no broker key."""
+        return self._values[name] if name in self._values else _DEFAULTS[name]
+
+    def get_int(self, name: str) -> int:
+        value = self.get(name)
+        assert isinstance(value, int)
+        return value
+
+    def get_bool(self, name: str) -> bool:
+        value = self.get(name)
+        assert isinstance(value, bool)
+        return value
+
+    def get_str(self, name: str) -> str:
+        value = self.get(name)
+        assert isinstance(value, str)
+        return value
+
+    def is_set(self, name: str) -> bool:
+        """Whether somebody set it, even if to its default."""
+        return name in self._values
+
+    @property
+    def node_id(self) -> int:
+        older = self.get_int("broker.id")
+        return older if older >= 0 and not self.is_set("node.id") else self.get_int("node.id")
+
+    @property
+    def data_directory(self) -> str | None:
+        """`log.dirs`, else `log.dir`, else None."""
+        value = self.get("log.dirs") or self.get("log.dir")
+        return value[0] if isinstance(value, tuple) and value else None
+
+    @property
+    def listeners(self) -> tuple[Endpoint, ...]:
+        return self._endpoints("listeners")
+
+    @property
+    def advertised_listeners(self) -> tuple[Endpoint, ...]:
+        """Empty when unset."""
+        return self._endpoints("advertised.listeners")
+
+    def _endpoints(self, name: str) -> tuple[Endpoint, ...]:
+        value = self.get(name)
+        return tuple(map(parse_endpoint, value)) if isinstance(value, tuple) else ()
+
+    def _check_together(self) -> None:
+        """What single values cannot show: settings that contradict one another."""
+        for name in ("log.dirs", "log.dir"):
+            value = self._values.get(name)
+            if isinstance(value, tuple) and len(value) > 1:
+                raise ConfigError(name, ",".join(value), "more than one data folder")
+        number = self._values.get("broker.id", -1)
+        if number != -1 and self.is_set("node.id") and number != self.get("node.id"):
+            raise ConfigError("broker.id", str(number), f"differs from node.id={self.node_id}")
+        shortest = self.get_int("group.min.session.timeout.ms")
+        if shortest > self.get_int("group.max.session.timeout.ms"):
+            raise ConfigError(
+                "group.min.session.timeout.ms",
+                str(shortest),
+                f"above group.max.session.timeout.ms={self.get('group.max.session.timeout.ms')}",
+            )
+        self._check_plaintext()
+        LogConfig.from_values({}, self)
+
+    def _check_plaintext(self) -> None:
+        """A listener of any name must not be mapped to a protocol that would protect it."""
+        text = self.get("listener.security.protocol.map")
+        names = {endpoint.name for endpoint in self.listeners}
+        for entry in text if isinstance(text, tuple) else ():
+            name, _, protocol = entry.partition(":")
+            if name.strip().upper() in names and protocol.strip().upper() != "PLAINTEXT":
+                raise ConfigError(
+                    "listener.security.protocol.map", entry, "only PLAINTEXT listeners exist yet"
+                )
+
+
+def _warning(name: str, value: str) -> str | None:
+    key = BROKER_CONFIGS.get(name)
+    if key is not None:
+        same = key.effect is not Effect.NONE or key.parse(value) == key.default_value
+        return None if same else f"{name} has no effect: {key.reason}"
+    for prefix, reason in IGNORED_PREFIXES.items():
+        if name.startswith(prefix):
+            return f"{name} has no effect: {reason}"
+    close = difflib.get_close_matches(name, BROKER_CONFIGS, n=1, cutoff=0.75)
+    return f"unknown key {name} ignored" + (f": did you mean {close[0]}?" if close else "")

@@ -1,0 +1,99 @@
+"""A log's settings: the topic's own keys over the broker's over the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakelog.base.config import ConfigError, ConfigKey, ConfigValue
+from lakelog.base.topic_keys import DAY_MS, HOUR_MS, LONG_MAX, TOPIC_CONFIGS, WEEK_MS
+
+if TYPE_CHECKING:
+    from lakelog.base.broker_config import BrokerConfig
+
+__all__ = ["TOPIC_CONFIGS", "LogConfig", "validate_topic_configs"]
+
+
+def validate_topic_configs(overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
+    """Typed values of a topic's own settings; raises `ConfigError`."""
+    values: dict[str, ConfigValue] = {}
+    for name, text in overrides.items():
+        key = TOPIC_CONFIGS.get(name)
+        if key is None:
+            raise ConfigError(name, text, "unknown topic configuration")
+        values[name] = key.parse(text)
+    return values
+
+
+def _resolve(key: ConfigKey, broker: BrokerConfig | None) -> ConfigValue:
+    """The first synonym that is set to something, else the first whose default is not null."""
+    if broker is None or not key.synonyms:
+        return key.default_value
+    explicit = [synonym for synonym in key.synonyms if broker.is_set(synonym.name)]
+    for synonym in (*explicit, *key.synonyms):
+        value = broker.get(synonym.name)
+        if value is not None:
+            return _scaled(value, synonym.factor)
+    return key.default_value
+
+
+def _scaled(value: ConfigValue, factor: int) -> ConfigValue:
+    """Hours and minutes in milliseconds; any negative time means "without limit"."""
+    if factor == 1:
+        return value
+    assert isinstance(value, int)
+    return max(value * factor, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """A partition log's settings, resolved: the topic's own over the broker's over the default."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = WEEK_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = WEEK_MS
+    retention_bytes: int = -1
+    max_message_bytes: int = 1_048_588
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = HOUR_MS
+    compression_type: str = "producer"
+    file_delete_delay_ms: int = 60_000
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    preallocate: bool = False
+
+    @classmethod
+    def from_values(
+        cls, overrides: Mapping[str, str], broker: BrokerConfig | None = None
+    ) -> LogConfig:
+        """Raises `ConfigError`, also for settings that contradict one another."""
+        own = validate_topic_configs(overrides)
+        values: dict[str, Any] = {
+            field: own[name] if name in own else _resolve(TOPIC_CONFIGS[name], broker)
+            for field, name in _KEY_OF_FIELD.items()
+        }
+        values["cleanup_policy"] = frozenset(values["cleanup_policy"])
+        values["segment_bytes"] = own.get("internal.segment.bytes", values["segment_bytes"])
+        config = cls(**values)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise ConfigError(
+                "min.compaction.lag.ms",
+                str(config.min_compaction_lag_ms),
+                f"above max.compaction.lag.ms={config.max_compaction_lag_ms}",
+            )
+        return config
+
+
+_KEY_OF_FIELD = {field: field.replace("_", ".") for field in LogConfig.__slots__}

@@ -1,0 +1,335 @@
+"""The topic-level keys of Apache Kafka 4.4.
+
+Names, types, defaults and bounds are those of `org.apache.kafka.storage.internals.log.LogConfig`;
+the broker keys that supply defaults those of `ServerTopicConfigSynonyms`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from lakelog.base.config import (
+    ConfigKey,
+    ConfigType,
+    ConfigValue,
+    Effect,
+    Synonym,
+    Validator,
+    at_least,
+    between,
+    between_or,
+    key_table,
+    list_of,
+    one_of,
+)
+
+LONG_MAX = (1 << 63) - 1
+HOUR_MS = 3_600_000
+WEEK_MS = 604_800_000
+DAY_MS = 86_400_000
+_THROTTLED = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
+COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_TIERED = "there is no tiered storage"
+_ONE_REPLICA = "one broker holds every replica, so there is no replication traffic to throttle"
+_VERBATIM = "batches are stored as the producer compressed them"
+
+
+def _whole(
+    name: str, default: int, doc: str, bound: Validator | None, *synonyms: Synonym | str
+) -> ConfigKey:
+    """A LONG key."""
+    return ConfigKey(name, ConfigType.LONG, str(default), doc, bound, synonyms=_synonyms(synonyms))
+
+
+def _int(name: str, default: int, doc: str, bound: Validator, synonym: str) -> ConfigKey:
+    return ConfigKey(name, ConfigType.INT, str(default), doc, bound, synonyms=_synonyms((synonym,)))
+
+
+def _synonyms(synonyms: tuple[Synonym | str, ...]) -> tuple[Synonym, ...]:
+    return tuple(Synonym(item) if isinstance(item, str) else item for item in synonyms)
+
+
+def _inert(
+    name: str,
+    config_type: ConfigType,
+    default: str,
+    reason: str,
+    bound: Validator | None = None,
+    synonym: str = "",
+    effect: Effect = Effect.NONE,
+) -> ConfigKey:
+    synonyms = (Synonym(synonym),) if synonym else ()
+    return ConfigKey(
+        name, config_type, default, "", bound, synonyms=synonyms, effect=effect, reason=reason
+    )
+
+
+def _throttled_replicas() -> Validator:
+    def accepts(value: ConfigValue) -> bool:
+        return isinstance(value, tuple) and (
+            value == ("*",) or all(_THROTTLED.fullmatch(item) for item in value)
+        )
+
+    return Validator(accepts, "* or a list of PARTITION:BROKER")
+
+
+_SIZE_AND_TIME = (
+    _int(
+        "segment.bytes",
+        1 << 30,
+        "Size at which a segment is closed and the next one begun.",
+        at_least(1 << 20),
+        "log.segment.bytes",
+    ),
+    ConfigKey(
+        "internal.segment.bytes",
+        ConfigType.INT,
+        None,
+        "Stands in for segment.bytes below its lower bound; for tests.",
+        at_least(1),
+        internal=True,
+    ),
+    _whole(
+        "segment.ms",
+        WEEK_MS,
+        "Age at which a segment is closed although it is not full.",
+        at_least(1),
+        "log.roll.ms",
+        Synonym("log.roll.hours", HOUR_MS),
+    ),
+    _whole(
+        "segment.jitter.ms",
+        0,
+        "Upper bound of the random time taken off segment.ms, so that topics do not roll together.",
+        at_least(0),
+        "log.roll.jitter.ms",
+        Synonym("log.roll.jitter.hours", HOUR_MS),
+    ),
+    _int(
+        "segment.index.bytes",
+        10 << 20,
+        "Size of an offset index; a segment whose index is full is closed.",
+        at_least(4),
+        "log.index.size.max.bytes",
+    ),
+    _int(
+        "index.interval.bytes",
+        4096,
+        "Bytes of log between two entries of the offset index.",
+        at_least(0),
+        "log.index.interval.bytes",
+    ),
+    _whole(
+        "retention.ms",
+        WEEK_MS,
+        "Age beyond which closed segments are deleted; -1 keeps them for ever.",
+        at_least(-1),
+        "log.retention.ms",
+        Synonym("log.retention.minutes", 60_000),
+        Synonym("log.retention.hours", HOUR_MS),
+    ),
+    _whole(
+        "retention.bytes",
+        -1,
+        "Size per partition beyond which the oldest segments are deleted; -1 is no limit.",
+        None,
+        "log.retention.bytes",
+    ),
+    _whole(
+        "file.delete.delay.ms",
+        60_000,
+        "Time between a deletion and the removal of the files.",
+        at_least(0),
+        "log.segment.delete.delay.ms",
+    ),
+    _whole(
+        "flush.messages",
+        LONG_MAX,
+        "Records after which the log is synced to the device.",
+        at_least(1),
+        "log.flush.interval.messages",
+    ),
+    _whole(
+        "flush.ms",
+        LONG_MAX,
+        "Time after which unsynced records are synced to the device.",
+        at_least(0),
+        "log.flush.interval.ms",
+        "log.flush.scheduler.interval.ms",
+    ),
+    ConfigKey(
+        "preallocate",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a new segment's file is allocated in full at once.",
+        synonyms=(Synonym("log.preallocate"),),
+    ),
+)
+
+_RECORDS = (
+    _int(
+        "max.message.bytes",
+        1_048_588,
+        "Largest record batch taken from a producer, as it is on the wire.",
+        at_least(0),
+        "message.max.bytes",
+    ),
+    ConfigKey(
+        "message.timestamp.type",
+        ConfigType.STRING,
+        "CreateTime",
+        "Whether a record keeps its producer's time or gets the broker's.",
+        one_of("CreateTime", "LogAppendTime"),
+        synonyms=(Synonym("log.message.timestamp.type"),),
+    ),
+    _whole(
+        "message.timestamp.before.max.ms",
+        LONG_MAX,
+        "How far a record's time may lie behind the broker's.",
+        at_least(0),
+        "log.message.timestamp.before.max.ms",
+    ),
+    _whole(
+        "message.timestamp.after.max.ms",
+        HOUR_MS,
+        "How far a record's time may lie ahead of the broker's.",
+        at_least(0),
+        "log.message.timestamp.after.max.ms",
+    ),
+    ConfigKey(
+        "compression.type",
+        ConfigType.STRING,
+        "producer",
+        "Codec of the stored batches; `producer` keeps what came.",
+        one_of(*COMPRESSION_TYPES),
+        synonyms=(Synonym("compression.type"),),
+    ),
+    _inert(
+        "compression.gzip.level",
+        ConfigType.INT,
+        "-1",
+        _VERBATIM,
+        between_or(1, 9, -1),
+        "compression.gzip.level",
+    ),
+    _inert(
+        "compression.lz4.level",
+        ConfigType.INT,
+        "9",
+        _VERBATIM,
+        between(1, 17),
+        "compression.lz4.level",
+    ),
+    _inert(
+        "compression.zstd.level",
+        ConfigType.INT,
+        "3",
+        _VERBATIM,
+        between(-131_072, 22),
+        "compression.zstd.level",
+    ),
+    _inert(
+        "max.decompressed.message.bytes",
+        ConfigType.INT,
+        "2147483639",
+        _VERBATIM,
+        between(1, 2_147_483_639),
+        "max.decompressed.message.bytes",
+    ),
+    _int(
+        "min.insync.replicas",
+        1,
+        "In-sync replicas without which a write with acks=all is turned down.",
+        at_least(1),
+        "min.insync.replicas",
+    ),
+    ConfigKey(
+        "unclean.leader.election.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a replica that is not in sync may become leader, losing records.",
+        synonyms=(Synonym("unclean.leader.election.enable"),),
+    ),
+)
+
+_CLEANUP = (
+    ConfigKey(
+        "cleanup.policy",
+        ConfigType.LIST,
+        "delete",
+        "Whether old segments are deleted, compacted by key, or both; empty keeps everything.",
+        list_of("compact", "delete"),
+        synonyms=(Synonym("log.cleanup.policy"),),
+    ),
+    _whole(
+        "delete.retention.ms",
+        DAY_MS,
+        "Time for which a compacted topic keeps the markers of deleted keys.",
+        at_least(0),
+        "log.cleaner.delete.retention.ms",
+    ),
+    _whole(
+        "min.compaction.lag.ms",
+        0,
+        "Age below which a record is not compacted away.",
+        at_least(0),
+        "log.cleaner.min.compaction.lag.ms",
+    ),
+    _whole(
+        "max.compaction.lag.ms",
+        LONG_MAX,
+        "Age at which a record becomes due for compaction.",
+        at_least(1),
+        "log.cleaner.max.compaction.lag.ms",
+    ),
+    ConfigKey(
+        "min.cleanable.dirty.ratio",
+        ConfigType.DOUBLE,
+        "0.5",
+        "Share of a log that must be uncompacted before it is compacted again.",
+        between(0, 1),
+        synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
+    ),
+)
+
+_INERT = (
+    _inert(
+        "leader.replication.throttled.replicas",
+        ConfigType.LIST,
+        "",
+        _ONE_REPLICA,
+        _throttled_replicas(),
+    ),
+    _inert(
+        "follower.replication.throttled.replicas",
+        ConfigType.LIST,
+        "",
+        _ONE_REPLICA,
+        _throttled_replicas(),
+    ),
+    _inert(
+        "errors.deadletterqueue.group.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        "there are no share groups",
+    ),
+    _inert(
+        "local.retention.ms", ConfigType.LONG, "-2", _TIERED, at_least(-2), "log.local.retention.ms"
+    ),
+    _inert(
+        "local.retention.bytes",
+        ConfigType.LONG,
+        "-2",
+        _TIERED,
+        at_least(-2),
+        "log.local.retention.bytes",
+    ),
+    _inert("remote.copy.lag.ms", ConfigType.LONG, "0", _TIERED, at_least(-1)),
+    _inert("remote.copy.lag.bytes", ConfigType.LONG, "-1", _TIERED, at_least(-1)),
+    _inert("remote.log.copy.disable", ConfigType.BOOLEAN, "false", _TIERED),
+    _inert("remote.log.delete.on.disable", ConfigType.BOOLEAN, "false", _TIERED),
+    _inert("remote.storage.enable", ConfigType.BOOLEAN, "false", _TIERED, effect=Effect.REFUSED),
+)
+
+TOPIC_CONFIGS: Mapping[str, ConfigKey] = key_table(_SIZE_AND_TIME, _RECORDS, _CLEANUP, _INERT)
