@@ -1,0 +1,108 @@
+"""Record batches against the classes of Apache Kafka's Java client, both ways, in every codec."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import kafka_jars
+from lakelog.records.batch import BatchHeader, check_crc, iter_batches, read_header, set_append_time
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.compression import Codec
+from lakelog.records.record import Record, decode_records
+
+pytestmark = pytest.mark.java
+
+ORACLE = Path(__file__).parent.parent / "java" / "RecordsOracle.java"
+LIMIT = 64 << 20
+LARGE = b"lakelog " * 20_000
+
+ROWS = [
+    (1_000, b"key", b"value", []),
+    (999, None, None, [("n", None)]),
+    (1 << 40, b"", b"", [("a", b"\x01"), ("schlüssel", b"")]),
+    (2_000, None, LARGE, []),
+    *[(3_000 + index, b"k%d" % index, LARGE[: index * 7], []) for index in range(200)],
+]
+
+
+def run_oracle(*arguments: str) -> list[str]:
+    command = kafka_jars.java_command("formats", ORACLE, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def hexed(value: bytes | None) -> str:
+    return "-" if value is None else "x" + value.hex()
+
+
+def record_text(record: Record) -> str:
+    headers = [f"{hexed(name.encode())}={hexed(value)}" for name, value in record.headers]
+    fields = [str(record.offset), str(record.timestamp), hexed(record.key), hexed(record.value)]
+    return " ".join(fields + headers)
+
+
+def batch_text(name: str, header: BatchHeader) -> str:
+    numbers = (
+        header.base_offset,
+        header.last_offset,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+        header.partition_leader_epoch,
+        header.size,
+        header.crc,
+    )
+    kind = ("CreateTime", "LogAppendTime")[header.timestamp_type]
+    codec = Codec(header.codec).name.lower()
+    return " ".join(["batch", name, codec, *map(str, numbers), kind])
+
+
+def file_text(path: Path) -> list[str]:
+    lines = []
+    for header, batch in iter_batches(path.read_bytes()):
+        assert check_crc(batch, 0, header)
+        lines.append(batch_text(path.name, header))
+        lines += map(record_text, decode_records(batch, header, LIMIT))
+    return lines
+
+
+def test_java_reads_what_is_built_here(tmp_path: Path) -> None:
+    files = []
+    for codec in Codec:
+        builder = BatchBuilder(codec)
+        for row in ROWS:
+            builder.append(*row)
+        first = builder.build(4711, 3, 2**31 - 2, 100, leader_epoch=9)
+        second = builder.build(base_offset=100 + len(ROWS), is_transactional=False)
+        set_append_time(second, 0, read_header(second), 5_000)
+        path = tmp_path / f"built-{codec.name.lower()}"
+        path.write_bytes(first + second)
+        files.append(path)
+    expected = [line for path in files for line in file_text(path)]
+    assert len(expected) == 2 * len(Codec) * (len(ROWS) + 1)
+    assert run_oracle("read", *map(str, files)) == expected
+
+
+def test_what_java_builds_is_read_here(tmp_path: Path) -> None:
+    run_oracle("write", str(tmp_path))
+    files = sorted(tmp_path.iterdir())
+    assert [path.name for path in files] == ["gzip", "lz4", "none", "snappy", "zstd"]
+    assert run_oracle("read", *map(str, files)) == [
+        line for path in files for line in file_text(path)
+    ]
+
+
+def test_uncompressed_batches_are_byte_identical(tmp_path: Path) -> None:
+    run_oracle("write", str(tmp_path))
+    theirs = (tmp_path / "none").read_bytes()
+    header = read_header(theirs)
+    builder = BatchBuilder()
+    for record in decode_records(theirs, header, LIMIT):
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    assert builder.build(4711, 3, 2**31 - 2, 100, leader_epoch=9) == theirs
