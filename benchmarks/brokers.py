@@ -1,0 +1,192 @@
+"""The two brokers under measurement, each a process on loopback that is ended by its pid."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+import kafka_jars
+
+_READY_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 60.0
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+_KAFKA_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={folder}/data
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+"""
+
+
+class BrokerError(Exception):
+    """A broker did not start or stop; the message names its log."""
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+    return port
+
+
+def answers(port: int) -> bool:
+    """Whether a broker on this port answers an ApiVersions request within a second."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
+            sock.sendall(_API_VERSIONS_V0)
+            return len(sock.recv(4)) > 0
+    except OSError:
+        return False
+
+
+def _process_tree(pid: int) -> list[int]:
+    tree = [pid]
+    for parent in tree:
+        try:
+            children = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+        except OSError:
+            continue
+        tree.extend(int(child) for child in children.split())
+    return tree
+
+
+class Broker:
+    """One broker process; a subclass says how to lay out its folder and what to run."""
+
+    name: str
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True)
+
+    def prepare(self) -> None:
+        """Lays out the folder; not part of the time to ready."""
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def start(self) -> float:
+        """Seconds from starting the process to its first ApiVersions reply."""
+        with (self.folder / "out.log").open("ab") as log:
+            started = time.monotonic()
+            self._process = self._spawn(log)
+        while not answers(self.port):
+            elapsed = time.monotonic() - started
+            if self._process.poll() is not None or elapsed > _READY_TIMEOUT_S:
+                self.stop()
+                raise BrokerError(f"{self.name} did not start: {self._last_line()}")
+            time.sleep(0.005)
+        return time.monotonic() - started
+
+    def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+        )
+
+    def _last_line(self) -> str:
+        lines = (self.folder / "out.log").read_text(errors="replace").splitlines()
+        return lines[-1] if lines else "it wrote nothing"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker runs"
+        return self._process.pid
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process and its children so far."""
+        ticks = 0
+        for pid in _process_tree(self.pid):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / _TICKS_PER_SECOND
+
+    def resident_mb(self) -> float:
+        """Resident memory of the process and its children, in 10^6 bytes."""
+        pages = sum(
+            int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            for pid in _process_tree(self.pid)
+        )
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class KafkaBroker(Broker):
+    """Apache Kafka, KRaft, broker and controller in one JVM of 1 GB."""
+
+    name = "Kafka"
+
+    def prepare(self) -> None:
+        properties = self.folder / "server.properties"
+        properties.write_text(
+            _KAFKA_PROPERTIES.format(
+                port=self.port, controller_port=free_port(), folder=self.folder
+            )
+        )
+        identity = self._run_tool("random-uuid")
+        self._run_tool("format", "-t", identity, "-c", str(properties))
+
+    def _run_tool(self, *arguments: str) -> str:
+        done = subprocess.run(
+            kafka_jars.java_command("tools", "kafka.tools.StorageTool", *arguments),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise BrokerError(f"Kafka's storage tool failed: {done.stderr.strip()[-500:]}")
+        return done.stdout.strip()
+
+    def command(self) -> list[str]:
+        java, *rest = kafka_jars.java_command(
+            "tools", "kafka.Kafka", str(self.folder / "server.properties")
+        )
+        return [java, "-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", *rest]
+
+
+class LakelogBroker(Broker):
+    """The `lakelog serve` of the environment that runs the benchmark."""
+
+    name = "lakelog"
+
+    def command(self) -> list[str]:
+        program = shutil.which("lakelog", path=str(Path(sys.executable).parent))
+        if program is None:
+            raise BrokerError("no lakelog command beside this Python: run make setup")
+        return [
+            program,
+            "serve",
+            "--data",
+            str(self.folder / "data"),
+            "--listen",
+            f"127.0.0.1:{self.port}",
+        ]

@@ -1,0 +1,151 @@
+"""lakelog and Apache Kafka side by side, in one run, under the same load.
+
+Both brokers run at once on loopback and are loaded in turn, round by round, so that whatever
+else the machine does falls on both. The load generator costs little, so the figures are the
+servers'. Nothing here judges: it prints what it measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+_PROJECT = Path(__file__).parent.parent
+sys.path.insert(0, str(_PROJECT / "tests"))
+
+from brokers import Broker, BrokerError, KafkaBroker, LakelogBroker  # noqa: E402
+from load import Case, LoadGenerator  # noqa: E402
+from report import Results, Start, environment, markdown, show  # noqa: E402
+
+from kafka_jars import JavaMissing  # noqa: E402
+
+_IDLE_S = 10.0
+_MANY_PARTITIONS = 100
+_BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}
+_RESULTS_HEAD = """\
+# Benchmark results
+
+Newest first. MB and GB are powers of ten; CPU-seconds are the server's own (user and system);
+"per CPU-s" is lakelog's work per CPU-second over Kafka's. How it is measured: `benchmarks/run.py`.
+"""
+CASES = (
+    Case("produce 98 KB", "produce", "large", batch=98_000, records=100, megabytes=400),
+    Case("produce 1 MB", "produce", "huge", batch=1_000_000, records=1000, megabytes=400),
+    Case("produce 16 KB, 8 conn.", "produce", "medium", 16_384, 150, records=16, connections=8),
+    Case("produce 1 KB", "produce", "small", batch=1024, megabytes=100, requests=40_000),
+    Case("produce 1 KB, 8 conn.", "produce", "small8", 1024, 100, connections=8, requests=40_000),
+    Case("fetch 1 MiB", "fetch", "large", batch=1 << 20, megabytes=3000),
+    Case("fetch 100 KB", "fetch", "large", batch=100_000, megabytes=1000),
+    Case("fetch 1 KB, 8 conn.", "fetch", "small8", 1024, 100, connections=8, requests=40_000),
+)
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks/run.py", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="measured rounds per case")
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--broker", choices=_BROKERS, help="measure this one alone")
+    parser.add_argument("--no-start", action="store_true", help="skip ready time and memory")
+    parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
+    return parser.parse_args(argv)
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _measure_start(results: Results, name: str, brokers: list[Broker]) -> None:
+    for broker in brokers:
+        _note(f"{broker.name}: start, {name}")
+        ready_s = broker.start()
+        time.sleep(_IDLE_S)
+        results.starts.append(Start(name, broker.name, ready_s, broker.resident_mb()))
+
+
+def _measure_starts(results: Results, brokers: list[Broker], load: LoadGenerator) -> None:
+    _measure_start(results, "empty folder", brokers)
+    for broker in brokers:
+        load.create_topic(broker, "many", _MANY_PARTITIONS)
+        broker.stop()
+    _measure_start(results, f"{_MANY_PARTITIONS} partitions", brokers)
+
+
+def _measure_loads(
+    results: Results, brokers: list[Broker], load: LoadGenerator, cases: list[Case], rounds: int
+) -> None:
+    """Round 0 warms both up (a JVM compiles what is hot) and is not counted."""
+    for number in range(rounds + 1):
+        for case in cases:
+            for broker in brokers:
+                _note(f"round {number} of {rounds}: {case.name}, {broker.name}")
+                measurement = load.measure(broker, case)
+                if number > 0:
+                    results.loads.setdefault((case, broker.name), []).append(measurement)
+
+
+def _select(cases: Sequence[Case], part: str) -> list[Case]:
+    """Fetch cases bring the produce case that fills their topic."""
+    chosen = [case for case in cases if part in case.name]
+    topics = {case.topic for case in chosen if case.mode == "fetch"}
+    return [c for c in cases if c in chosen or (c.mode == "produce" and c.topic in topics)]
+
+
+def _run(options: argparse.Namespace, folder: Path) -> Results:
+    load = LoadGenerator(_PROJECT / "build" / "bench")
+    kinds = [_BROKERS[options.broker]] if options.broker else list(_BROKERS.values())
+    brokers = [kind(folder / kind.name) for kind in kinds]
+    results = Results([broker.name for broker in brokers])
+    cases = _select(CASES, options.only)
+    try:
+        for broker in brokers:
+            broker.prepare()
+        if options.no_start:
+            for broker in brokers:
+                broker.start()
+        else:
+            _measure_starts(results, brokers, load)
+        for case in {case.topic: case for case in cases}.values():
+            for broker in brokers:
+                load.create_topic(broker, case.topic, case.partitions)
+        _measure_loads(results, brokers, load, cases, options.rounds)
+    finally:
+        for broker in brokers:
+            broker.stop()
+    return results
+
+
+def _record(text: str) -> None:
+    path = _PROJECT / "benchmarks" / "RESULTS.md"
+    earlier = path.read_text().removeprefix(_RESULTS_HEAD) if path.exists() else ""
+    path.write_text(f"{_RESULTS_HEAD}\n{text}{earlier}")
+
+
+def main(argv: Sequence[str]) -> int:
+    options = _arguments(argv)
+    folder = Path(tempfile.mkdtemp(prefix="lakelog-bench-"))
+    try:
+        results = _run(options, folder)
+    except (BrokerError, JavaMissing) as error:
+        _note(f"bench: {error}")
+        return 1
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{environment()}; median of {options.rounds} rounds\n")
+    show(results)
+    if options.record:
+        repeat = [word for word in argv if word != "--record"]
+        _record(
+            markdown(
+                results, options.rounds, " ".join([".venv/bin/python benchmarks/run.py", *repeat])
+            )
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
