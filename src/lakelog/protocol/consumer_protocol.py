@@ -1,0 +1,67 @@
+"""What members of a classic consumer group tell each other inside JoinGroup and SyncGroup.
+
+```
+blob    int16 version, then a Subscription or an Assignment of that version
+```
+The broker passes blobs through and reads them only to describe groups. A version newer than the
+newest known one is read as that one, and bytes after it are ignored: later versions only append.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeVar
+
+from lakelog.wire.codec import decode_prefix, encode
+from lakelog.wire.errors import WireError
+from lakelog.wire.schema import Buffer, Message, Struct, array, binary, int32, string
+
+M = TypeVar("M", bound=Message)
+
+_VERSION = struct.Struct(">h")
+
+
+class TopicPartition(Struct):
+    """Partitions of one topic."""
+
+    topic: str = string()
+    partitions: list[int] = array(int32)
+
+
+class ConsumerProtocolSubscription(Message, versions="0-3"):
+    """What a member wants to read.
+
+    Versions: 1 adds the partitions it still owns, for cooperative rebalancing (KIP-429), 2 the
+    generation it owned them in (KIP-792), 3 its rack (KIP-881).
+    """
+
+    topics: list[str] = array(string)
+    user_data: Buffer | None = binary(nullable="0+", default=None)
+    """The assignor's own."""
+    owned_partitions: list[TopicPartition] = array(TopicPartition, "1+")
+    generation_id: int = int32("2+", default=-1)
+    rack_id: str | None = string("3+", nullable="0+", default=None)
+
+
+class ConsumerProtocolAssignment(Message, versions="0-3"):
+    """What a member is to read; the versions do not differ."""
+
+    assigned_partitions: list[TopicPartition] = array(TopicPartition)
+    user_data: Buffer | None = binary(nullable="0+", default=None)
+    """The assignor's own."""
+
+
+def encode_versioned(message: Message, version: int) -> bytes:
+    return _VERSION.pack(version) + encode(message, version)
+
+
+def decode_versioned(kind: type[M], buffer: Buffer) -> M:
+    """Raises `WireError` for anything that is not a blob of this kind."""
+    if len(buffer) < _VERSION.size:
+        raise WireError(f"{kind.__name__} without a version")
+    (version,) = _VERSION.unpack_from(buffer)
+    if version < 0:
+        raise WireError(f"{kind.__name__} of version {version}")
+    known = min(version, kind.__versions__.highest)
+    message, _ = decode_prefix(kind, buffer, known, _VERSION.size)
+    return message

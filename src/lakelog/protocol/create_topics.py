@@ -1,0 +1,75 @@
+"""CreateTopics (key 19)."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string, uuid
+
+
+class CreatableReplicaAssignment(Struct):
+    """The brokers of one partition; the first is the preferred leader."""
+
+    partition_index: int = int32()
+    broker_ids: list[int] = array(int32)
+
+
+class CreatableTopicConfig(Struct):
+    """A configuration of the new topic."""
+
+    name: str = string()
+    value: str | None = string(nullable="0+")
+
+
+class CreatableTopic(Struct):
+    """A topic by numbers, or by assignments with both numbers -1."""
+
+    name: str = string()
+    num_partitions: int = int32()
+    replication_factor: int = int16()
+    assignments: list[CreatableReplicaAssignment] = array(CreatableReplicaAssignment)
+    configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
+
+
+class CreateTopicsRequest(Message, versions="2-7", flexible="5+"):
+    """Creates topics, each of which may fail alone.
+
+    Versions: 4 allows -1 for the broker's default numbers, 5 is flexible, 7 answers the topic's id.
+    """
+
+    topics: list[CreatableTopic] = array(CreatableTopic)
+    timeout_ms: int = int32(default=60000)
+    validate_only: bool = boolean()
+    """Answer as if, but create nothing."""
+
+
+class CreatableTopicConfigs(Struct):
+    """A configuration in effect for the new topic, and where it comes from."""
+
+    name: str = string()
+    value: str | None = string(nullable="0+")
+    read_only: bool = boolean()
+    config_source: int = int8(default=-1)
+    is_sensitive: bool = boolean()
+
+
+class CreatableTopicResult(Struct):
+    """One topic; numbers are -1 and configurations null when it was not created."""
+
+    name: str = string()
+    topic_id: bytes = uuid("7+")
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    topic_config_error_code: int = int16("5+", tag=0)
+    """Why configurations are null though the topic was created."""
+    num_partitions: int = int32("5+", default=-1)
+    replication_factor: int = int16("5+", default=-1)
+    configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, "5+", nullable="0+")
+
+
+class CreateTopicsResponse(Message, versions="2-7", flexible="5+"):
+    """What became of each topic.
+
+    Versions: 5 adds what the topic was created with (KIP-525), 7 its id.
+    """
+
+    throttle_time_ms: int = int32()
+    topics: list[CreatableTopicResult] = array(CreatableTopicResult)

@@ -1,0 +1,38 @@
+"""DescribeCluster (key 60): brokers and cluster id, without any topic."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+
+
+class DescribeClusterRequest(Message, versions="0-2", flexible="0+"):
+    """Versions: 1 can ask about controllers instead, 2 can include fenced brokers."""
+
+    include_cluster_authorized_operations: bool = boolean()
+    endpoint_type: int = int8("1+", default=1)
+    """1 brokers, 2 controllers."""
+    include_fenced_brokers: bool = boolean("2+")
+
+
+class DescribeClusterBroker(Struct):
+    """A broker and its address on this listener."""
+
+    broker_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(nullable="0+", default=None)
+    is_fenced: bool = boolean("2+")
+
+
+class DescribeClusterResponse(Message, versions="0-2", flexible="0+"):
+    """The cluster, flexible from version 0 on."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    endpoint_type: int = int8("1+", default=1)
+    cluster_id: str = string()
+    controller_id: int = int32(default=-1)
+    brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
+    cluster_authorized_operations: int = int32(default=-(2**31))
+    """A bit per operation, the smallest int32 when not asked for."""

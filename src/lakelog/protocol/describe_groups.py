@@ -1,0 +1,63 @@
+"""DescribeGroups (key 15): state and members of classic groups."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import (
+    Buffer,
+    Message,
+    Struct,
+    array,
+    binary,
+    boolean,
+    int16,
+    int32,
+    string,
+)
+
+
+class DescribeGroupsRequest(Message, versions="0-6", flexible="5+"):
+    """Asks about groups that this broker coordinates.
+
+    Versions: 3 adds permitted operations, 5 is flexible.
+    """
+
+    groups: list[str] = array(string)
+    include_authorized_operations: bool = boolean("3+")
+
+
+class DescribedGroupMember(Struct):
+    """A member with subscription and assignment, in the assignor's own formats."""
+
+    member_id: str = string()
+    group_instance_id: str | None = string("4+", nullable="0+", default=None)
+    client_id: str = string()
+    client_host: str = string()
+    member_metadata: Buffer = binary()
+    member_assignment: Buffer = binary()
+
+
+class DescribedGroup(Struct):
+    """A group, its state and its members."""
+
+    error_code: int = int16()
+    error_message: str | None = string("6+", nullable="0+", default=None)
+    group_id: str = string()
+    group_state: str = string()
+    """PreparingRebalance, CompletingRebalance, Stable, Empty or Dead."""
+    protocol_type: str = string()
+    protocol_data: str = string()
+    """The name of the assignor chosen."""
+    members: list[DescribedGroupMember] = array(DescribedGroupMember)
+    authorized_operations: int = int32("3+", default=-(2**31))
+    """A bit per operation, the smallest int32 when not asked for."""
+
+
+class DescribeGroupsResponse(Message, versions="0-6", flexible="5+"):
+    """An entry per group; one that does not exist is in state "Dead".
+
+    Versions: 4 adds static members, 6 answers an unknown group with GROUP_ID_NOT_FOUND and a
+    message (KIP-1043).
+    """
+
+    throttle_time_ms: int = int32("1+")
+    groups: list[DescribedGroup] = array(DescribedGroup)

@@ -1,0 +1,170 @@
+"""Fetch (key 1): read record batches, for consumers and for followers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakelog.wire.schema import (
+    Message,
+    Struct,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    records,
+    string,
+    struct,
+    uuid,
+)
+
+
+class ReplicaState(Struct):
+    """Identity of a follower: node id and the epoch of its registration."""
+
+    replica_id: int = int32(default=-1)
+    replica_epoch: int = int64(default=-1)
+
+
+class FetchPartition(Struct):
+    """From where to read one partition, and how much."""
+
+    partition: int = int32()
+    current_leader_epoch: int = int32("9+", default=-1)
+    """-1 skips the check."""
+    fetch_offset: int = int64()
+    last_fetched_epoch: int = int32("12+", default=-1)
+    """-1 skips the search for divergence."""
+    log_start_offset: int = int64("5+", default=-1)
+    """The follower's; -1 from a consumer."""
+    partition_max_bytes: int = int32()
+    replica_directory_id: bytes = uuid("17+", tag=0)
+    high_watermark: int = int64("18+", tag=1, default=2**63 - 1)
+
+
+class FetchTopic(Struct):
+    """Partitions of one topic."""
+
+    topic: str = string("0-12")
+    topic_id: bytes = uuid("13+")
+    partitions: list[FetchPartition] = array(FetchPartition)
+
+
+class ForgottenTopic(Struct):
+    """Partitions to drop from the session."""
+
+    topic: str = string("7-12")
+    topic_id: bytes = uuid("13+")
+    partitions: list[int] = array(int32)
+
+
+class FetchRequest(Message, versions="4-18", flexible="12+"):
+    """Asks for what follows given offsets, waiting up to `max_wait_ms` for `min_bytes`.
+
+    In a fetch session (KIP-227) `topics` lists only what is new or changed, `forgotten_topics_data`
+    what is no longer wanted. Session (0, -1) means none.
+
+    Versions: 4 adds isolation levels, 7 sessions, 9 leader epochs that fence old clients, 10 allows
+    zstd, 11 adds the rack for reading from a near replica, 12 is flexible and finds diverged logs,
+    13 names topics by id only, 15 moves the follower's identity to `replica_state`, 17 adds the
+    follower's directory and 18 the high watermark it knows of.
+    """
+
+    cluster_id: str | None = string("12+", nullable="0+", tag=0, default=None)
+    """Checked if not null; sent by KRaft replicas only."""
+    replica_id: int = int32("0-14", default=-1)
+    """The follower's node id, -1 for a consumer."""
+    replica_state: ReplicaState = struct(ReplicaState, "15+", tag=1)
+    max_wait_ms: int = int32()
+    min_bytes: int = int32()
+    max_bytes: int = int32(default=2**31 - 1)
+    isolation_level: int = int8()
+    """0 up to the high watermark, 1 up to the last stable offset."""
+    session_id: int = int32("7+")
+    session_epoch: int = int32("7+", default=-1)
+    """0 opens a session, -1 closes it or uses none, else counts its requests."""
+    topics: list[FetchTopic] = array(FetchTopic)
+    forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, "7+")
+    rack_id: str = string("11+")
+
+
+class EpochEndOffset(Struct):
+    """The newest epoch, and its end, that may agree with the follower's log; -1 if none."""
+
+    epoch: int = int32(default=-1)
+    end_offset: int = int64(default=-1)
+
+
+class LeaderIdAndEpoch(Struct):
+    """Who leads the partition now; -1 when that is not known here."""
+
+    leader_id: int = int32(default=-1)
+    leader_epoch: int = int32(default=-1)
+
+
+class SnapshotId(Struct):
+    """The snapshot to load instead; only metadata partitions of KRaft have them."""
+
+    end_offset: int = int64(default=-1)
+    epoch: int = int32(default=-1)
+
+
+class AbortedTransaction(Struct):
+    """A producer whose records from `first_offset` on are to be dropped."""
+
+    producer_id: int = int64()
+    first_offset: int = int64()
+
+
+class PartitionData(Struct):
+    """Data of one partition. `records` may be a range of a file; null reads as empty."""
+
+    partition_index: int = int32()
+    error_code: int = int16()
+    high_watermark: int = int64()
+    last_stable_offset: int = int64(default=-1)
+    """Below it every transaction is decided; -1 when unknown."""
+    log_start_offset: int = int64("5+", default=-1)
+    diverging_epoch: EpochEndOffset = struct(EpochEndOffset, "12+", tag=0)
+    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "12+", tag=1)
+    snapshot_id: SnapshotId = struct(SnapshotId, "12+", tag=2)
+    aborted_transactions: list[AbortedTransaction] | None = array(AbortedTransaction, nullable="0+")
+    """Null unless committed records only were asked for."""
+    preferred_read_replica: int = int32("11+", default=-1)
+    """-1 for the leader itself."""
+    records: Any = records(nullable="0+")
+
+
+class FetchableTopicResponse(Struct):
+    """Data of one topic."""
+
+    topic: str = string("0-12")
+    topic_id: bytes = uuid("13+")
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+class NodeEndpoint(Struct):
+    """Where a broker named in `current_leader` can be reached."""
+
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string(nullable="0+", default=None)
+
+
+class FetchResponse(Message, versions="4-18", flexible="12+"):
+    """Record batches, whole and as stored.
+
+    The first batch may begin before the offset asked for. The first partition that has anything
+    returns at least one batch, however large.
+
+    Versions: 4 adds aborted transactions, 5 the log start offset, 7 sessions and an error for the
+    whole request, 11 the preferred replica, 12 the diverging epoch and the current leader, 13
+    topic ids, 16 the addresses of new leaders (KIP-951).
+    """
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16("7+")
+    session_id: int = int32("7+")
+    responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "16+", tag=0)

@@ -1,0 +1,24 @@
+"""Heartbeat (key 12): a member of a classic group is alive."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, int16, int32, string
+
+
+class HeartbeatRequest(Message, versions="0-4", flexible="4+"):
+    """Keeps a member's session, and learns of a rebalance by REBALANCE_IN_PROGRESS.
+
+    Versions: 3 adds static members, 4 is flexible.
+    """
+
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="0+", default=None)
+
+
+class HeartbeatResponse(Message, versions="0-4", flexible="4+"):
+    """An error code is all there is to say."""
+
+    throttle_time_ms: int = int32("1+")
+    error_code: int = int16()

@@ -1,0 +1,46 @@
+"""IncrementalAlterConfigs (key 44)."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+
+
+class AlterableConfig(Struct):
+    """A change of one key."""
+
+    name: str = string()
+    config_operation: int = int8()
+    """0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
+    value: str | None = string(nullable="0+")
+
+
+class AlterConfigsResource(Struct):
+    """A resource and the changes to it, all or none of which happen."""
+
+    resource_type: int = int8()
+    """As in DescribeConfigs."""
+    resource_name: str = string()
+    configs: list[AlterableConfig] = array(AlterableConfig)
+
+
+class IncrementalAlterConfigsRequest(Message, versions="0-1", flexible="1+"):
+    """Changes single keys and leaves the others as they are; 1 is flexible."""
+
+    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
+    validate_only: bool = boolean()
+
+
+class AlterConfigsResourceResponse(Struct):
+    """One resource."""
+
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    resource_type: int = int8()
+    resource_name: str = string()
+
+
+class IncrementalAlterConfigsResponse(Message, versions="0-1", flexible="1+"):
+    """What became of each resource."""
+
+    throttle_time_ms: int = int32()
+    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

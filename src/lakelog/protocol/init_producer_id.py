@@ -1,0 +1,34 @@
+"""InitProducerId (key 22): an identity for an idempotent or transactional producer."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, boolean, int16, int32, int64, string
+
+
+class InitProducerIdRequest(Message, versions="0-6", flexible="2+"):
+    """Asks for a producer id and epoch.
+
+    Versions: 2 is flexible, 3 lets a producer go on with its id at the next epoch (KIP-360), 4 and
+    5 change which errors a client expects, 6 is for two-phase commit (KIP-939) and not yet stable.
+    """
+
+    transactional_id: str | None = string(nullable="0+")
+    """Null for a producer that is idempotent only."""
+    transaction_timeout_ms: int = int32()
+    producer_id: int = int64("3+", default=-1)
+    """The id held so far, -1 for none."""
+    producer_epoch: int = int16("3+", default=-1)
+    """The epoch held so far, -1 for none."""
+    enable2_pc: bool = boolean("6+")
+    keep_prepared_txn: bool = boolean("6+")
+
+
+class InitProducerIdResponse(Message, versions="0-6", flexible="2+"):
+    """The identity to put into record batches; with no error, the epoch starts at 0."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    producer_id: int = int64(default=-1)
+    producer_epoch: int = int16()
+    ongoing_txn_producer_id: int = int64("6+", default=-1)
+    ongoing_txn_producer_epoch: int = int16("6+", default=-1)

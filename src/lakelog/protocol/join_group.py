@@ -1,0 +1,70 @@
+"""JoinGroup (key 11): enter a classic group, or its next generation."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import (
+    Buffer,
+    Message,
+    Struct,
+    array,
+    binary,
+    boolean,
+    int16,
+    int32,
+    string,
+)
+
+
+class JoinGroupRequestProtocol(Struct):
+    """An assignor that the member supports, with its subscription for it."""
+
+    name: str = string()
+    metadata: Buffer = binary()
+
+
+class JoinGroupRequest(Message, versions="0-9", flexible="6+"):
+    """Asks to be a member; the answer comes when the group has gathered.
+
+    Versions: 1 adds the rebalance timeout, 4 makes a new member ask twice, the second time with the
+    id it was given (KIP-394), 5 adds static members (KIP-345), 6 is flexible, 8 the reason.
+    """
+
+    group_id: str = string()
+    session_timeout_ms: int = int32()
+    rebalance_timeout_ms: int = int32("1+", default=-1)
+    """How long the group waits for a member to join again."""
+    member_id: str = string()
+    """Empty the first time."""
+    group_instance_id: str | None = string("5+", nullable="0+", default=None)
+    """The member's own lasting name, null for a dynamic member."""
+    protocol_type: str = string()
+    protocols: list[JoinGroupRequestProtocol] = array(JoinGroupRequestProtocol)
+    """In order of preference."""
+    reason: str | None = string("8+", nullable="0+", default=None)
+
+
+class JoinGroupResponseMember(Struct):
+    """A member, as its leader must know it to assign."""
+
+    member_id: str = string()
+    group_instance_id: str | None = string("5+", nullable="0+", default=None)
+    metadata: Buffer = binary()
+
+
+class JoinGroupResponse(Message, versions="0-9", flexible="6+"):
+    """The generation that has begun. Only its leader learns of the members.
+
+    Versions: 5 adds static members, 6 is flexible, 7 the protocol type and a null protocol name on
+    errors, 9 tells a returning static leader not to assign anew (KIP-814).
+    """
+
+    throttle_time_ms: int = int32("2+")
+    error_code: int = int16()
+    generation_id: int = int32(default=-1)
+    protocol_type: str | None = string("7+", nullable="0+", default=None)
+    protocol_name: str | None = string(nullable="7+")
+    """The assignor that all members support and most prefer."""
+    leader: str = string()
+    skip_assignment: bool = boolean("9+")
+    member_id: str = string()
+    members: list[JoinGroupResponseMember] = array(JoinGroupResponseMember)

@@ -1,0 +1,40 @@
+"""LeaveGroup (key 13): members go at once instead of timing out."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, int16, int32, string
+
+
+class MemberIdentity(Struct):
+    """A member by its id, or by its instance id with an empty member id."""
+
+    member_id: str = string()
+    group_instance_id: str | None = string(nullable="0+", default=None)
+    reason: str | None = string("5+", nullable="0+", default=None)
+
+
+class LeaveGroupRequest(Message, versions="0-5", flexible="4+"):
+    """Removes one member, or several from version 3 on (also static ones, by a tool).
+
+    Versions: 4 is flexible, 5 adds a reason.
+    """
+
+    group_id: str = string()
+    member_id: str = string("0-2")
+    members: list[MemberIdentity] = array(MemberIdentity, "3+")
+
+
+class MemberResponse(Struct):
+    """The result for one member."""
+
+    member_id: str = string()
+    group_instance_id: str | None = string(nullable="0+")
+    error_code: int = int16()
+
+
+class LeaveGroupResponse(Message, versions="0-5", flexible="4+"):
+    """From version 3 on an error for each member beside the one for the whole."""
+
+    throttle_time_ms: int = int32("1+")
+    error_code: int = int16()
+    members: list[MemberResponse] = array(MemberResponse, "3+")

@@ -1,0 +1,62 @@
+"""ListOffsets (key 2): find offsets by position or by time."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
+
+
+class ListOffsetsPartition(Struct):
+    """What to look for in one partition."""
+
+    partition_index: int = int32()
+    current_leader_epoch: int = int32("4+", default=-1)
+    timestamp: int = int64()
+    """Milliseconds, for the first record at or after it; or -1 for the end, -2 for the start, -3
+    for the record with the largest timestamp, -4 for the start of what is stored locally, -5 and
+    -6 for the ends of what is tiered and what is still to be."""
+
+
+class ListOffsetsTopic(Struct):
+    """Partitions of one topic."""
+
+    name: str = string()
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
+
+
+class ListOffsetsRequest(Message, versions="1-11", flexible="6+"):
+    """Asks for one offset of each partition.
+
+    Versions: 2 adds isolation levels, 4 leader epochs, 6 is flexible, 7 allows timestamp -3, 8
+    allows -4, 9 allows -5, 10 adds a timeout for reads of tiered storage, 11 allows -6.
+    """
+
+    replica_id: int = int32()
+    """-1 for a consumer."""
+    isolation_level: int = int8("2+")
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32("10+")
+
+
+class ListOffsetsPartitionResponse(Struct):
+    """What was found; offset and timestamp are -1 when nothing was."""
+
+    partition_index: int = int32()
+    error_code: int = int16()
+    timestamp: int = int64(default=-1)
+    """Of the record found; -1 where a position was asked for."""
+    offset: int = int64(default=-1)
+    leader_epoch: int = int32("4+", default=-1)
+
+
+class ListOffsetsTopicResponse(Struct):
+    """Results of one topic."""
+
+    name: str = string()
+    partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
+
+
+class ListOffsetsResponse(Message, versions="1-11", flexible="6+"):
+    """The offset found in each partition."""
+
+    throttle_time_ms: int = int32("2+")
+    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

@@ -1,0 +1,76 @@
+"""Metadata (key 3): which brokers exist, and who leads which partition."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, string, uuid
+
+
+class MetadataRequestTopic(Struct):
+    """A topic by name, or by id with a null name."""
+
+    topic_id: bytes = uuid("10+")
+    name: str | None = string(nullable="10+")
+
+
+class MetadataRequest(Message, versions="0-13", flexible="9+"):
+    """Asks about some topics or all, and may create those that do not exist.
+
+    Versions: in 0 an empty list means all topics, from 1 on null does and an empty list means none.
+    4 lets the client forbid creation (before, it is implied), 8 asks for permitted operations, 9 is
+    flexible, 10 has topic ids, which a request may use from 12 on.
+    """
+
+    topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
+    allow_auto_topic_creation: bool = boolean("4+", default=True)
+    include_cluster_authorized_operations: bool = boolean("8-10")
+    include_topic_authorized_operations: bool = boolean("8+")
+
+
+class MetadataResponseBroker(Struct):
+    """A live broker and the address to reach it on this listener."""
+
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string("1+", nullable="0+", default=None)
+
+
+class MetadataResponsePartition(Struct):
+    """Leader and replicas of a partition; leader -1 when it has none."""
+
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32("7+", default=-1)
+    replica_nodes: list[int] = array(int32)
+    isr_nodes: list[int] = array(int32)
+    offline_replicas: list[int] = array(int32, "5+")
+
+
+class MetadataResponseTopic(Struct):
+    """A topic, or why there is none; an unknown id is answered with a null name."""
+
+    error_code: int = int16()
+    name: str | None = string(nullable="12+")
+    topic_id: bytes = uuid("10+")
+    is_internal: bool = boolean("1+")
+    partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
+    topic_authorized_operations: int = int32("8+", default=-(2**31))
+    """A bit per operation, the smallest int32 when not asked for."""
+
+
+class MetadataResponse(Message, versions="0-13", flexible="9+"):
+    """The cluster as this broker sees it.
+
+    Versions: 2 adds the cluster id, 5 offline replicas, 7 leader epochs, 8 permitted operations (of
+    the cluster only until 10; DescribeCluster took over), 10 topic ids, 13 an error for the whole.
+    """
+
+    throttle_time_ms: int = int32("3+")
+    brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
+    cluster_id: str | None = string("2+", nullable="0+", default=None)
+    controller_id: int = int32("1+", default=-1)
+    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
+    cluster_authorized_operations: int = int32("8-10", default=-(2**31))
+    """A bit per operation, the smallest int32 when not asked for."""
+    error_code: int = int16("13+")

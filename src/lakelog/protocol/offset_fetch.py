@@ -1,0 +1,102 @@
+"""OffsetFetch (key 9): how far groups have read."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string, uuid
+
+
+class OffsetFetchRequestTopic(Struct):
+    """Partitions of one topic, until version 7."""
+
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+class OffsetFetchRequestTopics(Struct):
+    """Partitions of one topic, from version 8 on."""
+
+    name: str = string("8-9")
+    topic_id: bytes = uuid("10+")
+    partition_indexes: list[int] = array(int32)
+
+
+class OffsetFetchRequestGroup(Struct):
+    """One group and what is asked of it."""
+
+    group_id: str = string()
+    member_id: str | None = string("9+", nullable="0+", default=None)
+    member_epoch: int = int32("9+", default=-1)
+    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, nullable="0+")
+
+
+class OffsetFetchRequest(Message, versions="1-10", flexible="6+"):
+    """Asks for the committed offsets of one group, or of several from version 8 on.
+
+    Null topics ask for all that the group has (from 2 on).
+
+    Versions: 6 is flexible, 7 can insist on offsets that no open transaction may still change, 8
+    takes many groups (KIP-709), 9 adds the member and its epoch (KIP-848), 10 names topics by id.
+    """
+
+    group_id: str = string("0-7")
+    topics: list[OffsetFetchRequestTopic] | None = array(
+        OffsetFetchRequestTopic, "0-7", nullable="2-7"
+    )
+    groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+")
+    require_stable: bool = boolean("7+")
+    """Answer UNSTABLE_OFFSET_COMMIT rather than an offset that may still change."""
+
+
+class OffsetFetchResponsePartition(Struct):
+    """The offset of one partition, until version 7."""
+
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32("5-7", default=-1)
+    metadata: str | None = string(nullable="0+")
+    error_code: int = int16()
+
+
+class OffsetFetchResponseTopic(Struct):
+    """Offsets of one topic, until version 7."""
+
+    name: str = string()
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
+
+
+class OffsetFetchResponsePartitions(Struct):
+    """The offset of one partition, from version 8 on."""
+
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32(default=-1)
+    metadata: str | None = string(nullable="0+")
+    error_code: int = int16()
+
+
+class OffsetFetchResponseTopics(Struct):
+    """Offsets of one topic, from version 8 on."""
+
+    name: str = string("8-9")
+    topic_id: bytes = uuid("10+")
+    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions)
+
+
+class OffsetFetchResponseGroup(Struct):
+    """Offsets of one group, or why there are none."""
+
+    group_id: str = string()
+    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics)
+    error_code: int = int16()
+
+
+class OffsetFetchResponse(Message, versions="1-10", flexible="6+"):
+    """Committed offsets; a partition without any has offset -1 and no error.
+
+    Versions: 2 adds an error for the whole group, 5 leader epochs, 8 an entry per group.
+    """
+
+    throttle_time_ms: int = int32("3+")
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
+    error_code: int = int16("2-7")
+    groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+")

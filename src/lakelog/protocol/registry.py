@@ -1,0 +1,110 @@
+"""The APIs spoken here: keys, names and version ranges, with their message classes on demand.
+
+Ranges are the stable ones of Apache Kafka 4.4. The module of an API is imported when its request or
+response class is first asked for, so that a broker is ready before it has loaded what nobody uses.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from lakelog.wire.schema import Message
+
+
+class Api:
+    """One row of the table; `request` and `response` are its message classes.
+
+    `max_version` is the newest stable version, `flexible_from` the first flexible one. Produce is
+    implemented from 3 on; what is advertised is the server's business.
+    """
+
+    __slots__ = (
+        "flexible_from",
+        "key",
+        "max_version",
+        "min_version",
+        "module",
+        "name",
+        "request",
+        "response",
+    )
+
+    request: type[Message]
+    response: type[Message]
+
+    def __init__(
+        self,
+        key: int,
+        name: str,
+        module: str,
+        *,
+        min_version: int,
+        max_version: int,
+        flexible_from: int,
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.module = module
+        self.min_version = min_version
+        self.max_version = max_version
+        self.flexible_from = flexible_from
+
+    def __getattr__(self, attribute: str) -> type[Message]:
+        """Fills the slots of the message classes when one of them is first read."""
+        if attribute not in ("request", "response"):
+            raise AttributeError(attribute)
+        module = import_module(f"lakelog.protocol.{self.module}")
+        self.request = getattr(module, f"{self.name}Request")
+        self.response = getattr(module, f"{self.name}Response")
+        return self.request if attribute == "request" else self.response
+
+    def __repr__(self) -> str:
+        return f"Api({self.key}, {self.name}, {self.min_version}-{self.max_version})"
+
+
+_TABLE = (
+    # key, name, module, versions, first flexible version
+    (0, "Produce", "produce", 3, 13, 9),
+    (1, "Fetch", "fetch", 4, 18, 12),
+    (2, "ListOffsets", "list_offsets", 1, 11, 6),
+    (3, "Metadata", "metadata", 0, 13, 9),
+    (8, "OffsetCommit", "offset_commit", 2, 10, 8),
+    (9, "OffsetFetch", "offset_fetch", 1, 10, 6),
+    (10, "FindCoordinator", "find_coordinator", 0, 6, 3),
+    (11, "JoinGroup", "join_group", 0, 9, 6),
+    (12, "Heartbeat", "heartbeat", 0, 4, 4),
+    (13, "LeaveGroup", "leave_group", 0, 5, 4),
+    (14, "SyncGroup", "sync_group", 0, 5, 4),
+    (15, "DescribeGroups", "describe_groups", 0, 6, 5),
+    (16, "ListGroups", "list_groups", 0, 5, 3),
+    (18, "ApiVersions", "api_versions", 0, 5, 3),
+    (19, "CreateTopics", "create_topics", 2, 7, 5),
+    (20, "DeleteTopics", "delete_topics", 1, 6, 4),
+    (22, "InitProducerId", "init_producer_id", 0, 5, 2),
+    (32, "DescribeConfigs", "describe_configs", 1, 4, 4),
+    (35, "DescribeLogDirs", "describe_log_dirs", 1, 5, 2),
+    (37, "CreatePartitions", "create_partitions", 0, 3, 2),
+    (44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, 1),
+    (60, "DescribeCluster", "describe_cluster", 0, 2, 0),
+)
+
+APIS = {
+    key: Api(key, name, module, min_version=lowest, max_version=highest, flexible_from=flexible)
+    for key, name, module, lowest, highest, flexible in _TABLE
+}
+"""By API key."""
+
+_BY_NAME = {api.name: api for api in APIS.values()}
+
+
+def api_for(request_class: type[Message]) -> Api:
+    """The API of a request class; `KeyError` for any other class."""
+    return _BY_NAME[request_class.__name__.removesuffix("Request")]
+
+
+def header_is_flexible(api_key: int, version: int) -> bool:
+    """Whether a request's header ends with tagged fields. `KeyError` for an API not in `APIS`.
+
+    True of versions beyond `max_version` too, so that a client of the future can be answered.
+    """
+    return version >= APIS[api_key].flexible_from

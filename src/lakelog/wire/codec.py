@@ -1,0 +1,106 @@
+"""Encodes and decodes messages by functions that are compiled when first used.
+
+```python
+message = decode(ProduceRequest, frame, version=13, offset=header_end)
+parts = encode_parts(ProduceResponse(responses=[...]), version=13)
+```
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import MAX_REQUEST_ELEMENTS
+from lakelog.wire.schema import Buffer, Message
+
+M = TypeVar("M", bound=Message)
+
+_UNREADABLE = (struct.error, IndexError, UnicodeDecodeError, WireError)
+_UNWRITABLE = (struct.error, AttributeError, TypeError, ValueError)
+
+
+def decode(
+    kind: type[M],
+    buffer: Buffer,
+    version: int,
+    offset: int = 0,
+    end: int | None = None,
+    *,
+    max_elements: int = MAX_REQUEST_ELEMENTS,
+) -> M:
+    """The message in exactly `buffer[offset:end]`.
+
+    Raises `WireError` for anything malformed, left-over bytes included. `bytes` and `records`
+    fields are views of `buffer`, which must not change while they are in use.
+    """
+    message, left = decode_prefix(kind, buffer, version, offset, end, max_elements=max_elements)
+    if left:
+        raise WireError(f"{kind.__name__} v{version}: {left} bytes left over")
+    return message
+
+
+def decode_prefix(
+    kind: type[M],
+    buffer: Buffer,
+    version: int,
+    offset: int = 0,
+    end: int | None = None,
+    *,
+    max_elements: int = MAX_REQUEST_ELEMENTS,
+) -> tuple[M, int]:
+    """The message that `buffer[offset:end]` begins with, and how many bytes follow it."""
+    decoder = kind.__decoders__.get(version) or _new_decoder(kind, version)
+    view = (buffer if type(buffer) is memoryview else memoryview(buffer))[offset:end]
+    size = len(view)
+    try:
+        message, position = decoder(view, size, max_elements)
+    except _UNREADABLE as error:
+        raise WireError(f"{kind.__name__} v{version}: {error}") from error
+    if position > size:
+        raise WireError(f"{kind.__name__} v{version}: {position - size} bytes are missing")
+    return message, size - position
+
+
+def encode_parts(message: Message, version: int) -> list[Any]:
+    """Buffers in the order of the wire; each `records` value is a part of its own, as it is.
+
+    Raises `WireError` for values that the version cannot carry.
+    """
+    kind = type(message)
+    encoder = kind.__encoders__.get(version) or _new_encoder(kind, version)
+    try:
+        parts: list[Any] = encoder(message)
+    except _UNWRITABLE as error:
+        raise WireError(f"{kind.__name__} v{version}: {error}") from error
+    return parts
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The whole message; `records` values must be buffers."""
+    parts = encode_parts(message, version)
+    whole: bytes = parts[0] if len(parts) == 1 else b"".join(parts)
+    return whole
+
+
+def _check_version(kind: type[Message], version: int) -> None:
+    if version not in kind.__versions__:
+        raise WireError(f"{kind.__name__} has versions {kind.__versions__}, not {version}")
+
+
+def _new_decoder(kind: type[Message], version: int) -> Callable[..., Any]:
+    from lakelog.wire.decoder import compile_decoder
+
+    _check_version(kind, version)
+    decoder = kind.__decoders__[version] = compile_decoder(kind, version)
+    return decoder
+
+
+def _new_encoder(kind: type[Message], version: int) -> Callable[..., Any]:
+    from lakelog.wire.encoder import compile_encoder
+
+    _check_version(kind, version)
+    encoder = kind.__encoders__[version] = compile_encoder(kind, version)
+    return encoder

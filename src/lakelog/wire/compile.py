@@ -1,0 +1,102 @@
+"""Source text of the codecs, and what both directions share.
+
+A codec is one flat function per (message class, version): nested structs become nested loops of it,
+runs of fixed-size fields one call of a prepared `struct.Struct`, and a length of one byte (the
+usual case) rides along with the run before it. `lakelog.wire.interpret` says the same plainly and
+is what the tests compare this with.
+
+The text is made of attribute names, numbers and numbered variables only, never of data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from struct import Struct as Layout
+from typing import Any
+
+from lakelog.wire.primitives import FIXED_FORMATS, fixed_size
+from lakelog.wire.shapes import Field
+
+Shape = tuple[Field, ...]
+
+
+class Source:
+    """Lines of a function, the objects they refer to, and numbers for its variables."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {}
+        self._lines: list[str] = []
+        self._depth = 1
+        self._variables = 0
+        self._known: dict[tuple[str, int], str] = {}
+
+    def add(self, *lines: str) -> None:
+        indent = "    " * self._depth
+        self._lines.extend(indent + line for line in lines)
+
+    @contextmanager
+    def block(self, opening: str) -> Iterator[None]:
+        """The lines added inside are the body of `opening`."""
+        self.add(opening)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def variable(self, prefix: str) -> str:
+        self._variables += 1
+        return f"{prefix}{self._variables}"
+
+    def constant(self, prefix: str, value: object) -> str:
+        """A name for `value`, the same one for the same object."""
+        key = (prefix, id(value))
+        if key not in self._known:
+            self._known[key] = f"{prefix}_{len(self.names)}"
+            self.names[self._known[key]] = value
+        return self._known[key]
+
+    def layout(self, characters: str, method: str) -> tuple[str, int]:
+        """A name for `pack` or `unpack_from` of that layout, and its size in bytes."""
+        layout = Layout(">" + characters)
+        name = f"{method}_{characters.replace('?', 'o')}"
+        self.names.setdefault(name, getattr(layout, method))
+        return name, layout.size
+
+    def compile(self, signature: str, label: str) -> Callable[..., Any]:
+        text = "\n".join([f"def codec({signature}):", *self._lines])
+        exec(compile(text, f"<{label}>", "exec"), self.names)
+        function: Callable[..., Any] = self.names["codec"]
+        return function
+
+
+def split_fields(fields: Shape, version: int, flexible: bool) -> tuple[list[Field], list[Field]]:
+    """The fields in place and the tagged ones, each in the order of the wire."""
+    present = [field for field in fields if version in field.versions]
+    plain = [field for field in present if field.tag is None or not flexible]
+    tagged = [field for field in present if field.tag is not None and flexible]
+    return plain, sorted(tagged, key=lambda field: field.tag or 0)
+
+
+def smallest_size(field: Field, version: int, flexible: bool) -> int:
+    """The fewest bytes that an element of an array can take: what a count is checked by."""
+    if field.struct is None:
+        if field.type_name in FIXED_FORMATS:
+            return fixed_size(field.type_name)
+        return _length_size(field.type_name, flexible)
+    plain, _ = split_fields(field.struct.__fields__, version, flexible)
+    total = sum(_smallest_field(inner, version, flexible) for inner in plain)
+    return max(1, total + flexible)
+
+
+def _smallest_field(field: Field, version: int, flexible: bool) -> int:
+    if field.is_array:
+        return 1 if flexible else 4
+    if field.struct is not None and version in field.nullable:
+        return 1
+    return smallest_size(field, version, flexible)
+
+
+def _length_size(type_name: str, flexible: bool) -> int:
+    if flexible:
+        return 1
+    return 2 if type_name == "string" else 4

@@ -1,0 +1,275 @@
+"""Generates the function that decodes one version of a message.
+
+The generated function takes `(view, end, budget)` and returns `(message, position)`; `end` is the
+length of `view`. It leans on three facts to stay short and still safe:
+
+- fixed-size reads past the end raise `struct.error` or `IndexError` by themselves;
+- a position only ever grows, for negative lengths are refused, so a slice that Python silently cut
+  short at the end leaves a position beyond `end`, which the caller refuses;
+- a count is refused before its list exists unless count x smallest element fits into what is left
+  and into `budget`, the array elements one message may have.
+
+The caller turns every such exception into a `WireError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import unpack_from
+from typing import Any, NoReturn
+
+from lakelog.wire.compile import Shape, Source, smallest_size, split_fields
+from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import (
+    FIXED_FORMATS,
+    MAX_STRING_BYTES,
+    MAX_UNKNOWN_TAGS,
+    check_tag,
+    decode_uvarint,
+    finish_uvarint,
+)
+from lakelog.wire.shapes import Field
+
+
+def compile_decoder(message: Any, version: int) -> Callable[..., Any]:
+    """`(view, end, budget) -> (message, position)` for a class and one of its versions."""
+    writer = _Writer(version, version in message.__flexible__)
+    writer.source.add("position = 0")
+    result = writer.struct(message)
+    writer.flush()
+    writer.source.add(f"return {result}, position")
+    return writer.source.compile("view, end, budget", f"decode {message.__name__} v{version}")
+
+
+class _Writer:
+    """`run` holds the fixed-size targets that the next `flush` reads at once."""
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        self.version = version
+        self.flexible = flexible
+        self.run: list[tuple[str, str]] = []
+        self.source = Source()
+        self.source.names.update(
+            new=object.__new__,
+            finish_uvarint=finish_uvarint,
+            decode_uvarint=decode_uvarint,
+            check_tag=check_tag,
+            refuse_null=_refuse_null,
+            refuse_count=_refuse_count,
+            refuse_tag=_refuse_tag,
+            refuse_string=_refuse_string,
+        )
+
+    def flush(self) -> None:
+        if not self.run:
+            return
+        targets = ", ".join(target for _, target in self.run)
+        characters = "".join(character for character, _ in self.run)
+        self.run = []
+        if characters == "B":
+            self.source.add(f"{targets} = view[position]", "position += 1")
+            return
+        unpack, size = self.source.layout(characters, "unpack_from")
+        comma = "," if len(characters) == 1 else ""
+        self.source.add(f"{targets}{comma} = {unpack}(view, position)", f"position += {size}")
+
+    def struct(self, kind: Any) -> str:
+        """Reads a struct into a new variable, whose name it returns; may leave a run open."""
+        target = self.source.variable("o")
+        self.flush()
+        self.source.add(f"{target} = new({self.source.constant('class', kind)})")
+        fields: Shape = kind.__fields__
+        plain, tagged = split_fields(fields, self.version, self.flexible)
+        for field in fields:
+            if field not in plain:
+                self._set_default(target, field)
+        for field in plain:
+            self._field(f"{target}.{field.name}", field)
+        if self.flexible:
+            self._tagged_fields(target, tagged)
+        return target
+
+    def _set_default(self, target: str, field: Field) -> None:
+        if field.is_array and field.default is not None:
+            value = "[]"
+        elif isinstance(field.default, int | float | str | None):
+            value = repr(field.default)
+        else:
+            value = self.source.constant("default", field.default)
+        self.source.add(f"{target}.{field.name} = {value}")
+
+    def _field(self, target: str, field: Field) -> None:
+        if field.is_array:
+            self._array(target, field)
+        elif field.struct is not None:
+            self._struct_field(target, field)
+        elif field.type_name in FIXED_FORMATS:
+            self.run.append((FIXED_FORMATS[field.type_name], target))
+        else:
+            self._variable_size(target, field)
+
+    def _struct_field(self, target: str, field: Field) -> None:
+        if self.version not in field.nullable:
+            self._read_struct_into(target, field)
+            return
+        mark = self.source.variable("n")
+        if field.tag is not None and self.flexible:
+            self._uvarint(mark)
+            present = f"if {mark}:"
+        else:
+            self.run.append(("b", mark))
+            self.flush()
+            present = f"if {mark} >= 0:"
+        with self.source.block(present):
+            self._read_struct_into(target, field)
+        with self.source.block("else:"):
+            self.source.add(f"{target} = None")
+
+    def _read_struct_into(self, target: str, field: Field) -> None:
+        inner = self.struct(field.struct)
+        self.flush()
+        self.source.add(f"{target} = {inner}")
+
+    def _uvarint(self, target: str) -> None:
+        self.run.append(("B", target))
+        self.flush()
+        with self.source.block(f"if {target} > 127:"):
+            self.source.add(f"{target}, position = finish_uvarint(view, position, {target})")
+
+    def _length(self, field: Field, character: str) -> str:
+        """Reads a length or count into a variable: -1 for null, which it lets pass if legal."""
+        length = self.source.variable("n")
+        if self.flexible:
+            self._uvarint(length)
+            self.source.add(f"{length} -= 1")
+        else:
+            self.run.append((character, length))
+            self.flush()
+        lowest = -1 if self.version in field.nullable else 0
+        with self.source.block(f"if {length} < {lowest}:"):
+            self.source.add(f"refuse_null({field.name!r}, {length})")
+        return length
+
+    def _value_or_null(self, target: str, field: Field, length: str, *lines: str) -> None:
+        if self.version not in field.nullable:
+            self.source.add(*lines)
+            return
+        with self.source.block(f"if {length} >= 0:"):
+            self.source.add(*lines)
+        with self.source.block("else:"):
+            self.source.add(f"{target} = None")
+
+    def _variable_size(self, target: str, field: Field) -> None:
+        is_string = field.type_name == "string"
+        length = self._length(field, "h" if is_string else "i")
+        content = "view[position:stop]"
+        if is_string:
+            content = f"str({content}, 'utf-8')"
+            if self.flexible:
+                with self.source.block(f"if {length} > {MAX_STRING_BYTES}:"):
+                    self.source.add(f"refuse_string({field.name!r}, {length})")
+        self._value_or_null(
+            target,
+            field,
+            length,
+            f"stop = position + {length}",
+            f"{target} = {content}",
+            "position = stop",
+        )
+
+    def _array(self, target: str, field: Field) -> None:
+        count = self._length(field, "i")
+        items = self.source.variable("a")
+        if self.version not in field.nullable:
+            self._items(items, field, count)
+        else:
+            with self.source.block(f"if {count} < 0:"):
+                self.source.add(f"{items} = None")
+            with self.source.block("else:"):
+                self._items(items, field, count)
+        self.source.add(f"{target} = {items}")
+
+    def _items(self, items: str, field: Field, count: str) -> None:
+        size = smallest_size(field, self.version, self.flexible)
+        self.source.add(f"budget -= {count}")
+        with self.source.block(f"if {count} * {size} > end - position or budget < 0:"):
+            self.source.add(f"refuse_count({field.name!r}, {count})")
+        if field.struct is None and field.type_name in FIXED_FORMATS:
+            character = FIXED_FORMATS[field.type_name]
+            self.source.names["unpack_array"] = _unpack_array
+            self.source.add(
+                f"{items} = unpack_array({character!r}, {count}, view, position)",
+                f"position += {count} * {size}",
+            )
+            return
+        self.source.add(f"{items} = []")
+        with self.source.block(f"for _ in range({count}):"):
+            self.source.add(f"{items}.append({self._item(field)})")
+
+    def _item(self, field: Field) -> str:
+        if field.struct is not None:
+            item = self.struct(field.struct)
+            self.flush()
+            return item
+        item = self.source.variable("v")
+        element = Field(field.type_name, versions=field.versions, default=field.default)
+        element.name = field.name
+        self._variable_size(item, element)
+        return item
+
+    def _tagged_fields(self, target: str, tagged: list[Field]) -> None:
+        count = self.source.variable("n")
+        tag, last, stop, size, unknown = (
+            self.source.variable(name) for name in ("tag", "last", "stop", "size", "unknown")
+        )
+        self._uvarint(count)
+        with self.source.block(f"if {count}:"):
+            self.source.add(f"{last} = -1", f"{unknown} = 0")
+            with self.source.block(f"if {count} > {len(tagged) + MAX_UNKNOWN_TAGS}:"):
+                self.source.add(f"refuse_tag('count', {count})")
+            with self.source.block(f"for _ in range({count}):"):
+                self.source.add(
+                    f"{tag}, position = decode_uvarint(view, position)",
+                    f"{size}, position = decode_uvarint(view, position)",
+                    f"check_tag({tag}, {last})",
+                    f"{last} = {tag}",
+                    f"{stop} = position + {size}",
+                )
+                with self.source.block(f"if {stop} > end:"):
+                    self.source.add(f"refuse_tag('size', {size})")
+                for field in tagged:
+                    with self.source.block(f"if {tag} == {field.tag}:"):
+                        self._tagged_field(f"{target}.{field.name}", field, stop)
+                self._unknown_tag(unknown, stop)
+
+    def _tagged_field(self, target: str, field: Field, stop: str) -> None:
+        self._field(target, field)
+        self.flush()
+        with self.source.block(f"if position != {stop}:"):
+            self.source.add(f"refuse_tag({field.name!r}, position - {stop})")
+        self.source.add("continue")
+
+    def _unknown_tag(self, unknown: str, stop: str) -> None:
+        self.source.add(f"position = {stop}", f"{unknown} += 1")
+        with self.source.block(f"if {unknown} > {MAX_UNKNOWN_TAGS}:"):
+            self.source.add(f"refuse_tag('unknown', {unknown})")
+
+
+def _unpack_array(character: str, count: int, view: memoryview, position: int) -> list[Any]:
+    return list(unpack_from(f">{count}{character}", view, position))
+
+
+def _refuse_null(name: str, length: int) -> NoReturn:
+    raise WireError(f"{name} is null or of length {length}")
+
+
+def _refuse_string(name: str, length: int) -> NoReturn:
+    raise WireError(f"{name} is a string of {length} bytes; at most {MAX_STRING_BYTES} are allowed")
+
+
+def _refuse_count(name: str, count: int) -> NoReturn:
+    raise WireError(f"{name} announces {count} elements, more than the rest can hold or the limit")
+
+
+def _refuse_tag(what: str, number: int) -> NoReturn:
+    raise WireError(f"tagged fields out of order or bounds ({what}: {number})")

@@ -1,0 +1,227 @@
+"""Generates the function that encodes one version of a message.
+
+The generated function takes the message and returns its parts: bytes objects with the values of
+`records` fields between them, untouched. Small pieces are collected in the list `out` and joined
+once before each `records` value and at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lakelog.wire.compile import Source, split_fields
+from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import (
+    FIXED_FORMATS,
+    MAX_STRING_BYTES,
+    encode_fixed_array,
+    encode_uvarint,
+)
+from lakelog.wire.shapes import Field
+
+
+def compile_encoder(message: Any, version: int) -> Callable[..., Any]:
+    """`message -> [bytes, records, bytes, ...]` for a class and one of its versions."""
+    writer = _Writer(version, version in message.__flexible__)
+    writer.source.add("parts = []", "out = []")
+    writer.struct("message", message)
+    writer.flush()
+    with writer.source.block("if out or not parts:"):
+        writer.source.add("parts.append(join(out))")
+    writer.source.add("return parts")
+    return writer.source.compile("message", f"encode {message.__name__} v{version}")
+
+
+class _Writer:
+    """`run` holds the fixed-size values that the next `flush` writes at once."""
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        self.version = version
+        self.flexible = flexible
+        self.run: list[tuple[str, str]] = []
+        self.out = "out"
+        self.source = Source()
+        self.source.names.update(
+            join=b"".join,
+            uvarint=encode_uvarint,
+            pack_array=encode_fixed_array,
+            checked_string=_checked_string,
+            checked_uuid=_checked_uuid,
+        )
+
+    def flush(self) -> None:
+        if self.run:
+            self.source.add(f"{self.out}.append({self._pack(self.run)})")
+            self.run = []
+
+    def _pack(self, run: list[tuple[str, str]]) -> str:
+        pack, _ = self.source.layout("".join(character for character, _ in run), "pack")
+        return f"{pack}({', '.join(expression for _, expression in run)})"
+
+    def _flush_with_uvarint(self, value: str) -> None:
+        short = self._pack([*self.run, ("B", value)])
+        long = f"{self._pack(self.run)} + uvarint({value})" if self.run else f"uvarint({value})"
+        self.source.add(f"{self.out}.append({short} if {value} < 128 else {long})")
+        self.run = []
+
+    def struct(self, target: str, kind: Any) -> None:
+        """Writes the struct in variable `target`; may leave a run open."""
+        plain, tagged = split_fields(kind.__fields__, self.version, self.flexible)
+        for field in plain:
+            self._field(f"{target}.{field.name}", field)
+        if self.flexible:
+            self._tagged_fields(target, tagged)
+
+    def _field(self, expression: str, field: Field) -> None:
+        if field.is_array:
+            self._array(expression, field)
+        elif field.struct is not None:
+            self._struct_field(expression, field)
+        elif field.type_name in FIXED_FORMATS:
+            self._fixed(expression, field)
+        elif field.type_name == "string":
+            self._string(expression, field)
+        else:
+            self._buffer(expression, field)
+
+    def _fixed(self, expression: str, field: Field) -> None:
+        if field.type_name == "uuid":
+            expression = f"checked_uuid({expression})"
+        self.run.append((FIXED_FORMATS[field.type_name], expression))
+
+    def _struct_field(self, expression: str, field: Field) -> None:
+        value = self.source.variable("o")
+        self.flush()
+        self.source.add(f"{value} = {expression}")
+        if self.version not in field.nullable:
+            self.struct(value, field.struct)
+            return
+        tagged = field.tag is not None and self.flexible
+        present, absent = (b"\x01", b"\x00") if tagged else (b"\x01", b"\xff")
+        with self.source.block(f"if {value} is None:"):
+            self.source.add(f"{self.out}.append({absent!r})")
+        with self.source.block("else:"):
+            self.source.add(f"{self.out}.append({present!r})")
+            self.struct(value, field.struct)
+            self.flush()
+
+    def _length(self, value: str, field: Field, character: str) -> str:
+        """Writes the length of variable `value` (-1 or 0 for null) and returns its variable."""
+        length = self.source.variable("n")
+        plus_one = " + 1" if self.flexible else ""
+        expression = f"len({value}){plus_one}"
+        if self.version in field.nullable:
+            expression = f"{0 if self.flexible else -1} if {value} is None else {expression}"
+        self.source.add(f"{length} = {expression}")
+        if self.flexible:
+            self._flush_with_uvarint(length)
+        else:
+            self.run.append((character, length))
+            self.flush()
+        return length
+
+    def _string(self, expression: str, field: Field) -> None:
+        value = self.source.variable("s")
+        content = f"{expression}.encode()"
+        if self.version in field.nullable:
+            content = f"None if {expression} is None else {content}"
+        self.source.add(f"{value} = {content}")
+        length = self._length(value, field, "h")
+        written = value
+        if self.flexible:
+            written = f"{value} if {length} < 128 else checked_string({field.name!r}, {value})"
+        self._append_unless_null(written, value, field)
+
+    def _append_unless_null(self, written: str, value: str, field: Field) -> None:
+        if self.version in field.nullable:
+            with self.source.block(f"if {value} is not None:"):
+                self.source.add(f"{self.out}.append({written})")
+        else:
+            self.source.add(f"{self.out}.append({written})")
+
+    def _buffer(self, expression: str, field: Field) -> None:
+        value = self.source.variable("b")
+        self.source.add(f"{value} = {expression}")
+        self._length(value, field, "i")
+        if field.type_name == "bytes":
+            self._append_unless_null(value, value, field)
+            return
+        assert self.out == "out", "records cannot be tagged"
+        with self.source.block(f"if {value}:"):
+            self.source.add("parts.append(join(out))", f"parts.append({value})", "out = []")
+
+    def _array(self, expression: str, field: Field) -> None:
+        items = self.source.variable("a")
+        self.source.add(f"{items} = {expression}")
+        self._length(items, field, "i")
+        with self.source.block(f"if {items}:"):
+            self._items(items, field)
+
+    def _items(self, items: str, field: Field) -> None:
+        if field.struct is None and field.type_name in FIXED_FORMATS and field.type_name != "uuid":
+            character = FIXED_FORMATS[field.type_name]
+            self.source.add(f"{self.out}.append(pack_array({character!r}, {items}))")
+            return
+        item = self.source.variable("i")
+        with self.source.block(f"for {item} in {items}:"):
+            if field.struct is not None:
+                self.struct(item, field.struct)
+            else:
+                element = Field(field.type_name, versions=field.versions, default=field.default)
+                element.name = field.name
+                self._field(item, element)
+            self.flush()
+
+    def _tagged_fields(self, target: str, tagged: list[Field]) -> None:
+        if not tagged:
+            self.run.append(("B", "0"))
+            return
+        marks = []
+        for field in tagged:
+            mark = self.source.variable("t")
+            marks.append(mark)
+            self.source.add(f"{mark} = {self._differs(f'{target}.{field.name}', field)}")
+        count = self.source.variable("k")
+        self.source.add(f"{count} = {' + '.join(marks)}")
+        self.run.append(("B", count))
+        self.flush()
+        with self.source.block(f"if {count}:"):
+            for field, mark in zip(tagged, marks, strict=True):
+                with self.source.block(f"if {mark}:"):
+                    self._tagged_field(f"{target}.{field.name}", field)
+
+    def _differs(self, expression: str, field: Field) -> str:
+        if field.default is None:
+            return f"{expression} is not None"
+        if field.is_array:
+            return f"{expression} != []"
+        if field.struct is not None:
+            default = self.source.constant("default", field.default)
+            return f"{expression} is not {default} and {expression} != {default}"
+        return f"{expression} != {field.default!r}"
+
+    def _tagged_field(self, expression: str, field: Field) -> None:
+        outer, self.out = self.out, self.source.variable("out")
+        payload = self.source.variable("p")
+        self.source.add(f"{self.out} = []")
+        self._field(expression, field)
+        self.flush()
+        self.source.add(
+            f"{payload} = join({self.out})",
+            f"{outer}.append({encode_uvarint(field.tag or 0)!r} + uvarint(len({payload})))",
+            f"{outer}.append({payload})",
+        )
+        self.out = outer
+
+
+def _checked_string(name: str, value: bytes) -> bytes:
+    if len(value) > MAX_STRING_BYTES:
+        raise WireError(f"{name} is a string of {len(value)} bytes; {MAX_STRING_BYTES} is the most")
+    return value
+
+
+def _checked_uuid(value: bytes) -> bytes:
+    if len(value) != 16:
+        raise WireError(f"a UUID of {len(value)} bytes instead of 16")
+    return value

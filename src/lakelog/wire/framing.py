@@ -1,0 +1,136 @@
+"""Frames and headers around the messages of a connection.
+
+```
+frame             int32 size of what follows, header, message
+request header    int16 api key, int16 version, int32 correlation id, int16-length client id or null
+response header   int32 correlation id
+```
+From an API's first flexible version on, both headers end with tagged fields, and the client id
+stays an int16-length string. The ApiVersions response alone never has them: a client reads it
+before it knows which versions the broker understands.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple, Protocol
+
+from lakelog.wire.codec import decode, encode_parts
+from lakelog.wire.errors import WireError
+from lakelog.wire.primitives import MAX_RESPONSE_ELEMENTS, skip_tagged_fields
+from lakelog.wire.schema import Buffer, Message
+
+API_VERSIONS_KEY = 18
+
+_REQUEST_START = struct.Struct(">hhih")
+_API = struct.Struct(">hh")
+_SIZE_AND_ID = struct.Struct(">ii")
+_ID = struct.Struct(">i")
+_NO_TAGS = b"\x00"
+
+
+class RequestHeader(NamedTuple):
+    """What precedes every request; `client_id` is free text that the client chose."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+class FramedApi(Protocol):
+    """What framing must know of an API; `lakelog.protocol.registry.Api` is one."""
+
+    key: int
+    flexible_from: int
+    response: type[Message]
+
+
+def read_api(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
+    """Key and version of the request at `offset`, which say how the rest must be read."""
+    try:
+        key, version = _API.unpack_from(buffer, offset)
+    except struct.error as error:
+        raise WireError("a request too short for its header") from error
+    return key, version
+
+
+def decode_request_header(
+    buffer: Buffer, offset: int, end: int, flexible: bool
+) -> tuple[RequestHeader, int]:
+    """The header at `offset`, and where the message begins. Raises `WireError`."""
+    position = offset + _REQUEST_START.size
+    if position > end:
+        raise WireError("a request too short for its header")
+    key, version, correlation_id, length = _REQUEST_START.unpack_from(buffer, offset)
+    client_id = None
+    if length >= 0:
+        stop = position + length
+        if stop > end:
+            raise WireError(f"a client id of {length} bytes passes the end")
+        try:
+            client_id = str(buffer[position:stop], "utf-8")
+        except UnicodeDecodeError as error:
+            raise WireError(f"client id: {error}") from error
+        position = stop
+    elif length != -1:
+        raise WireError(f"a client id of length {length}")
+    if flexible:
+        position = _skip_tags(buffer, position, end)
+    return RequestHeader(key, version, correlation_id, client_id), position
+
+
+def _skip_tags(buffer: Buffer, position: int, end: int) -> int:
+    if position < end and buffer[position] == 0:
+        return position + 1
+    try:
+        return skip_tagged_fields(memoryview(buffer)[:end], position, end)
+    except IndexError as error:
+        raise WireError("a header cut short among its tagged fields") from error
+
+
+def encode_request(
+    api: FramedApi, version: int, correlation_id: int, client_id: str | None, message: Message
+) -> list[Any]:
+    """A whole frame as a list of buffers, the records among them untouched."""
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    head = _REQUEST_START.pack(api.key, version, correlation_id, length) + name
+    if version >= api.flexible_from:
+        head += _NO_TAGS
+    parts = encode_parts(message, version)
+    size = len(head) + sum(map(len, parts))
+    parts[0] = _ID.pack(size) + head + parts[0]
+    return parts
+
+
+def encode_response(
+    api: FramedApi, version: int, correlation_id: int, message: Message
+) -> list[Any]:
+    """A whole frame as a list of buffers; ranges of files among the records count by `len`."""
+    parts = encode_parts(message, version)
+    size = 4 + sum(map(len, parts))
+    if _response_is_flexible(api, version):
+        parts[0] = _SIZE_AND_ID.pack(size + 1, correlation_id) + _NO_TAGS + parts[0]
+    else:
+        parts[0] = _SIZE_AND_ID.pack(size, correlation_id) + parts[0]
+    return parts
+
+
+def decode_response(api: FramedApi, version: int, buffer: Buffer) -> tuple[int, Any]:
+    """Correlation id and message of a frame without its size. Raises `WireError`."""
+    end = len(buffer)
+    position = _ID.size
+    if end < position:
+        raise WireError("a response too short for its header")
+    (correlation_id,) = _ID.unpack_from(buffer)
+    if _response_is_flexible(api, version):
+        position = _skip_tags(buffer, position, end)
+    message = decode(
+        api.response, buffer, version, position, end, max_elements=MAX_RESPONSE_ELEMENTS
+    )
+    return correlation_id, message
+
+
+def _response_is_flexible(api: FramedApi, version: int) -> bool:
+    return version >= api.flexible_from and api.key != API_VERSIONS_KEY

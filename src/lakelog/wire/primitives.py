@@ -1,0 +1,121 @@
+"""The smallest units of the protocol, and the limits every decoder keeps.
+
+```
+int8 int16 int32 int64 uint16 uint32 float64   big-endian
+bool                                           1 byte, any value but 0 is true
+uuid                                           16 bytes; all zero stands for "none"
+uvarint                                        7 bits a byte, low bits first, at most 5 bytes
+                     flexible versions         older versions
+string               uvarint(length + 1)       int16 length            0 or -1 is null
+bytes, records       uvarint(length + 1)       int32 length            0 or -1 is null
+array                uvarint(count + 1)        int32 count             0 or -1 is null
+struct               ends with tagged fields   nothing more
+tagged fields        uvarint(count), then (uvarint tag, uvarint size, payload), tags ascending
+```
+Source: the Kafka protocol guide and KIP-482.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from lakelog.wire.errors import WireError
+
+View = memoryview
+
+MAX_REQUEST_ELEMENTS = 100_000
+"""Array elements of one request, all arrays together."""
+
+MAX_RESPONSE_ELEMENTS = 10_000_000
+"""The same for a response, whose sender we chose to trust with more."""
+
+MAX_UNKNOWN_TAGS = 64
+"""Unknown tagged fields of one struct; they are skipped, never kept."""
+
+MAX_STRING_BYTES = 0x7FFF
+"""What an int16 length can say; flexible versions keep the limit."""
+
+FIXED_FORMATS = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+"""`struct` characters of the types whose size does not depend on their value."""
+
+_ONE_BYTE = tuple(bytes((value,)) for value in range(128))
+
+
+def fixed_size(type_name: str) -> int:
+    """Bytes on the wire of a type in `FIXED_FORMATS`."""
+    return struct.calcsize(">" + FIXED_FORMATS[type_name])
+
+
+def encode_uvarint(value: int) -> bytes:
+    """For values below 2^32."""
+    if value < 128:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def finish_uvarint(view: View, position: int, first: int) -> tuple[int, int]:
+    """The value and the position after it, when its `first` byte announced more bytes.
+
+    Raises `IndexError` at the end of `view`, `WireError` beyond 32 bits.
+    """
+    value = first & 127
+    for shift in (7, 14, 21, 28):
+        byte = view[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+    raise WireError("a variable-length number of more than 32 bits")
+
+
+def decode_uvarint(view: View, position: int) -> tuple[int, int]:
+    """The value at `position` and the position after it; raises as `finish_uvarint`."""
+    first = view[position]
+    if first < 128:
+        return first, position + 1
+    return finish_uvarint(view, position + 1, first)
+
+
+def skip_tagged_fields(view: View, position: int, end: int) -> int:
+    """The position after a section of tagged fields none of which is known here."""
+    count, position = decode_uvarint(view, position)
+    if count > MAX_UNKNOWN_TAGS:
+        raise WireError(f"{count} unknown tagged fields; at most {MAX_UNKNOWN_TAGS} are allowed")
+    previous = -1
+    for _ in range(count):
+        tag, position = decode_uvarint(view, position)
+        size, position = decode_uvarint(view, position)
+        check_tag(tag, previous)
+        previous = tag
+        position += size
+        if position > end:
+            raise WireError(f"tagged field {tag} of {size} bytes passes the end")
+    return position
+
+
+def check_tag(tag: int, previous: int) -> None:
+    if tag <= previous:
+        raise WireError(f"tagged field {tag} after {previous}; they must ascend")
+
+
+def encode_fixed_array(character: str, values: Sequence[object]) -> bytes:
+    """All of `values`, each as the `struct` character says."""
+    return struct.pack(f">{len(values)}{character}", *values)

@@ -1,0 +1,260 @@
+"""The language that messages are declared in.
+
+A message is one class for all its versions; an attribute is a field in the order of the wire:
+
+```python
+class LeaderIdAndEpoch(Struct):
+    leader_id: int = int32(default=-1)
+    leader_epoch: int = int32(default=-1)
+
+
+class ExampleResponse(Message, versions="3-13", flexible="9+"):
+    throttle_time_ms: int = int32()
+    error_message: str | None = string("8+", nullable="8+", default=None)
+    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "10+", tag=0)
+```
+
+Version ranges are written as Kafka writes them ("3+", "0-12", "4") and the first one says where the
+field exists; elsewhere it is neither read nor written and holds its default. `nullable` says where
+null is legal, `flexible` where lengths are varints and structs end with tagged fields. A field with
+a `tag` lives among those tagged fields, and only while its value differs from its default.
+
+The classes have slots, keyword-only constructors, `==` and a short `repr`. They are mutable, with
+one exception: the default of a `struct` field is a single shared object that refuses assignment, so
+that building a message full of unused structs costs nothing. Assign a new struct to change it.
+
+Declaring generates no code: constructors are compiled when first called, codecs by
+`lakelog.wire.codec` when a version is first used, so that importing a message stays cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar, dataclass_transform, overload
+
+from lakelog.wire.primitives import FIXED_FORMATS
+from lakelog.wire.shapes import Field, Versions, compile_init, describe, frozen_default, parse
+
+E = TypeVar("E")
+S = TypeVar("S", bound="Struct")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class _StructType(type):
+    """Turns the fields of a class body into slots and remembers them in order."""
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: str
+    ) -> _StructType:
+        fields = {key: value for key, value in namespace.items() if isinstance(value, Field)}
+        body = {key: value for key, value in namespace.items() if key not in fields}
+        for key, field in fields.items():
+            field.name = key
+        body["__slots__"] = tuple(fields)
+        if fields:
+            body["__fields__"] = tuple(fields.values())
+        return super().__new__(cls, name, bases, body, **options)
+
+
+@dataclass_transform(kw_only_default=True)
+class Struct(metaclass=_StructType):
+    """A group of fields inside a message."""
+
+    __fields__: ClassVar[tuple[Field, ...]] = ()
+
+    def __init__(self, **values: Any) -> None:
+        kind = type(self)
+        kind.__init__ = compile_init(kind.__fields__)  # type: ignore[method-assign]
+        kind.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Struct) or other.__fields__ is not self.__fields__:
+            return NotImplemented
+        names = (field.name for field in self.__fields__)
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return describe(self, self.__fields__)
+
+
+class Message(Struct):
+    """What can be sent by itself; knows its versions and keeps its compiled codecs."""
+
+    __versions__: ClassVar[Versions]
+    __flexible__: ClassVar[Versions]
+    __decoders__: ClassVar[dict[int, Callable[..., Any]]]
+    __encoders__: ClassVar[dict[int, Callable[..., Any]]]
+
+    def __init_subclass__(cls, *, versions: str, flexible: str = "none") -> None:
+        cls.__versions__ = parse(versions)
+        cls.__flexible__ = parse(flexible)
+        cls.__decoders__ = {}
+        cls.__encoders__ = {}
+
+
+def _fixed(type_name: str, versions: str, tag: int | None, default: Any) -> Any:
+    return Field(type_name, versions=parse(versions), tag=tag, default=default)
+
+
+def boolean(versions: str = "0+", *, tag: int | None = None, default: bool = False) -> bool:
+    result: bool = _fixed("bool", versions, tag, default)
+    return result
+
+
+def int8(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    result: int = _fixed("int8", versions, tag, default)
+    return result
+
+
+def int16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    result: int = _fixed("int16", versions, tag, default)
+    return result
+
+
+def uint16(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    result: int = _fixed("uint16", versions, tag, default)
+    return result
+
+
+def int32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    result: int = _fixed("int32", versions, tag, default)
+    return result
+
+
+def uint32(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    result: int = _fixed("uint32", versions, tag, default)
+    return result
+
+
+def int64(versions: str = "0+", *, tag: int | None = None, default: int = 0) -> int:
+    result: int = _fixed("int64", versions, tag, default)
+    return result
+
+
+def float64(versions: str = "0+", *, tag: int | None = None, default: float = 0.0) -> float:
+    result: float = _fixed("float64", versions, tag, default)
+    return result
+
+
+def uuid(versions: str = "0+", *, tag: int | None = None) -> bytes:
+    """16 bytes, all zero by default."""
+    result: bytes = _fixed("uuid", versions, tag, bytes(16))
+    return result
+
+
+@overload
+def string(versions: str = ..., *, tag: int | None = ..., default: str = ...) -> str: ...
+@overload
+def string(
+    versions: str = ..., *, nullable: str, tag: int | None = ..., default: str | None = ...
+) -> str | None: ...
+def string(
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    default: str | None = "",
+) -> Any:
+    """UTF-8, at most 32,767 bytes."""
+    return Field(
+        "string", versions=parse(versions), nullable=parse(nullable), tag=tag, default=default
+    )
+
+
+@overload
+def binary(versions: str = ..., *, tag: int | None = ..., default: Buffer = ...) -> Buffer: ...
+@overload
+def binary(
+    versions: str = ..., *, nullable: str, tag: int | None = ..., default: Buffer | None = ...
+) -> Buffer | None: ...
+def binary(
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    default: Buffer | None = b"",
+) -> Any:
+    """Kafka's `bytes`: any buffer when encoded, a `memoryview` of the input when decoded."""
+    return Field(
+        "bytes", versions=parse(versions), nullable=parse(nullable), tag=tag, default=default
+    )
+
+
+def records(versions: str = "0+", *, nullable: str = "none") -> Any:
+    """Record batches, never looked into.
+
+    Decoded as a `memoryview` of the input. When encoded, anything with a length may stand here: it
+    becomes a part of its own in `encode_parts`, for instance a range of a file.
+    """
+    default = None if nullable != "none" else b""
+    return Field("records", versions=parse(versions), nullable=parse(nullable), default=default)
+
+
+@overload
+def array(element: Callable[..., E], versions: str = ..., *, tag: int | None = ...) -> list[E]: ...
+@overload
+def array(
+    element: Callable[..., E],
+    versions: str = ...,
+    *,
+    nullable: str,
+    tag: int | None = ...,
+    default: None = ...,
+) -> list[E] | None: ...
+def array(
+    element: Callable[..., Any],
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    default: Any = (),
+) -> Any:
+    """A list of structs, or of `int32`, `string` and the other functions of this module.
+
+    Empty by default, each time a new list; null by default when `default=None` is given.
+    """
+    struct_type = element if isinstance(element, type) else None
+    return Field(
+        struct_type.__name__ if struct_type else _type_name(element),
+        struct=struct_type,
+        is_array=True,
+        versions=parse(versions),
+        nullable=parse(nullable),
+        tag=tag,
+        default=default,
+    )
+
+
+def _type_name(function: Callable[..., Any]) -> str:
+    names = {boolean: "bool", binary: "bytes"}
+    name = names.get(function, function.__name__)
+    assert name in FIXED_FORMATS or name in ("string", "bytes"), name
+    return name
+
+
+@overload
+def struct(kind: type[S], versions: str = ..., *, tag: int | None = ...) -> S: ...
+@overload
+def struct(
+    kind: type[S], versions: str = ..., *, nullable: str, tag: int | None = ..., default: None = ...
+) -> S | None: ...
+def struct(
+    kind: type[S],
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    default: Any = (),
+) -> Any:
+    """A struct in place. Its default is the struct of all defaults, or null if `default=None`."""
+    return Field(
+        kind.__name__,
+        struct=kind,
+        versions=parse(versions),
+        nullable=parse(nullable),
+        tag=tag,
+        default=None if default is None else frozen_default(kind),
+    )
