@@ -27,45 +27,16 @@ _DECISION_PATHS = (
 # The drivers inside decision packages, whose business is to wait for the world.
 _DRIVERS = ("metadata/store", "metadata/log.py")
 
-_AMBIENT_MODULES = frozenset(
-    [
-        "asyncio",
-        "concurrent",
-        "glob",
-        "multiprocessing",
-        "os",
-        "random",
-        "secrets",
-        "select",
-        "selectors",
-        "shutil",
-        "signal",
-        "socket",
-        "ssl",
-        "subprocess",
-        "tempfile",
-        "threading",
-        "time",
-    ]
-)
-_AMBIENT_CALLS = frozenset({"open", "input", "print", "uuid1", "uuid4"})
-_AMBIENT_METHODS = frozenset(
-    [
-        "cwd",
-        "home",
-        "iterdir",
-        "now",
-        "read_bytes",
-        "read_text",
-        "rglob",
-        "today",
-        "utcnow",
-        "uuid1",
-        "uuid4",
-        "write_bytes",
-        "write_text",
-    ]
-)
+_AMBIENT_MODULES = {
+    *("asyncio", "concurrent", "multiprocessing", "select", "selectors", "signal", "socket", "ssl"),
+    *("glob", "os", "random", "secrets", "shutil", "subprocess", "tempfile", "threading", "time"),
+}
+_AMBIENT_CALLS = {"open", "input", "print", "uuid1", "uuid4"}
+_AMBIENT_METHODS = {
+    *("cwd", "home", "iterdir", "read_bytes", "read_text", "rglob", "write_bytes", "write_text"),
+    *("uuid1", "uuid4"),
+}
+_CALENDAR = {"date", "datetime"}
 
 _FILE_LINES_MAX = 400
 _FUNCTION_LINES_MAX = 70
@@ -118,6 +89,13 @@ def _imported(node: ast.AST) -> list[str]:
     return []
 
 
+def _is_ambient_method(called: ast.Attribute) -> bool:
+    owner = ast.unparse(called.value).rpartition(".")[2]
+    return called.attr in _AMBIENT_METHODS or (
+        owner in _CALENDAR and called.attr in {"now", "today", "utcnow"}
+    )
+
+
 def _ambient(tree: ast.AST) -> list[str]:
     """What in this code reaches for the world, each as "line: what"."""
     found = []
@@ -129,7 +107,7 @@ def _ambient(tree: ast.AST) -> list[str]:
             called = node.func
             if isinstance(called, ast.Name) and called.id in _AMBIENT_CALLS:
                 found.append(f"{node.lineno}: calls {called.id}()")
-            if isinstance(called, ast.Attribute) and called.attr in _AMBIENT_METHODS:
+            if isinstance(called, ast.Attribute) and _is_ambient_method(called):
                 found.append(f"{node.lineno}: calls .{called.attr}()")
     return found
 
@@ -180,6 +158,7 @@ def test_ambient_code_is_recognised(code: str) -> None:
     [
         "if TYPE_CHECKING:\n    import asyncio",
         "clock.wall_ms()",
+        "self._timer.now()",
         "disk.open(path)",
         "from lakelog.runtime.api import Clock",
     ],
