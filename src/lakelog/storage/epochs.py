@@ -1,0 +1,76 @@
+"""Which leader epoch began at which offset (KIP-101, KIP-279).
+
+Entries rise in both numbers. A new entry takes the place of those that begin at or after it: an
+epoch in which nothing was written leaves no trace.
+
+Source: `org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class EpochCache:
+    """The epochs of one log. `latest` is -1 as long as there is none."""
+
+    __slots__ = ("_epochs", "_starts", "dirty", "latest")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest = UNDEFINED_EPOCH
+        for epoch, start_offset in entries:
+            self.assign(epoch, start_offset)
+        self.dirty = False
+        """Whether the checkpoint file is behind."""
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), rising."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Records that `epoch` begins at `start_offset`; an epoch not above the latest is known."""
+        if epoch <= self.latest:
+            return
+        keep = bisect_left(self._starts, start_offset)
+        del self._epochs[keep:], self._starts[keep:]
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.latest = epoch
+        self.dirty = True
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written; -1 when it is not known."""
+        entry = bisect_right(self._starts, offset) - 1
+        return self._epochs[entry] if entry >= 0 else UNDEFINED_EPOCH
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch at or below `epoch` and where it ends; (-1, -1) when unknown."""
+        if epoch == self.latest and epoch >= 0:
+            return epoch, log_end_offset
+        above = bisect_right(self._epochs, epoch)
+        if epoch < 0 or above == len(self._epochs):
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        return self._epochs[above - 1] if above else epoch, self._starts[above]
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Forgets the epochs that begin at or after `offset`."""
+        keep = bisect_left(self._starts, offset)
+        if keep < len(self._starts):
+            del self._epochs[keep:], self._starts[keep:]
+            self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+            self.dirty = True
+
+    def truncate_from_start(self, offset: int) -> None:
+        """Forgets what ended before `offset`; the epoch there now begins there."""
+        entry = bisect_right(self._starts, offset) - 1
+        if entry >= 0 and (entry or self._starts[0] < offset):
+            del self._epochs[:entry], self._starts[:entry]
+            self._starts[0] = offset
+            self.dirty = True

@@ -1,0 +1,107 @@
+"""Open segment files: counted readers, and a bound on how many are open.
+
+A file is closed when its segment has let go of it and the last reader has too, whichever is
+later, so a response half sent outlives a roll, a deletion and an eviction. Eviction is second
+chance: whoever was used since the last round stays.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Protocol
+
+from lakelog.runtime.api import Disk, File
+
+MAX_OPEN_DEFAULT = 512
+
+
+class Handle:
+    """An open file and how many still read from it."""
+
+    __slots__ = ("file", "readers", "retired", "used")
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.readers = 0
+        self.retired = False
+        self.used = True
+
+    def release(self) -> None:
+        self.readers -= 1
+        if self.retired and not self.readers:
+            self.file.close()
+
+    def retire(self) -> None:
+        """Lets the file be closed as soon as nobody reads from it."""
+        self.retired = True
+        if not self.readers:
+            self.file.close()
+
+
+class Evictable(Protocol):
+    handle: Handle | None
+
+    def unload(self) -> None:
+        """Gives up the handle and whatever else can be loaded again."""
+        ...
+
+
+class HandleCache:
+    """Opens the files of one data folder, `max_open` at a time. Files being read come on top."""
+
+    def __init__(self, disk: Disk, max_open: int = MAX_OPEN_DEFAULT) -> None:
+        assert max_open > 0
+        self.disk = disk
+        self._max_open = max_open
+        self._owners: OrderedDict[Evictable, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def open(self, owner: Evictable, path: Path) -> Handle:
+        """`FileNotFoundError` if the file is gone: a segment is never created by reading it."""
+        while len(self._owners) >= self._max_open:
+            self._evict()
+        owner.handle = handle = Handle(self.disk.open(path))
+        self._owners[owner] = None
+        return handle
+
+    def close(self, owner: Evictable) -> None:
+        handle = owner.handle
+        if handle is not None:
+            owner.handle = None
+            del self._owners[owner]
+            handle.retire()
+
+    def _evict(self) -> None:
+        while True:
+            owner = next(iter(self._owners))
+            handle = owner.handle
+            if handle is None or not handle.used:
+                owner.unload()
+                return
+            handle.used = False
+            self._owners.move_to_end(owner)
+
+
+class LogSlice:
+    """Whole batches in a segment file, for `sendfile` or `read`. Release it exactly once."""
+
+    __slots__ = ("_handle", "file", "position", "size")
+
+    def __init__(self, handle: Handle, position: int, size: int) -> None:
+        handle.readers += 1
+        self._handle = handle
+        self.file = handle.file
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        return self.file.read_at(self.position, self.size)
+
+    def release(self) -> None:
+        self._handle.release()

@@ -1,0 +1,122 @@
+"""A segment's sparse indexes: offset to position, and timestamp to offset.
+
+Files, big-endian; offsets are relative to the segment's base:
+
+    .index      4 last offset of a batch   4 that batch's byte position
+    .timeindex  8 greatest timestamp yet   4 last offset of the earliest batch that has it
+
+In memory both are arrays. Entries reach the files later, in runs (`segment`): what the files say
+is only ever a hint, checked against the log when it is loaded.
+
+Source: `OffsetIndex` and `TimeIndex` of `org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import chain, pairwise
+
+ENTRY_SIZE = 8
+TIME_ENTRY_SIZE = 12
+_SWAP = sys.byteorder == "little"
+
+
+class SegmentIndex:
+    """Both indexes of one segment. `written` and `written_times` count the entries on disk."""
+
+    __slots__ = (
+        "offsets",
+        "positions",
+        "time_offsets",
+        "times",
+        "trusted",
+        "written",
+        "written_times",
+    )
+
+    def __init__(self) -> None:
+        self.offsets = array("i")
+        self.positions = array("i")
+        self.times = array("q")
+        self.time_offsets = array("i")
+        self.trusted = True
+        """False for entries from a file that have not been compared with the log."""
+        self.written = 0
+        self.written_times = 0
+
+    def add(self, offset: int, position: int) -> None:
+        self.offsets.append(offset)
+        self.positions.append(position)
+
+    def add_time(self, timestamp: int, offset: int) -> None:
+        """Does nothing unless `timestamp` is above the last entry's."""
+        times = self.times
+        if timestamp >= 0 and (not times or timestamp > times[-1]):
+            times.append(timestamp)
+            self.time_offsets.append(offset)
+
+    def floor(self, offset: int) -> int:
+        """The last entry at or before a relative offset; -1 when there is none."""
+        return bisect_right(self.offsets, offset) - 1
+
+    def floor_position(self, position: int) -> int:
+        """The last entry at or before a byte position; -1 when there is none."""
+        return bisect_right(self.positions, position) - 1
+
+    def offset_before_time(self, timestamp: int) -> int:
+        """A relative offset up to which every timestamp is below `timestamp`."""
+        entry = bisect_left(self.times, timestamp) - 1
+        return self.time_offsets[entry] if entry >= 0 else 0
+
+    def truncate(self, offset: int) -> None:
+        """Drops entries for relative offsets at or above `offset`."""
+        keep = bisect_left(self.offsets, offset)
+        del self.offsets[keep:], self.positions[keep:]
+        keep_times = bisect_left(self.time_offsets, offset)
+        del self.times[keep_times:], self.time_offsets[keep_times:]
+        self.written = min(self.written, keep)
+        self.written_times = min(self.written_times, keep_times)
+
+    def encode_offsets(self, start: int) -> bytes:
+        pairs = zip(self.offsets[start:], self.positions[start:], strict=True)
+        return struct.pack(f">{2 * (len(self.offsets) - start)}i", *chain.from_iterable(pairs))
+
+    def encode_times(self, start: int) -> bytes:
+        pairs = zip(self.times[start:], self.time_offsets[start:], strict=True)
+        return struct.pack(">" + "qi" * (len(self.times) - start), *chain.from_iterable(pairs))
+
+    @classmethod
+    def decode(cls, offsets: bytes, times: bytes) -> SegmentIndex:
+        """From the two files; a partial entry at the end is left out."""
+        index = cls()
+        numbers = array("i")
+        numbers.frombytes(offsets[: len(offsets) // ENTRY_SIZE * ENTRY_SIZE])
+        if _SWAP:
+            numbers.byteswap()
+        index.offsets, index.positions = numbers[0::2], numbers[1::2]
+        whole = times[: len(times) // TIME_ENTRY_SIZE * TIME_ENTRY_SIZE]
+        for timestamp, offset in struct.iter_unpack(">qi", whole):
+            index.times.append(timestamp)
+            index.time_offsets.append(offset)
+        index.trusted = False
+        index.written, index.written_times = len(index.offsets), len(index.times)
+        return index
+
+    def is_ordered(self, size: int) -> bool:
+        """Whether this can be an index of a segment of `size` bytes."""
+        return (
+            _rises(self.offsets)
+            and _rises(self.positions)
+            and _rises(self.times)
+            and all(a <= b for a, b in pairwise(self.time_offsets))
+            and (not self.offsets or (self.offsets[0] >= 0 and self.positions[0] > 0))
+            and (not self.offsets or self.positions[-1] < size)
+            and (not self.times or (self.times[0] >= 0 and self.time_offsets[0] >= 0))
+        )
+
+
+def _rises(numbers: array[int]) -> bool:
+    return all(a < b for a, b in pairwise(numbers))

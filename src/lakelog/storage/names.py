@@ -1,0 +1,56 @@
+"""Names of files and directories, as Apache Kafka gives them.
+
+A segment's files are `<base offset, 20 digits><suffix>`; a producer snapshot is named for the
+offset it ends before. Directories: `<topic>-<partition>`, `<topic>-<partition>.<32 hex>-delete`
+(cut to 255 characters), `<topic>-<partition>.<32 hex>-stray`.
+
+Source: `org.apache.kafka.storage.internals.log.LogFileUtils` and `UnifiedLog`.
+"""
+
+from __future__ import annotations
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+CUT = ".cut"
+"""`<base offset>.<position>.cut`: what recovery took from a segment, from that byte on."""
+
+SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+DELETE_DIR = "-delete"
+STRAY_DIR = "-stray"
+_NAME_MAX = 255
+
+
+def file_name(offset: int, suffix: str) -> str:
+    return f"{offset:020d}{suffix}"
+
+
+def cut_name(base_offset: int, position: int) -> str:
+    return f"{base_offset:020d}.{position}{CUT}"
+
+
+def offset_of(name: str) -> int | None:
+    """The offset a segment's file is named for; `None` for any other file."""
+    digits = name.partition(".")[0]
+    return int(digits) if len(digits) == 20 and digits.isdecimal() else None
+
+
+def dir_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def parse_dir_name(name: str) -> tuple[str, int] | None:
+    """Topic and partition; `None` for a directory that is no live log."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not topic or not (number.isascii() and number.isdecimal()):
+        return None
+    return topic, int(number)
+
+
+def retired_dir_name(topic: str, partition: int, unique: str, suffix: str) -> str:
+    """The name under which a log's directory waits for its removal (or, stray, for a person)."""
+    tail = f"-{partition}.{unique}{suffix}"
+    return topic[: _NAME_MAX - len(tail)] + tail

@@ -1,0 +1,115 @@
+"""Whether a batch may be appended, decided from its header and checksum.
+
+The records are looked at only where the topic's configuration demands it: a compacted topic needs
+keys, and a bound on old timestamps needs the smallest.
+
+Source: `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` of
+`org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    MAGIC,
+    BatchHeader,
+    CorruptRecord,
+    check_crc,
+    read_header,
+)
+from lakelog.records.record import Record, decode_records
+
+Origin = Literal["client", "coordinator"]
+_REFUSED = CONTROL | LOG_APPEND_TIME
+_CODEC_MAX = 4
+_TIME_MAX = (1 << 63) - 1
+DECODED_BYTES_MAX = 64 << 20
+"""What the records of one batch may take decompressed."""
+
+
+def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
+    """The header of exactly one intact batch. Raises `KafkaError` 87, 10 or 2."""
+    try:
+        header = read_header(batch)
+    except CorruptRecord as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    size = len(batch)
+    if header.magic != MAGIC:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"record batches of magic {header.magic}")
+    if header.batch_length + 12 != size:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD
+            if header.batch_length + 12 < size
+            else ErrorCode.CORRUPT_MESSAGE,
+            f"a batch of {header.size} bytes in {size} bytes of records",
+        )
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}",
+        )
+    if not check_crc(batch, 0, header):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch's checksum does not match")
+    return header
+
+
+def check_batch(
+    batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> None:
+    """What a client may not send: raises `KafkaError` 87 or 32."""
+    count = header.records_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise _invalid(f"{count} records with a last offset delta of {header.last_offset_delta}")
+    if header.base_offset != 0:
+        raise _invalid(f"a base offset of {header.base_offset} where a producer sends 0")
+    if header.attributes & _REFUSED or header.codec > _CODEC_MAX:
+        raise _invalid(f"attributes {header.attributes:#x}: control, LogAppendTime or no codec")
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise _invalid(
+            f"epoch {header.producer_epoch}, sequence {header.base_sequence} "
+            f"of producer {header.producer_id}"
+        )
+    if config.message_timestamp_type == "CreateTime":
+        if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+            raise _bad_time(header.max_timestamp, now_ms)
+        if config.message_timestamp_before_max_ms != _TIME_MAX:
+            _check_oldest(batch, header, config, now_ms)
+    if "compact" in config.cleanup_policy:
+        _check_keys(batch, header)
+
+
+def _check_oldest(
+    batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> None:
+    oldest = min(record.timestamp for record in _decode(batch, header))
+    if oldest >= 0 and now_ms - oldest > config.message_timestamp_before_max_ms:
+        raise _bad_time(oldest, now_ms)
+
+
+def _check_keys(batch: bytearray | memoryview, header: BatchHeader) -> None:
+    for record in _decode(batch, header):
+        if record.key is None:
+            raise _invalid("a compacted topic accepts no record without a key")
+
+
+def _decode(batch: bytearray | memoryview, header: BatchHeader) -> list[Record]:
+    try:
+        return decode_records(batch, header, DECODED_BYTES_MAX)
+    except CorruptRecord as error:
+        raise _invalid(str(error)) from error
+
+
+def _invalid(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, reason)
+
+
+def _bad_time(timestamp: int, now_ms: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"timestamp {timestamp} is too far from the broker's {now_ms}",
+    )

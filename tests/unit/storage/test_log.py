@@ -1,0 +1,150 @@
+"""Appending and reading, on a real disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import iter_batches
+from lakelog.records.builder import BatchBuilder
+from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.handles import HandleCache
+from lakelog.storage.log import Log
+from lakelog.storage.segment import Segment
+
+NOW = 1_700_000_000_000
+
+
+def make_log(folder: Path, config: LogConfig | None = None, *, max_open: int = 8) -> Log:
+    config = config or LogConfig()
+    handles = HandleCache(PosixDisk(), max_open)
+    interval = config.index_interval_bytes
+    segment = Segment.create(handles, folder, 0, interval=interval, created_ms=NOW)
+    return Log(
+        "topic", 0, bytes(16), config, folder, handles, [segment], random_below=lambda end: 0
+    )
+
+
+def make_batch(
+    count: int = 1,
+    *,
+    size: int = 20,
+    timestamp: int = NOW,
+    codec: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+) -> bytearray:
+    builder = BatchBuilder(codec)
+    for number in range(count):
+        builder.append(timestamp + number, b"key", b"%0*d" % (size, number))
+    producer_id, epoch, sequence = producer
+    return builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+def append(log: Log, batch: bytearray, *, now_ms: int = NOW, leader_epoch: int = 3) -> int:
+    return log.append(batch, leader_epoch=leader_epoch, now_ms=now_ms).base_offset
+
+
+def read_all(log: Log, offset: int, max_bytes: int = 1 << 20) -> list[tuple[int, int]]:
+    found = log.read(offset, max_bytes, end_offset=log.log_end_offset)
+    if found is None:
+        return []
+    try:
+        data = found.read()
+    finally:
+        found.release()
+    ranges = [(header.base_offset, header.last_offset) for header, _ in iter_batches(data)]
+    assert sum(header.size for header, _ in iter_batches(data)) == len(data)
+    return ranges
+
+
+def test_offsets_go_on_and_every_offset_finds_its_batch(tmp_path: Path) -> None:
+    log = make_log(tmp_path, LogConfig(index_interval_bytes=200, segment_bytes=2000))
+    expected = []
+    for count in [1, 3, 2, 7, 1] * 12:
+        base = append(log, make_batch(count))
+        expected.append((base, base + count - 1))
+    assert len(log.segments) > 3
+    for first, last in expected:
+        for offset in range(first, last + 1):
+            assert read_all(log, offset)[0] == (first, last)
+            assert read_all(log, offset, 1) == [(first, last)]
+    assert read_all(log, log.log_end_offset) == []
+
+
+def test_the_batch_carries_its_offset_and_leader_epoch(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    append(log, make_batch(2))
+    append(log, make_batch(1), leader_epoch=9)
+    found = log.read(2, 1000, end_offset=3)
+    assert found is not None
+    header, _ = next(iter_batches(found.read()))
+    found.release()
+    assert (header.base_offset, header.partition_leader_epoch) == (2, 9)
+    assert log.leader_epochs.entries == [(3, 0), (9, 2)]
+
+
+def test_reads_stop_before_the_end_offset_and_within_max_bytes(tmp_path: Path) -> None:
+    log = make_log(tmp_path, LogConfig(index_interval_bytes=100))
+    size = len(make_batch(2))
+    for _ in range(30):
+        append(log, make_batch(2))
+    found = log.read(10, 1 << 20, end_offset=20)
+    assert found is not None
+    assert len(found) == 5 * size
+    found.release()
+    assert log.read(10, size - 1, end_offset=60, min_one=False) is None
+    assert log.read(10, 1 << 20, end_offset=10) is None
+    for max_bytes in range(size, 8 * size, 17):
+        assert (len(read_all(log, 8, max_bytes))) * size <= max_bytes
+
+
+@pytest.mark.parametrize("offset", [-1, 3, 100])
+def test_an_offset_outside_the_log_is_refused(tmp_path: Path, offset: int) -> None:
+    log = make_log(tmp_path)
+    append(log, make_batch(2))
+    with pytest.raises(KafkaError) as failure:
+        log.read(offset, 1000, end_offset=2)
+    assert failure.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_slice_outlives_eviction(tmp_path: Path) -> None:
+    log = make_log(tmp_path, LogConfig(segment_bytes=300), max_open=1)
+    batches = [make_batch(1, size=100) for _ in range(6)]
+    for batch in batches:
+        append(log, batch)
+    first = log.read(0, 1000, end_offset=6)
+    assert first is not None
+    for offset in range(1, 6):
+        assert read_all(log, offset)
+    assert first.read() == batches[0]
+    fd = first.file.fileno()
+    first.release()
+    assert fd >= 0
+    assert first.file.fileno() == -1
+
+
+def test_log_append_time_replaces_the_timestamp_and_keeps_the_checksum(tmp_path: Path) -> None:
+    log = make_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
+    batch = make_batch(1, timestamp=5)
+    result = log.append(batch, leader_epoch=0, now_ms=NOW)
+    assert result.append_time_ms == NOW
+    log.append(make_batch(1, timestamp=7), leader_epoch=0, now_ms=NOW + 1)
+    assert log.active_segment.max_timestamp == NOW + 1
+
+
+def test_idempotent_retries_return_the_first_offsets(tmp_path: Path) -> None:
+    log = make_log(tmp_path)
+    batches = [make_batch(2, producer=(7, 0, 2 * number)) for number in range(6)]
+    for batch in batches:
+        append(log, bytearray(batch))
+    for number in range(1, 6):
+        result = log.append(bytearray(batches[number]), leader_epoch=0, now_ms=NOW)
+        assert (result.base_offset, result.last_offset) == (2 * number, 2 * number + 1)
+        assert result.duplicate
+    with pytest.raises(KafkaError) as failure:
+        log.append(bytearray(batches[0]), leader_epoch=0, now_ms=NOW)
+    assert failure.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.log_end_offset == 12
