@@ -12,7 +12,7 @@ class ApiVersionsRequest(Message, versions="0-5", flexible="3+"):
     ranges, so that the client can ask again (KIP-511).
 
     Versions: 3 is flexible and names the client's software, 5 lets a client make sure that it has
-    reached the cluster and the node it meant.
+    reached the cluster and the node it meant (KIP-1242).
     """
 
     client_software_name: str = string("3+")

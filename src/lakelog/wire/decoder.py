@@ -63,14 +63,14 @@ class _Writer:
     def flush(self) -> None:
         if not self.run:
             return
-        targets = ", ".join(target for _, target in self.run)
-        characters = "".join(character for character, _ in self.run)
-        self.run = []
+        run, self.run = self.run, []
+        targets = ", ".join(target for _, target in run)
+        characters = "".join(character for character, _ in run)
         if characters == "B":
             self.source.add(f"{targets} = view[position]", "position += 1")
             return
         unpack, size = self.source.layout(characters, "unpack_from")
-        comma = "," if len(characters) == 1 else ""
+        comma = "," if len(run) == 1 else ""
         self.source.add(f"{targets}{comma} = {unpack}(view, position)", f"position += {size}")
 
     def struct(self, kind: Any) -> str:
