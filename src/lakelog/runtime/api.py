@@ -113,6 +113,10 @@ class Disk(Protocol):
 
     def sync_dir(self, path: Path) -> None: ...
 
+    def space(self, path: Path) -> tuple[int, int]:
+        """Total and usable bytes of the file system that holds `path`."""
+        ...
+
     def lock(self, path: Path) -> FileLock:
         """An exclusive lock that dies with the process; `BlockingIOError` when it is held."""
         ...

@@ -146,6 +146,10 @@ class PosixDisk:
         finally:
             os.close(fd)
 
+    def space(self, path: Path) -> tuple[int, int]:
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
     def lock(self, path: Path) -> FileLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -1,0 +1,48 @@
+# On a fresh machine with Python 3.11+, a JDK 17 and Maven, `make demo` and `make test` do everything.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup java maven demo check test bench clean
+
+help: ## List the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "lakelog needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet -e '.[all,test]'
+	@touch $@
+
+setup: $(STAMP) ## Make .venv with lakelog, all extras and the test tools
+
+java:
+	@java -version >/dev/null 2>&1 || { echo "Java is missing: install a JDK 17 \
+	(Debian: apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
+
+maven: java
+	@mvn -version >/dev/null 2>&1 || { echo "Maven is missing: install it \
+	(Debian: apt-get install maven)" >&2; exit 1; }
+
+demo: setup java ## From a log file to Iceberg tables (INPUT=access.log)
+	$(BIN)/python -m lakelog.spark.demo $(if $(INPUT),--input $(INPUT))
+
+check: setup ## Format, lint, types, layers and unit tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/unit tests/contract
+
+test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
+	$(BIN)/pytest -q tests --ignore=tests/unit --ignore=tests/contract
+
+bench: setup maven ## Side by side with Apache Kafka
+	$(BIN)/python benchmarks/run.py
+
+clean: ## Remove what setup and the tests have made
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
