@@ -1,0 +1,236 @@
+"""Connections to a cluster and what is known of it: any broker, a leader, a coordinator.
+
+A `Cluster` belongs to one thread. What it can retry by itself it does, until the time limit; what
+may have been done by the broker although no answer came is never retried here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TypeVar
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.address import Address, parse_bootstrap
+from lakelog.client.connection import MAX_RESPONSE_BYTES, Connection
+from lakelog.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    PartitionNotFoundError,
+    TopicNotFoundError,
+    UnreachableError,
+    check,
+)
+from lakelog.client.retry import pauses
+from lakelog.client.view import Broker, ClusterView, Topic
+from lakelog.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from lakelog.wire.schema import Message
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Message)
+
+_BOOTSTRAP = -1
+_GROUP = 0
+_MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class Cluster:
+    """Finds brokers and talks to them.
+
+    `timeout_s` bounds each operation as a whole, `request_timeout_s` one request; what a server
+    may hold back on purpose (a fetch, a join) gets its own limit from the caller.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "lakelog",
+        timeout_s: float = 30.0,
+        request_timeout_s: float = 30.0,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+        allow_auto_create: bool = False,
+    ) -> None:
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._client_id = client_id
+        self._allow_auto_create = allow_auto_create
+        self._max_response_bytes = max_response_bytes
+        self._connections: dict[int, Connection] = {}
+        self._coordinators: dict[str, int] = {}
+        self.timeout_s = timeout_s
+        self.request_timeout_s = request_timeout_s
+        self.view = ClusterView()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def refresh(self, topics: Iterable[str] | None = None) -> ClusterView:
+        """Asks any broker about `topics`, or about all there are; returns the new view."""
+        wanted = None if topics is None else list(topics)
+        request = MetadataRequest(
+            topics=None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted],
+            allow_auto_topic_creation=self._allow_auto_create,
+        )
+        response = self.ask_any(request, MetadataResponse)
+        check(response.error_code)
+        self.view = self.view.after(response, complete=wanted is None)
+        return self.view
+
+    def topic(self, name: str) -> Topic:
+        """The topic, asked for when unknown; waits for its leaders if it was just created.
+
+        Raises `TopicNotFoundError`.
+        """
+        return self.retrying(lambda: self._find_topic(name))
+
+    def leader(self, topic: str, partition: int) -> Broker:
+        """The leader of a partition, asked for when unknown.
+
+        Raises `TopicNotFoundError`, `PartitionNotFoundError`, and LEADER_NOT_AVAILABLE when there
+        is none at present.
+        """
+        self._find_topic(topic)
+        if self.view.leader(topic, partition) is None:
+            self.refresh([topic])
+        known = self._find_topic(topic)
+        if not 0 <= partition < len(known.partitions):
+            raise PartitionNotFoundError(topic, partition, len(known.partitions))
+        broker = self.view.leader(topic, partition)
+        if broker is None:
+            raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
+        return broker
+
+    def coordinator(self, group: str) -> Broker:
+        """The coordinator of a consumer group, asked for when unknown."""
+        node = self._coordinators.get(group)
+        if node is None or node not in self.view.brokers:
+            node = self._find_coordinator(group)
+            self._coordinators[group] = node
+        return self.view.brokers[node]
+
+    def forget_coordinator(self, group: str) -> None:
+        self._coordinators.pop(group, None)
+
+    def retrying(self, work: Callable[[], T], timeout_s: float | None = None) -> T:
+        """`work()`, again with growing pauses while it raises what another try may cure.
+
+        `ConnectionLostError` is not retried: only the caller knows whether that is safe.
+        """
+        deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        for pause in pauses():
+            try:
+                return work()
+            except ClientError as error:
+                if not error.retriable or time.monotonic() + pause >= deadline:
+                    raise
+            time.sleep(pause)
+        raise AssertionError("pauses never end")
+
+    def ask_any(self, request: Message, kind: type[R], *, timeout_s: float | None = None) -> R:
+        """Asks whichever broker answers; only for requests that may safely be sent twice."""
+        failure: ClientError | None = None
+        for node in [*self._connections, *self.view.brokers, _BOOTSTRAP]:
+            try:
+                return self.ask(node, request, kind, timeout_s=timeout_s)
+            except (UnreachableError, ConnectionLostError) as error:
+                failure = error
+        assert failure is not None
+        raise UnreachableError(failure.message) from failure
+
+    def ask(
+        self,
+        node_id: int,
+        request: Message,
+        kind: type[R],
+        *,
+        newest: int | None = None,
+        timeout_s: float | None = None,
+    ) -> R:
+        """Asks one broker, connecting when needed."""
+        limit = self.request_timeout_s if timeout_s is None else timeout_s
+        connection = self.connection(node_id)
+        response = connection.request(request, newest=newest, timeout_s=limit)
+        assert isinstance(response, kind)
+        return response
+
+    def connection(self, node_id: int) -> Connection:
+        """The open connection to a broker of the view. Raises `UnreachableError`."""
+        connection = self._connections.get(node_id)
+        if connection is not None and connection.is_open:
+            return connection
+        self._connections.pop(node_id, None)
+        connection = self._connections[node_id] = self.connect(node_id)
+        return connection
+
+    def connect(self, node_id: int) -> Connection:
+        """A new connection that is the caller's own, to pipeline on and to close."""
+        if node_id == _BOOTSTRAP:
+            return self._connect_any(self._bootstrap)
+        broker = self.view.brokers.get(node_id)
+        if broker is None:
+            raise UnreachableError(f"broker {node_id} is not in the cluster")
+        return self._connect_any([broker.address])
+
+    def _connect_any(self, addresses: list[Address]) -> Connection:
+        failure: ClientError | None = None
+        for address in addresses:
+            try:
+                return Connection.open(
+                    address,
+                    client_id=self._client_id,
+                    timeout_s=min(self.request_timeout_s, self.timeout_s),
+                    max_response_bytes=self._max_response_bytes,
+                )
+            except (UnreachableError, ConnectionLostError) as error:
+                failure = UnreachableError(error.message)
+        assert failure is not None
+        raise failure
+
+    def _find_topic(self, name: str) -> Topic:
+        topic = self.view.topics.get(name)
+        if topic is None:
+            topic = self.refresh([name]).topics.get(name)
+        if topic is None:
+            code = self.view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if code not in _MISSING:
+                raise ClientError(code, f"topic {name!r}")
+            if self._allow_auto_create:
+                raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} does not exist")
+            raise TopicNotFoundError(name, hint=self._similar(name))
+        return topic
+
+    def _similar(self, name: str) -> str:
+        close = difflib.get_close_matches(name, self.refresh().topics, n=1)
+        return f"Did you mean {close[0]!r}?" if close else ""
+
+    def _find_coordinator(self, group: str) -> int:
+        request = FindCoordinatorRequest(key=group, key_type=_GROUP, coordinator_keys=[group])
+        response = self.ask_any(request, FindCoordinatorResponse)
+        if response.coordinators:
+            found = response.coordinators[0]
+            check(found.error_code, found.error_message)
+            broker = Broker(found.node_id, found.host, found.port)
+        else:
+            check(response.error_code, response.error_message)
+            broker = Broker(response.node_id, response.host, response.port)
+        if broker.node_id not in self.view.brokers:
+            self.refresh([])
+        if broker.node_id not in self.view.brokers:
+            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group!r}")
+        return broker.node_id

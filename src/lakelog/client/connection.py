@@ -1,0 +1,192 @@
+"""A socket with a `Dialogue` on it: requests out, answers in, each with a time limit.
+
+A connection belongs to one thread. It blocks; who has several of them waits with `selectors` and
+then reads the one answer that is there. Any failure closes it, since what follows on the stream
+could no longer be understood.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import struct
+from types import TracebackType
+
+from lakelog import __version__
+from lakelog.client.address import Address
+from lakelog.client.dialogue import Dialogue
+from lakelog.client.errors import ConnectionLostError, ProtocolError, UnreachableError
+from lakelog.protocol.registry import api_for
+from lakelog.wire.schema import Buffer, Message
+
+MAX_RESPONSE_BYTES = (100 << 20) + (1 << 20)
+"""Default bound of a frame: a fetch of 100 MiB and what surrounds it."""
+
+_SIZE_BYTES = 4
+_RESPONSE_MIN = 4
+_IOV_MAX = 512
+
+
+class Connection:
+    """One broker connection, versions negotiated.
+
+    `request` asks and waits. `send` and `receive` pipeline: answers come in the order of the
+    requests. `receive` may raise `ConnectionLostError` or `ProtocolError`; the connection is
+    closed then, and all that was in flight has an unknown outcome.
+    """
+
+    def __init__(self, sock: socket.socket, dialogue: Dialogue, max_response_bytes: int) -> None:
+        self._sock = sock
+        self._dialogue = dialogue
+        self._max_response_bytes = max_response_bytes
+        self._timeout_s = -1.0
+        self._open = True
+
+    @classmethod
+    def open(
+        cls,
+        address: Address,
+        *,
+        client_id: str = "lakelog",
+        timeout_s: float = 30.0,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+    ) -> Connection:
+        """Connects and negotiates versions. `UnreachableError` if nobody answers."""
+        where = f"{address[0]}:{address[1]}"
+        try:
+            sock = socket.create_connection(address, timeout=timeout_s)
+        except OSError as error:
+            raise UnreachableError(f"{where}: {error}") from error
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(None)
+        connection = cls(sock, Dialogue(client_id, __version__), max_response_bytes)
+        try:
+            connection._negotiate(timeout_s)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
+    @property
+    def in_flight(self) -> int:
+        return self._dialogue.in_flight
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def request(
+        self, message: Message, *, newest: int | None = None, timeout_s: float = 30.0
+    ) -> Message:
+        """The answer to `message`, at a version of at most `newest`."""
+        assert not self._dialogue.in_flight, "answers to earlier requests are still to come"
+        self.send(message, newest=newest)
+        return self.receive(timeout_s)[1]
+
+    def send(self, message: Message, *, newest: int | None = None, answered: bool = True) -> int:
+        """Sends a request and returns its correlation id."""
+        correlation_id, parts = self._dialogue.ask(message, newest, answered=answered)
+        self._write(parts)
+        return correlation_id
+
+    def receive(self, timeout_s: float = 30.0) -> tuple[int, Message]:
+        """Correlation id and message of the next answer."""
+        try:
+            return self._dialogue.answer(self._read_frame(timeout_s))
+        except BaseException:
+            self.close()
+            raise
+
+    def version(self, request: type[Message], newest: int | None = None) -> int:
+        """The version in which such a request would be sent."""
+        return self._dialogue.version(api_for(request), newest)
+
+    def close(self) -> None:
+        """May be called again, and from another thread to end a wait."""
+        self._open = False
+        self._sock.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _negotiate(self, timeout_s: float) -> None:
+        version: int | None = None
+        for _ in range(2):
+            hello = self._dialogue.hello() if version is None else self._dialogue.hello(version)
+            self._write(hello)
+            version = self._dialogue.welcome(self._read_frame(timeout_s))
+            if version is None:
+                return
+        raise ProtocolError("the broker refuses the versions that it offers")
+
+    def _write(self, parts: list[Buffer]) -> None:
+        if len(parts) > _IOV_MAX:
+            parts = [b"".join(parts)]
+        left = sum(map(len, parts))
+        try:
+            while True:
+                sent = self._sock.sendmsg(parts)
+                left -= sent
+                if not left:
+                    return
+                parts = _after(parts, sent)
+        except OSError as error:
+            self.close()
+            raise ConnectionLostError(f"while sending: {error}") from error
+
+    def _read_frame(self, timeout_s: float) -> bytes:
+        self._set_timeout(timeout_s)
+        size = int.from_bytes(self._read(_SIZE_BYTES), "big", signed=True)
+        if not _RESPONSE_MIN <= size <= self._max_response_bytes:
+            raise ProtocolError(f"an answer of {size} bytes")
+        return self._read(size)
+
+    def _read(self, size: int) -> bytes:
+        """Exactly `size` bytes. The kernel fills memory only as data arrives, so a peer that
+        promises much and sends little costs nothing."""
+        parts: list[bytes] = []
+        left = size
+        try:
+            while left:
+                part = self._sock.recv(left, socket.MSG_WAITALL)
+                if not part:
+                    raise ConnectionResetError("the broker closed the connection")
+                parts.append(part)
+                left -= len(part)
+        except BlockingIOError as error:
+            raise ConnectionLostError(f"no answer within {self._timeout_s} s") from error
+        except OSError as error:
+            raise ConnectionLostError(f"while waiting for an answer: {error}") from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _set_timeout(self, timeout_s: float) -> None:
+        if timeout_s == self._timeout_s:
+            return
+        fraction, whole = math.modf(max(timeout_s, 0.001))
+        value = struct.pack("@ll", int(whole), int(fraction * 1e6))
+        try:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+        except OSError as error:
+            raise ConnectionLostError(f"while waiting for an answer: {error}") from error
+        self._timeout_s = timeout_s
+
+
+def _after(parts: list[Buffer], sent: int) -> list[Buffer]:
+    """What is left of `parts` when `sent` bytes of them are gone."""
+    for index, part in enumerate(parts):
+        if sent < len(part):
+            return [memoryview(part)[sent:], *parts[index + 1 :]]
+        sent -= len(part)
+    return []

@@ -1,0 +1,249 @@
+"""Exact reading of one partition's range, in whole batches as they are stored.
+
+This is what a job wants that keeps its own offsets: no group, no positions held here, nothing
+decoded. The next fetch is on its way while the caller works on the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.client.cluster import Cluster
+from lakelog.client.connection import Connection
+from lakelog.client.consumer.fetch import (
+    Batch,
+    Fetched,
+    FetchTarget,
+    fetch_request,
+    newest_version,
+    read_response,
+)
+from lakelog.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    OffsetOutOfRangeError,
+    TopicRecreatedError,
+    UnreachableError,
+)
+from lakelog.client.offsets import EARLIEST, LATEST, list_offsets
+from lakelog.protocol.fetch import FetchResponse
+
+DEFAULT_FETCH_BYTES = 4 << 20
+
+_STALE_ID = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+
+
+class PartitionReader:
+    """Reads ranges of partitions.
+
+    `timeout_s` bounds how long a read may go without progress, leader changes included. One
+    thread at a time; several reads may be open side by side. Memory: two answers of `max_bytes`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "lakelog",
+        timeout_s: float = 60.0,
+        max_wait_ms: int = 500,
+    ) -> None:
+        self.cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+        self._max_wait_ms = max_wait_ms
+        self._idle: dict[int, list[Connection]] = {}
+
+    def close(self) -> None:
+        self.cluster.close()
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
+        self._idle.clear()
+
+    def __enter__(self) -> PartitionReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int | None = None,
+        *,
+        max_bytes: int = DEFAULT_FETCH_BYTES,
+        topic_id: bytes | None = None,
+    ) -> Iterator[Batch]:
+        """Every stored batch that holds an offset in [start, end), in order, checksums verified.
+
+        The first batch may begin before `start` and the last may reach past `end`; control batches
+        are among them; offsets may have gaps. Without `end` it reads to where the log ends when
+        the first answer arrives. Each fetch asks for at most `max_bytes`.
+
+        The views stay valid for as long as they are held. Raises `OffsetOutOfRangeError` when
+        `start` is not in the log (or `end` does not come within the time limit), `KafkaError`
+        otherwise; with `topic_id`, and after the first fetch in any case, `TopicRecreatedError`
+        if the topic's id is another one.
+        """
+        if end is not None and end <= start:
+            return
+        session = _Session(self, topic, partition, max_bytes, topic_id)
+        try:
+            yield from session.batches(start, end)
+        finally:
+            session.release()
+
+    def take(self, node_id: int) -> Connection:
+        """A connection for one fetch session."""
+        idle = self._idle.get(node_id)
+        return idle.pop() if idle else self.cluster.connect(node_id)
+
+    def give_back(self, node_id: int, connection: Connection) -> None:
+        """Keeps an idle connection for the next session, and closes any other."""
+        if connection.is_open and not connection.in_flight:
+            self._idle.setdefault(node_id, []).append(connection)
+        else:
+            connection.close()
+
+    @property
+    def max_wait_ms(self) -> int:
+        return self._max_wait_ms
+
+
+class _Session:
+    """One range being read: where it stands and the connection to the leader of the moment."""
+
+    def __init__(
+        self,
+        reader: PartitionReader,
+        topic: str,
+        partition: int,
+        max_bytes: int,
+        topic_id: bytes | None,
+    ) -> None:
+        self._reader = reader
+        self._cluster = reader.cluster
+        self._topic = topic
+        self._partition = partition
+        self._max_bytes = max_bytes
+        self._topic_id = topic_id
+        self._node_id = -1
+        self._connection: Connection | None = None
+        self._asked: FetchTarget | None = None
+
+    def release(self) -> None:
+        if self._connection is not None:
+            self._reader.give_back(self._node_id, self._connection)
+            self._connection = None
+        self._asked = None
+
+    def batches(self, position: int, end: int | None) -> Iterator[Batch]:
+        while end is None or position < end:
+            fetched = self._fetch(position, end)
+            if end is None:
+                end = fetched.high_watermark
+            if not fetched.batches and position >= end:
+                return
+            following = fetched.batches[-1][0].last_offset + 1
+            if following < end:
+                self._ask(following)
+            for header, batch in fetched.batches:
+                if header.base_offset >= end:
+                    return
+                yield header, batch
+            position = following
+
+    def _fetch(self, position: int, end: int | None) -> Fetched:
+        """An answer with batches, or without if the log ends at `position` and no end is known."""
+
+        def attempt() -> Fetched:
+            try:
+                fetched = self._answer(position)
+            except KafkaError:
+                self._start_over()
+                raise
+            if not fetched.batches and (end is not None or fetched.high_watermark > position):
+                raise ClientError(ErrorCode.OFFSET_NOT_AVAILABLE, self._where(position))
+            return fetched
+
+        try:
+            return self._cluster.retrying(attempt)
+        except ClientError as error:
+            if error.code in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.OFFSET_OUT_OF_RANGE):
+                raise self._out_of_range(position) from error
+            raise
+
+    def _answer(self, position: int) -> Fetched:
+        if self._asked is None or self._asked.offset != position:
+            self._ask(position)
+        target, connection = self._asked, self._connection
+        assert target is not None
+        assert connection is not None
+        limit = self._cluster.request_timeout_s + self._reader.max_wait_ms / 1000
+        try:
+            response = connection.receive(limit)[1]
+        except ConnectionLostError as error:
+            raise UnreachableError(error.message) from error
+        self._asked = None
+        assert isinstance(response, FetchResponse)
+        results = read_response(response, [target])
+        if not results:
+            raise ClientError(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer lacks the partition")
+        fetched = results[0]
+        if fetched.error:
+            raise ClientError(fetched.error, self._where(position))
+        return fetched
+
+    def _ask(self, position: int) -> None:
+        """Sends the fetch for `position` without waiting for its answer."""
+        target = self._target(position)
+        leader = self._cluster.leader(self._topic, self._partition).node_id
+        if self._connection is None or leader != self._node_id or not self._connection.is_open:
+            self.release()
+            self._connection = self._reader.take(leader)
+            self._node_id = leader
+        request = fetch_request(
+            [target],
+            max_wait_ms=self._reader.max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+        )
+        try:
+            self._connection.send(request, newest=newest_version([target]))
+        except ConnectionLostError as error:
+            raise UnreachableError(error.message) from error
+        self._asked = target
+
+    def _target(self, position: int) -> FetchTarget:
+        self._cluster.leader(self._topic, self._partition)
+        topic = self._cluster.view.topics[self._topic]
+        if self._topic_id is None:
+            self._topic_id = topic.topic_id
+        elif self._topic_id != topic.topic_id:
+            raise TopicRecreatedError(self._topic)
+        epoch = topic.partitions[self._partition].leader_epoch
+        return FetchTarget(topic, self._partition, position, self._max_bytes, epoch)
+
+    def _start_over(self) -> None:
+        """After a failure: another connection, a fresh view. The first error is the one to tell."""
+        if self._connection is not None and self._connection.in_flight:
+            self._connection.close()
+        self.release()
+        self._cluster.refresh([self._topic])
+
+    def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
+        key = self._topic, self._partition
+        first = list_offsets(self._cluster, {key: EARLIEST})[key].offset
+        last = list_offsets(self._cluster, {key: LATEST})[key].offset
+        return OffsetOutOfRangeError(self._topic, self._partition, offset, first, last)
+
+    def _where(self, position: int) -> str:
+        return f"{self._topic}-{self._partition} at offset {position}"

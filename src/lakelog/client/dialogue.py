@@ -1,0 +1,115 @@
+"""One connection's conversation, without the connection.
+
+Requests become buffers and take a place in a queue; answers must come back in that order, which
+the protocol promises and a broken peer may not keep. Versions are the newest that both sides know.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from lakelog.client.errors import ProtocolError, UnsupportedError, check
+from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.registry import APIS, Api, api_for
+from lakelog.wire.errors import WireError
+from lakelog.wire.framing import decode_response, encode_request
+from lakelog.wire.schema import Buffer, Message
+
+API_VERSIONS = 18
+_FIRST_VERSION = 3
+_UNSUPPORTED = (35).to_bytes(2, "big")
+_CORRELATION_MAX = 2**31 - 1
+
+
+class Pending(NamedTuple):
+    correlation_id: int
+    api: Api
+    version: int
+
+
+class Dialogue:
+    """Encodes requests, decodes answers, knows what is still to come."""
+
+    def __init__(self, client_id: str, software_version: str) -> None:
+        self._client_id = client_id
+        self._software_version = software_version
+        self._next_id = 0
+        self._pending: deque[Pending] = deque()
+        self._versions: dict[int, tuple[int, int]] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer yet."""
+        return len(self._pending)
+
+    def hello(self, version: int = _FIRST_VERSION) -> list[Buffer]:
+        """The request that must come first: which versions does the broker understand?"""
+        request = ApiVersionsRequest(
+            client_software_name="lakelog", client_software_version=self._software_version
+        )
+        return self._encode(APIS[API_VERSIONS], version, request, answered=True)
+
+    def welcome(self, frame: Buffer) -> int | None:
+        """Takes the answer to `hello`. A number is the version to say hello again in (KIP-511)."""
+        if bytes(memoryview(frame)[4:6]) == _UNSUPPORTED:
+            response = self._decode(self._pending.popleft()._replace(version=0), frame)
+        else:
+            response = self.answer(frame)[1]
+        assert isinstance(response, ApiVersionsResponse)
+        for row in response.api_keys:
+            if row.api_key in APIS:
+                self._versions[row.api_key] = (row.min_version, row.max_version)
+        if bytes(memoryview(frame)[4:6]) == _UNSUPPORTED:
+            return min(self._versions.get(API_VERSIONS, (0, 0))[1], APIS[API_VERSIONS].max_version)
+        check(response.error_code)
+        return None
+
+    def version(self, api: Api, newest: int | None = None) -> int:
+        """The newest version both sides know, at most `newest`. `UnsupportedError` if none."""
+        low, high = self._versions.get(api.key, (1, 0))
+        best = min(high, api.max_version if newest is None else min(newest, api.max_version))
+        if best < max(low, api.min_version):
+            ours = f"{api.min_version} to {api.max_version}"
+            raise UnsupportedError(f"{api.name}: the broker has {low} to {high}, needed is {ours}")
+        return best
+
+    def ask(
+        self, request: Message, newest: int | None = None, *, answered: bool = True
+    ) -> tuple[int, list[Buffer]]:
+        """Correlation id and frame of a request. Without an answer to come, nothing is awaited."""
+        api = api_for(type(request))
+        version = self.version(api, newest)
+        frame = self._encode(api, version, request, answered=answered)
+        return self._last_id(), frame
+
+    def answer(self, frame: Buffer) -> tuple[int, Message]:
+        """Correlation id and message of the next answer. `ProtocolError` if it is not that."""
+        if not self._pending:
+            raise ProtocolError("an answer to no question")
+        pending = self._pending.popleft()
+        return pending.correlation_id, self._decode(pending, frame)
+
+    def _last_id(self) -> int:
+        return self._next_id - 1 if self._next_id else _CORRELATION_MAX
+
+    def _encode(self, api: Api, version: int, request: Message, *, answered: bool) -> list[Buffer]:
+        correlation_id = self._next_id
+        parts = encode_request(api, version, correlation_id, self._client_id, request)
+        self._next_id = 0 if correlation_id == _CORRELATION_MAX else correlation_id + 1
+        if answered:
+            self._pending.append(Pending(correlation_id, api, version))
+        return parts
+
+    def _decode(self, pending: Pending, frame: Buffer) -> Message:
+        api, version = pending.api, pending.version
+        try:
+            correlation_id, message = decode_response(api, version, frame)
+        except WireError as error:
+            raise ProtocolError(f"{api.name} v{version}: {error}") from error
+        if correlation_id != pending.correlation_id:
+            wanted = pending.correlation_id
+            raise ProtocolError(f"{api.name}: answer {correlation_id} came instead of {wanted}")
+        result: Any = message
+        assert isinstance(result, Message)
+        return result

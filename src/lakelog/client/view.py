@@ -1,0 +1,110 @@
+"""What the client knows of the cluster: an immutable picture, renewed by Metadata answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakelog.base.errors import ErrorCode
+from lakelog.base.uuids import ZERO_UUID
+from lakelog.client.address import Address
+from lakelog.client.errors import error_code
+from lakelog.protocol.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_LEADER = -1
+
+
+@dataclass(slots=True, frozen=True)
+class Broker:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> Address:
+        return self.host, self.port
+
+
+@dataclass(slots=True, frozen=True)
+class Partition:
+    """`leader` is a node id, or -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class Topic:
+    """`topic_id` is 16 bytes, all zero from a broker that has no ids."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[Partition, ...]
+    is_internal: bool = False
+
+    @property
+    def has_id(self) -> bool:
+        return self.topic_id != ZERO_UUID
+
+
+@dataclass(slots=True, frozen=True)
+class ClusterView:
+    """`errors` holds the topics that were asked for and could not be described."""
+
+    cluster_id: str = ""
+    controller_id: int = -1
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    errors: Mapping[str, ErrorCode] = field(default_factory=dict)
+
+    def leader(self, topic: str, partition: int) -> Broker | None:
+        """The broker that leads a partition, as far as is known."""
+        known = self.topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            return None
+        return self.brokers.get(known.partitions[partition].leader)
+
+    def after(self, response: MetadataResponse, *, complete: bool) -> ClusterView:
+        """This view with what `response` says. `complete`: it describes all topics there are."""
+        topics = {} if complete else dict(self.topics)
+        errors = {} if complete else dict(self.errors)
+        for row in response.topics:
+            name = row.name or ""
+            topics.pop(name, None)
+            errors.pop(name, None)
+            if row.error_code:
+                errors[name] = error_code(row.error_code)
+            else:
+                topics[name] = _topic(row)
+        brokers = {
+            row.node_id: Broker(row.node_id, row.host, row.port, row.rack)
+            for row in response.brokers
+        }
+        return ClusterView(
+            response.cluster_id or "", response.controller_id, brokers, topics, errors
+        )
+
+
+def _topic(row: MetadataResponseTopic) -> Topic:
+    ordered = sorted(row.partitions, key=lambda partition: partition.partition_index)
+    return Topic(row.name or "", row.topic_id, tuple(map(_partition, ordered)), row.is_internal)
+
+
+def _partition(row: MetadataResponsePartition) -> Partition:
+    return Partition(
+        row.partition_index,
+        row.leader_id,
+        row.leader_epoch,
+        tuple(row.replica_nodes),
+        tuple(row.isr_nodes),
+        tuple(row.offline_replicas),
+    )
