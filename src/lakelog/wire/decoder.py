@@ -14,7 +14,8 @@ The caller turns every such exception into a `WireError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from struct import unpack_from
 from typing import Any, NoReturn
 
@@ -27,6 +28,7 @@ from lakelog.wire.primitives import (
     check_tag,
     decode_uvarint,
     finish_uvarint,
+    skip_tagged_fields,
 )
 from lakelog.wire.shapes import Field
 
@@ -54,6 +56,8 @@ class _Writer:
             finish_uvarint=finish_uvarint,
             decode_uvarint=decode_uvarint,
             check_tag=check_tag,
+            skip_tagged_fields=skip_tagged_fields,
+            unpack_array=_unpack_array,
             refuse_null=_refuse_null,
             refuse_count=_refuse_count,
             refuse_tag=_refuse_tag,
@@ -136,58 +140,57 @@ class _Writer:
         with self.source.block(f"if {target} > 127:"):
             self.source.add(f"{target}, position = finish_uvarint(view, position, {target})")
 
-    def _length(self, field: Field, character: str) -> str:
-        """Reads a length or count into a variable: -1 for null, which it lets pass if legal."""
+    @contextmanager
+    def _length(self, target: str, field: Field, character: str) -> Iterator[str]:
+        """Reads a length or count; what is added inside is done unless it says null.
+
+        The variable holds one more than the length in a flexible version, as the wire does.
+        """
         length = self.source.variable("n")
         if self.flexible:
             self._uvarint(length)
-            self.source.add(f"{length} -= 1")
         else:
             self.run.append((character, length))
             self.flush()
-        lowest = -1 if self.version in field.nullable else 0
-        with self.source.block(f"if {length} < {lowest}:"):
-            self.source.add(f"refuse_null({field.name!r}, {length})")
-        return length
+        null = 0 if self.flexible else -1
+        if self.version in field.nullable:
+            with self.source.block(f"if {length} == {null}:"):
+                self.source.add(f"{target} = None")
+            with self.source.block("else:"):
+                self._refuse_below(0, field, length)
+                yield length
+        else:
+            self._refuse_below(null + 1, field, length)
+            yield length
 
-    def _value_or_null(self, target: str, field: Field, length: str, *lines: str) -> None:
-        if self.version not in field.nullable:
-            self.source.add(*lines)
-            return
-        with self.source.block(f"if {length} >= 0:"):
-            self.source.add(*lines)
-        with self.source.block("else:"):
-            self.source.add(f"{target} = None")
+    def _refuse_below(self, lowest: int, field: Field, length: str) -> None:
+        """A varint is never below 0."""
+        if lowest > 0 or not self.flexible:
+            with self.source.block(f"if {length} < {lowest}:"):
+                self.source.add(f"refuse_null({field.name!r}, {length})")
 
     def _variable_size(self, target: str, field: Field) -> None:
         is_string = field.type_name == "string"
-        length = self._length(field, "h" if is_string else "i")
         content = "view[position:stop]"
         if is_string:
             content = f"str({content}, 'utf-8')"
-            if self.flexible:
-                with self.source.block(f"if {length} > {MAX_STRING_BYTES}:"):
-                    self.source.add(f"refuse_string({field.name!r}, {length})")
-        self._value_or_null(
-            target,
-            field,
-            length,
-            f"stop = position + {length}",
-            f"{target} = {content}",
-            "position = stop",
-        )
+        with self._length(target, field, "h" if is_string else "i") as length:
+            if is_string and self.flexible:
+                with self.source.block(f"if {length} > {MAX_STRING_BYTES + 1}:"):
+                    self.source.add(f"refuse_string({field.name!r}, {length} - 1)")
+            self.source.add(
+                f"stop = position + {length}" + (" - 1" if self.flexible else ""),
+                f"{target} = {content}",
+                "position = stop",
+            )
 
     def _array(self, target: str, field: Field) -> None:
-        count = self._length(field, "i")
-        items = self.source.variable("a")
-        if self.version not in field.nullable:
+        with self._length(target, field, "i") as count:
+            if self.flexible:
+                self.source.add(f"{count} -= 1")
+            items = self.source.variable("a")
             self._items(items, field, count)
-        else:
-            with self.source.block(f"if {count} < 0:"):
-                self.source.add(f"{items} = None")
-            with self.source.block("else:"):
-                self._items(items, field, count)
-        self.source.add(f"{target} = {items}")
+            self.source.add(f"{target} = {items}")
 
     def _items(self, items: str, field: Field, count: str) -> None:
         size = smallest_size(field, self.version, self.flexible)
@@ -196,9 +199,8 @@ class _Writer:
             self.source.add(f"refuse_count({field.name!r}, {count})")
         if field.struct is None and field.type_name in FIXED_FORMATS:
             character = FIXED_FORMATS[field.type_name]
-            self.source.names["unpack_array"] = _unpack_array
             self.source.add(
-                f"{items} = unpack_array({character!r}, {count}, view, position)",
+                f"{items} = unpack_array({character!r}, {count}, view, position) if {count} else []",
                 f"position += {count} * {size}",
             )
             return
@@ -219,6 +221,15 @@ class _Writer:
 
     def _tagged_fields(self, target: str, tagged: list[Field]) -> None:
         count = self.source.variable("n")
+        if tagged:
+            self._known_tags(target, tagged, count)
+            return
+        self.run.append(("B", count))
+        self.flush()
+        with self.source.block(f"if {count}:"):
+            self.source.add(f"position = skip_tagged_fields(view, position, {count}, end)")
+
+    def _known_tags(self, target: str, tagged: list[Field], count: str) -> None:
         tag, last, stop, size, unknown = (
             self.source.variable(name) for name in ("tag", "last", "stop", "size", "unknown")
         )

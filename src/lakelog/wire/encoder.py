@@ -8,17 +8,20 @@ once before each `records` value and at the end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from lakelog.wire.compile import Source, split_fields
 from lakelog.wire.errors import WireError
 from lakelog.wire.primitives import (
     FIXED_FORMATS,
     MAX_STRING_BYTES,
+    SHORT_UVARINTS,
     encode_fixed_array,
     encode_uvarint,
 )
 from lakelog.wire.shapes import Field
+
+_NO_TAGS = b"\x00"
 
 
 def compile_encoder(message: Any, version: int) -> Callable[..., Any]:
@@ -46,22 +49,27 @@ class _Writer:
             join=b"".join,
             uvarint=encode_uvarint,
             pack_array=encode_fixed_array,
+            short_uvarints=SHORT_UVARINTS,
             checked_string=_checked_string,
-            checked_uuid=_checked_uuid,
+            refuse_uuid=_refuse_uuid,
         )
 
     def flush(self) -> None:
-        if self.run:
+        if self.run == [("B", "0")]:
+            self.source.add(f"{self.out}.append({_NO_TAGS!r})")
+        elif self.run:
             self.source.add(f"{self.out}.append({self._pack(self.run)})")
-            self.run = []
+        self.run = []
 
     def _pack(self, run: list[tuple[str, str]]) -> str:
         pack, _ = self.source.layout("".join(character for character, _ in run), "pack")
         return f"{pack}({', '.join(expression for _, expression in run)})"
 
     def _flush_with_uvarint(self, value: str) -> None:
-        short = self._pack([*self.run, ("B", value)])
-        long = f"{self._pack(self.run)} + uvarint({value})" if self.run else f"uvarint({value})"
+        short, long = f"short_uvarints[{value}]", f"uvarint({value})"
+        if self.run:
+            short = self._pack([*self.run, ("B", value)])
+            long = f"{self._pack(self.run)} + {long}"
         self.source.add(f"{self.out}.append({short} if {value} < 128 else {long})")
         self.run = []
 
@@ -87,7 +95,8 @@ class _Writer:
 
     def _fixed(self, expression: str, field: Field) -> None:
         if field.type_name == "uuid":
-            expression = f"checked_uuid({expression})"
+            value = self.source.variable("u")
+            expression = f"{value} if len({value} := {expression}) == 16 else refuse_uuid({value})"
         self.run.append((FIXED_FORMATS[field.type_name], expression))
 
     def _struct_field(self, expression: str, field: Field) -> None:
@@ -155,13 +164,15 @@ class _Writer:
         items = self.source.variable("a")
         self.source.add(f"{items} = {expression}")
         self._length(items, field, "i")
-        with self.source.block(f"if {items}:"):
-            self._items(items, field)
+        if self.version in field.nullable:
+            self.source.add(f"{items} = {items} or ()")
+        self._items(items, field)
 
     def _items(self, items: str, field: Field) -> None:
         if field.struct is None and field.type_name in FIXED_FORMATS and field.type_name != "uuid":
             character = FIXED_FORMATS[field.type_name]
-            self.source.add(f"{self.out}.append(pack_array({character!r}, {items}))")
+            with self.source.block(f"if {items}:"):
+                self.source.add(f"{self.out}.append(pack_array({character!r}, {items}))")
             return
         item = self.source.variable("i")
         with self.source.block(f"for {item} in {items}:"):
@@ -177,19 +188,29 @@ class _Writer:
         if not tagged:
             self.run.append(("B", "0"))
             return
+        unused = " and ".join(self._is_unused(f"{target}.{field.name}", field) for field in tagged)
+        self.flush()
+        with self.source.block(f"if {unused}:"):
+            self.source.add(f"{self.out}.append({_NO_TAGS!r})")
+        with self.source.block("else:"):
+            self._used_tags(target, tagged)
+
+    def _used_tags(self, target: str, tagged: list[Field]) -> None:
         marks = []
         for field in tagged:
             mark = self.source.variable("t")
             marks.append(mark)
             self.source.add(f"{mark} = {self._differs(f'{target}.{field.name}', field)}")
-        count = self.source.variable("k")
-        self.source.add(f"{count} = {' + '.join(marks)}")
-        self.run.append(("B", count))
-        self.flush()
-        with self.source.block(f"if {count}:"):
-            for field, mark in zip(tagged, marks, strict=True):
-                with self.source.block(f"if {mark}:"):
-                    self._tagged_field(f"{target}.{field.name}", field)
+        self.source.add(f"{self.out}.append(short_uvarints[{' + '.join(marks)}])")
+        for field, mark in zip(tagged, marks, strict=True):
+            with self.source.block(f"if {mark}:"):
+                self._tagged_field(f"{target}.{field.name}", field)
+
+    def _is_unused(self, expression: str, field: Field) -> str:
+        """True only of defaults; a struct equal to its default but not the same one may pass."""
+        if field.struct is not None and not field.is_array and field.default is not None:
+            return f"{expression} is {self.source.constant('default', field.default)}"
+        return f"not ({self._differs(expression, field)})"
 
     def _differs(self, expression: str, field: Field) -> str:
         if field.default is None:
@@ -198,7 +219,7 @@ class _Writer:
             return f"{expression} != []"
         if field.struct is not None:
             default = self.source.constant("default", field.default)
-            return f"{expression} is not {default} and {expression} != {default}"
+            return f"{expression} != {default}"
         return f"{expression} != {field.default!r}"
 
     def _tagged_field(self, expression: str, field: Field) -> None:
@@ -221,7 +242,5 @@ def _checked_string(name: str, value: bytes) -> bytes:
     return value
 
 
-def _checked_uuid(value: bytes) -> bytes:
-    if len(value) != 16:
-        raise WireError(f"a UUID of {len(value)} bytes instead of 16")
-    return value
+def _refuse_uuid(value: bytes) -> NoReturn:
+    raise WireError(f"a UUID of {len(value)} bytes instead of 16")

@@ -81,10 +81,14 @@ def decode_request_header(
 
 
 def _skip_tags(buffer: Buffer, position: int, end: int) -> int:
-    if position < end and buffer[position] == 0:
-        return position + 1
+    if position >= end:
+        raise WireError("a header cut short before its tagged fields")
+    count = buffer[position]
+    position += 1
+    if count == 0:
+        return position
     try:
-        return skip_tagged_fields(memoryview(buffer)[:end], position, end)
+        return skip_tagged_fields(memoryview(buffer)[:end], position, count, end)
     except IndexError as error:
         raise WireError("a header cut short among its tagged fields") from error
 

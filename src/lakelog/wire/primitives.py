@@ -49,7 +49,8 @@ FIXED_FORMATS = {
 }
 """`struct` characters of the types whose size does not depend on their value."""
 
-_ONE_BYTE = tuple(bytes((value,)) for value in range(128))
+SHORT_UVARINTS = tuple(bytes((value,)) for value in range(128))
+"""The encodings of 0 to 127."""
 
 
 def fixed_size(type_name: str) -> int:
@@ -60,7 +61,7 @@ def fixed_size(type_name: str) -> int:
 def encode_uvarint(value: int) -> bytes:
     """For values below 2^32."""
     if value < 128:
-        return _ONE_BYTE[value]
+        return SHORT_UVARINTS[value]
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -94,9 +95,14 @@ def decode_uvarint(view: View, position: int) -> tuple[int, int]:
     return finish_uvarint(view, position + 1, first)
 
 
-def skip_tagged_fields(view: View, position: int, end: int) -> int:
-    """The position after a section of tagged fields none of which is known here."""
-    count, position = decode_uvarint(view, position)
+def skip_tagged_fields(view: View, position: int, first: int, end: int) -> int:
+    """The position after a section of tagged fields none of which is known here.
+
+    `first` is the first byte of their number and `position` follows it.
+    """
+    count = first
+    if count > 127:
+        count, position = finish_uvarint(view, position, first)
     if count > MAX_UNKNOWN_TAGS:
         raise WireError(f"{count} unknown tagged fields; at most {MAX_UNKNOWN_TAGS} are allowed")
     previous = -1
