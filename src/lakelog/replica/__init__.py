@@ -1,0 +1,1 @@
+"""The broker's replicas: partitions with their watermarks, fetch sessions and parked waits."""

@@ -1,0 +1,119 @@
+"""One partition as this broker holds it: a log, a leader epoch and the high watermark.
+
+A partition has one owner, the loop; no method suspends. With a single replica the high watermark
+is the log end offset: a record is committed once it is appended.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.storage.handles import LogSlice
+from lakelog.storage.log import AppendResult, Log
+from lakelog.storage.validate import Origin
+
+logger = logging.getLogger(__name__)
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Partition:
+    """Raises `KafkaError` from every method that the protocol has an answer for."""
+
+    __slots__ = (
+        "_retired",
+        "index",
+        "key",
+        "leader_epoch",
+        "log",
+        "offline_reason",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, log: Log, leader_epoch: int) -> None:
+        self.topic = log.topic
+        self.topic_id = log.topic_id
+        self.index = log.partition
+        self.key = (log.topic_id, log.partition)
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.offline_reason: str | None = None
+        self._retired = False
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what consumers may read, exclusive."""
+        return self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what `read_committed` consumers may read, exclusive."""
+        return self.log.log_end_offset
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Fences a client whose metadata is older or newer than this broker's (KIP-320)."""
+        if current_leader_epoch in (-1, self.leader_epoch):
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def append(self, batch: bytearray | memoryview, now_ms: int, *, origin: Origin = "client") -> AppendResult:
+        """Appends one record batch, whose offset and epoch fields are overwritten in place."""
+        self._check_online()
+        try:
+            return self.log.append(
+                batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+            )
+        except OSError as error:
+            raise self._storage_error(error) from error
+
+    def read(self, offset: int, max_bytes: int, *, min_one: bool) -> LogSlice | None:
+        """Whole stored batches from the one that holds `offset`, up to the high watermark."""
+        self._check_online()
+        try:
+            return self.log.read(
+                offset, max_bytes, end_offset=self.log.log_end_offset, min_one=min_one
+            )
+        except OSError as error:
+            raise self._storage_error(error) from error
+
+    def at_time(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record at or after a time, or none."""
+        self._check_online()
+        return self.log.offset_for_timestamp(timestamp_ms)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The record with the largest timestamp, or none in an empty log."""
+        self._check_online()
+        return self.log.max_timestamp()
+
+    def check_min_insync(self) -> None:
+        """For `acks=all`: the leader alone is in sync, and the topic may ask for more."""
+        if self.log.config.min_insync_replicas > 1:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def retire(self) -> None:
+        """The topic was deleted: nothing is served from here any more."""
+        self._retired = True
+
+    def take_offline(self, reason: str) -> None:
+        """Stops serving: only a restart, which recovers the log from disk, brings it back."""
+        logger.error("partition %s-%d is offline: %s", self.topic, self.index, reason)
+        self.offline_reason = reason
+
+    def _check_online(self) -> None:
+        if self._retired:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self.offline_reason is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+
+    def _storage_error(self, error: OSError) -> KafkaError:
+        """A full disk is worth a retry; any other failure leaves the log's state unknown."""
+        if error.errno in _DISK_FULL:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+        self.take_offline(str(error))
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")

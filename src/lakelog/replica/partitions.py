@@ -1,0 +1,47 @@
+"""The partitions on this broker, kept equal to the metadata image.
+
+Lookups are by topic name or by topic id, whichever a request carries. A topic that was deleted and
+made again has another id, so a client that remembers the old one is told "unknown topic id".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.replica.partition import Partition
+
+
+class Partitions:
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[str | bytes, int], Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        """Each partition once."""
+        return (entry for (topic, _), entry in self._by_key.items() if isinstance(topic, str))
+
+    def __len__(self) -> int:
+        return len(self._by_key) // 2
+
+    def get(self, topic: str | bytes, index: int) -> Partition | None:
+        return self._by_key.get((topic, index))
+
+    def find(self, topic: str | bytes, index: int) -> Partition:
+        """Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID for an id."""
+        partition = self._by_key.get((topic, index))
+        if partition is not None:
+            return partition
+        if isinstance(topic, str) or any(key[0] == topic for key in self._by_key):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+
+    def add(self, partition: Partition) -> None:
+        self._by_key[partition.topic, partition.index] = partition
+        self._by_key[partition.topic_id, partition.index] = partition
+
+    def remove(self, partition: Partition) -> None:
+        """Whoever holds the partition still is told that its topic is gone."""
+        partition.retire()
+        for key in ((partition.topic, partition.index), (partition.topic_id, partition.index)):
+            if self._by_key.get(key) is partition:
+                del self._by_key[key]

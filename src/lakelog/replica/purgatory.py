@@ -1,0 +1,115 @@
+"""Long waits as data.
+
+A request that cannot be answered yet (a fetch below its `min_bytes`, a produce waiting for its
+replicas) is parked here with a deadline and the keys of what it waits for. When something happens
+to a key its waits are tried again; at the deadline they expire. A wait is an object, not a
+suspended coroutine: it can be counted, inspected, and dropped when its connection goes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable
+from typing import Protocol
+
+from lakelog.runtime.api import Clock, Tasks, Timer
+
+
+class Wait(Protocol):
+    """What is parked. Exactly one of a true `try_complete`, `expire` or `cancel` ends it."""
+
+    def try_complete(self) -> bool:
+        """Answers and returns true if it can be answered now."""
+        ...
+
+    def expire(self) -> None:
+        """Answers with what there is: the deadline has passed."""
+        ...
+
+
+class Parked:
+    """A wait in the purgatory, to be handed to `cancel`."""
+
+    __slots__ = ("deadline", "done", "keys", "wait")
+
+    def __init__(self, wait: Wait, keys: tuple[Hashable, ...], deadline: float) -> None:
+        self.wait = wait
+        self.keys = keys
+        self.deadline = deadline
+        self.done = False
+
+    def __lt__(self, other: Parked) -> bool:
+        return self.deadline < other.deadline
+
+
+class Purgatory:
+    def __init__(self, clock: Clock, tasks: Tasks) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._by_key: dict[Hashable, dict[Parked, None]] = {}
+        self._deadlines: list[Parked] = []
+        self._timer: Timer | None = None
+        self._timer_due = 0.0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def park(self, wait: Wait, keys: Iterable[Hashable], deadline: float) -> Parked:
+        """`deadline` is on the monotonic clock, in seconds."""
+        parked = Parked(wait, tuple(keys), deadline)
+        for key in parked.keys:
+            self._by_key.setdefault(key, {})[parked] = None
+        heapq.heappush(self._deadlines, parked)
+        self._count += 1
+        self._arm()
+        return parked
+
+    def check(self, key: Hashable) -> None:
+        """Something happened to `key`: answers the waits that can be answered now."""
+        waiting = self._by_key.get(key)
+        if waiting is None:
+            return
+        for parked in list(waiting):
+            if not parked.done and parked.wait.try_complete():
+                self._remove(parked)
+
+    def cancel(self, parked: Parked) -> None:
+        """Drops a wait without answering it; nothing happens if it has ended."""
+        if not parked.done:
+            self._remove(parked)
+
+    def _remove(self, parked: Parked) -> None:
+        parked.done = True
+        self._count -= 1
+        for key in parked.keys:
+            waiting = self._by_key[key]
+            del waiting[parked]
+            if not waiting:
+                del self._by_key[key]
+        if len(self._deadlines) > 2 * self._count + 64:
+            self._deadlines = [entry for entry in self._deadlines if not entry.done]
+            heapq.heapify(self._deadlines)
+
+    def _arm(self) -> None:
+        while self._deadlines and self._deadlines[0].done:
+            heapq.heappop(self._deadlines)
+        if not self._deadlines:
+            return
+        due = self._deadlines[0].deadline
+        if self._timer is not None:
+            if self._timer_due <= due:
+                return
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self._tasks.call_later(max(0.0, due - self._clock.monotonic()), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self._clock.monotonic()
+        while self._deadlines and (self._deadlines[0].done or self._deadlines[0].deadline <= now):
+            parked = heapq.heappop(self._deadlines)
+            if not parked.done:
+                self._remove(parked)
+                parked.wait.expire()
+        self._arm()

@@ -1,0 +1,90 @@
+"""What a request handler can reach: the broker's parts, by name.
+
+It decides nothing and does no I/O; `app` builds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.coordinator.group.coordinator import GroupCoordinator
+from lakelog.metadata.image import BrokerImage, MetadataImage
+from lakelog.metadata.log import MetadataLog
+from lakelog.replica.fetch_session import FetchSessions
+from lakelog.replica.partitions import Partitions
+from lakelog.replica.purgatory import Purgatory
+from lakelog.runtime.api import Clock
+from lakelog.server.connection import Connection
+from lakelog.server.producer_ids import ProducerIds
+from lakelog.server.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker as a client is told of it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(slots=True)
+class Broker:
+    """One per process. `advertised` maps a listener's name to the address clients are told."""
+
+    node_id: int
+    cluster_id: str
+    data_path: Path
+    clock: Clock
+    metadata: MetadataLog
+    partitions: Partitions
+    purgatory: Purgatory
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    topics: Topics
+    groups: GroupCoordinator
+    disk_space: Callable[[], tuple[int, int]]
+    advertised: Mapping[str, tuple[str, int]]
+    static_config: BrokerConfig
+    config: BrokerConfig = field(init=False)
+    fetch_bytes_max: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.use_config(self.static_config)
+
+    def use_config(self, config: BrokerConfig) -> None:
+        """Called at each dynamic change."""
+        self.config = config
+        self.fetch_bytes_max = config.get_int("fetch.max.bytes")
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.metadata.image
+
+    def self_for(self, connection: Connection) -> Node:
+        """This broker as the client behind `connection` can reach it.
+
+        Without an advertised address that is the local address of the connection itself: right on
+        loopback, in a LAN and with several interfaces.
+        """
+        host, port = self.advertised.get(connection.listener_name, connection.local)
+        own = self.image.brokers.get(self.node_id)
+        return Node(self.node_id, host, port, own.rack if own is not None else None)
+
+    def nodes_for(self, connection: Connection) -> list[Node]:
+        """Every broker that has an address, this one as `self_for` says."""
+        nodes = [self.self_for(connection)]
+        for broker in self.image.brokers.values():
+            if broker.broker_id != self.node_id and broker.endpoints:
+                nodes.append(_other(broker, connection.listener_name))
+        return nodes
+
+
+def _other(broker: BrokerImage, listener_name: str) -> Node:
+    named = (end for end in broker.endpoints if end.name == listener_name)
+    endpoint = next(named, broker.endpoints[0])
+    return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack)

@@ -1,0 +1,363 @@
+"""One client connection: frames in, responses out, both in the order of the requests.
+
+Bytes are received into one buffer and requests are handled in place, as views of it, before more
+is received. A response is a list of parts; what is not bytes is a slice of a segment file, which
+goes out by `sendfile` after a look at whether the page cache holds it.
+
+Requests are answered in order. A produce request may be handled while earlier ones still wait for
+their acknowledgement; any other request waits its turn, so at most one of a connection's requests
+is being worked on at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Protocol
+
+from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
+from lakelog.storage.handles import LogSlice
+
+logger = logging.getLogger(__name__)
+
+BUFFER_SIZE_MIN = 64 * 1024
+SEND_SIZE_MAX = 1024 * 1024
+"""Bytes sent in one callback, so that one fast reader cannot hold the loop."""
+_UNHANDLED_MAX = 256 * 1024
+_UNSENT_MAX = 8 * 1024 * 1024
+_PENDING_MAX = 128
+_FRAME_HEAD = Struct(">ih")
+_FRAME_SIZE = Struct(">i")
+_REQUEST_SIZE_MIN = 8
+
+Part = Buffer | LogSlice
+
+
+class ProtocolViolation(Exception):  # noqa: N818 - it is the peer's, and ends the connection
+    """The peer sent what no answer exists for; the connection is closed."""
+
+
+class Reply:
+    """The place of one response in the order of its connection's responses."""
+
+    __slots__ = ("_connection", "on_abandon", "parts", "pipelined")
+
+    def __init__(self, connection: Connection, pipelined: bool) -> None:
+        self._connection = connection
+        self.pipelined = pipelined
+        self.parts: list[Part] | None = None
+        self.on_abandon: Callable[[], object] | None = None
+        """Called if the connection closes before the reply is complete."""
+
+    def complete(self, parts: list[Part]) -> None:
+        """`parts` may be empty: a request that is not answered."""
+        assert self.parts is None
+        self.parts = parts
+        self._connection.on_reply(self)
+
+
+class RequestSink(Protocol):
+    """What a connection hands its requests to."""
+
+    def is_pipelined(self, api_key: int) -> bool:
+        """Whether such a request may start while earlier ones of its kind wait."""
+        ...
+
+    def on_request(self, connection: Connection, buffer: bytearray, start: int, end: int) -> None:
+        """Handles the request in `buffer[start:end]` before returning, or keeps a copy.
+
+        Raises `ProtocolViolation` if the connection is to be closed.
+        """
+        ...
+
+    def on_close(self, connection: Connection) -> None: ...
+
+
+class Connection:
+    """See the module. `sink` decides; `frame_size_max` bounds a request before it is buffered."""
+
+    def __init__(
+        self,
+        sock: Socket,
+        sink: RequestSink,
+        net: Net,
+        disk: Disk,
+        tasks: Tasks,
+        *,
+        listener_name: str,
+        frame_size_max: int,
+    ) -> None:
+        self.listener_name = listener_name
+        self._sock = sock
+        self._sink = sink
+        self._net = net
+        self._disk = disk
+        self._tasks = tasks
+        self._frame_size_max = frame_size_max
+        self._buffer = bytearray(0)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._pending: deque[Reply] = deque()
+        self._out: deque[Part] = deque()
+        self._unsent = 0
+        self._slice_sent = 0
+        self._reading = False
+        self._writing = False
+        self._warming = False
+        self._handling = False
+        self._stalled = False
+        self.closed = False
+        self.last_active = 0.0
+        self.local = _address(sock.getsockname())
+        self.peer = _address(sock.getpeername())
+        self.client_software = ""
+
+    def open(self) -> None:
+        self._set_reading(True)
+
+    # Receiving
+
+    def _on_readable(self) -> None:
+        if self._end == len(self._buffer) and not self._make_room():
+            self._set_reading(False)
+            return
+        try:
+            received = self._sock.recv_into(self._view[self._end :])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if not received:
+            self.close()
+            return
+        self._end += received
+        self._handle()
+
+    def _make_room(self) -> bool:
+        """Grows with the bytes received, never by a declared length alone."""
+        used = self._end - self._start
+        if self._start:
+            self._view[:used] = self._view[self._start : self._end]
+        elif self._stalled and used >= _UNHANDLED_MAX:
+            return False
+        else:
+            size = max(BUFFER_SIZE_MIN, min(len(self._buffer) * 4, self._wanted(used)))
+            grown = bytearray(size)
+            grown[:used] = self._view[:used]
+            self._buffer = grown
+            self._view = memoryview(grown)
+        self._start = 0
+        self._end = used
+        return True
+
+    def _wanted(self, used: int) -> int:
+        """The size that holds the frame being received, and some of the next."""
+        if used < 4:
+            return BUFFER_SIZE_MIN
+        (size,) = _FRAME_SIZE.unpack_from(self._buffer, 0)
+        return max(used * 2, int(size) + 4 + BUFFER_SIZE_MIN)
+
+    def _handle(self) -> None:
+        """Hands over the complete requests that are allowed to start now."""
+        self._handling = True
+        try:
+            while not self.closed and self._next_frame():
+                pass
+        except ProtocolViolation as violation:
+            logger.warning("closing %s: %s", self.peer_name, violation)
+            self.close()
+        finally:
+            self._handling = False
+        if not self.closed:
+            self._flush()
+
+    def _next_frame(self) -> bool:
+        start = self._start
+        available = self._end - start
+        if available < _FRAME_HEAD.size:
+            if not available:
+                self._start = self._end = 0
+            return False
+        size, api_key = _FRAME_HEAD.unpack_from(self._buffer, start)
+        if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
+            raise ProtocolViolation(
+                f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
+                f"{self._frame_size_max}, see socket.request.max.bytes)"
+            )
+        if available < size + 4 or self._must_wait(self._sink.is_pipelined(api_key)):
+            return False
+        self._start = start + 4 + size
+        self._sink.on_request(self, self._buffer, start + 4, start + 4 + size)
+        return True
+
+    def _must_wait(self, pipelined: bool) -> bool:
+        """Whether the next request must wait: for its turn, or for the peer to read replies."""
+        pending = self._pending
+        self._stalled = self._unsent > _UNSENT_MAX or bool(
+            pending
+            and (not pipelined or not pending[-1].pipelined or len(pending) >= _PENDING_MAX)
+        )
+        return self._stalled
+
+    # Answering
+
+    def expect_reply(self, *, pipelined: bool) -> Reply:
+        """Takes the next place in the order of responses."""
+        reply = Reply(self, pipelined)
+        self._pending.append(reply)
+        return reply
+
+    def on_reply(self, reply: Reply) -> None:
+        if self.closed:
+            _release(reply.parts)
+            return
+        pending = self._pending
+        while pending and (parts := pending[0].parts) is not None:
+            pending.popleft()
+            self._queue(parts)
+        if not self._handling:
+            self._handle()
+            self._resume_reading()
+
+    def _queue(self, parts: list[Part]) -> None:
+        for part in parts:
+            self._unsent += len(part)
+            self._out.append(part)
+
+    def _resume_reading(self) -> None:
+        if not self.closed:
+            self._set_reading(True)
+
+    def _flush(self) -> None:
+        if self._warming:
+            return
+        budget = SEND_SIZE_MAX
+        try:
+            while self._out and budget > 0:
+                head = self._out[0]
+                sent = self._send_slice(head) if isinstance(head, LogSlice) else self._send_bytes()
+                if self._warming:
+                    return
+                budget -= sent
+                self._unsent -= sent
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.close()
+            return
+        self._set_writing(bool(self._out))
+
+    def _send_bytes(self) -> int:
+        """Sends the bytes at the head of the queue, joined, up to the next file slice."""
+        out = self._out
+        parts: list[Buffer] = []
+        while out and not isinstance(out[0], LogSlice):
+            parts.append(out.popleft())  # type: ignore[arg-type]
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        if not len(data):
+            return 0
+        try:
+            sent = self._sock.send(data, self._net.MSG_MORE if out else 0)
+        except (BlockingIOError, InterruptedError):
+            out.appendleft(data)
+            raise
+        if sent < len(data):
+            out.appendleft(memoryview(data)[sent:])
+        return sent
+
+    def _send_slice(self, head: LogSlice) -> int:
+        position = head.position + self._slice_sent
+        count = min(head.size - self._slice_sent, SEND_SIZE_MAX)
+        if not self._disk.is_resident(head.file, position, count):
+            self._warm(head, position, count)
+            return 0
+        sent = self._net.send_file(self._sock, head.file, position, count)
+        if not sent:
+            raise OSError("the segment ends before its index says")
+        self._slice_sent += sent
+        if self._slice_sent == head.size:
+            self._slice_sent = 0
+            self._out.popleft()
+            head.release()
+        return sent
+
+    def _warm(self, head: LogSlice, position: int, count: int) -> None:
+        """Reads ahead in a thread: a cold `sendfile` would hold the loop for milliseconds."""
+        self._warming = True
+        self._set_writing(False)
+        work = self._tasks.offload(
+            "read", lambda: self._disk.read_ahead(head.file, position, count)
+        )
+        work.add_done_callback(self._on_warm)
+
+    def _on_warm(self, work: Any) -> None:
+        self._warming = False
+        if self.closed:
+            self._release_out()
+        elif work.exception() is not None:
+            self.close()
+        else:
+            self._flush()
+
+    def _on_writable(self) -> None:
+        self._flush()
+        if not self.closed and self._stalled:
+            self._handle()
+        self._resume_reading()
+
+    # Closing
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._set_reading(False)
+        self._set_writing(False)
+        self._sock.close()
+        if not self._warming:
+            self._release_out()
+        for reply in self._pending:
+            _release(reply.parts)
+            if reply.parts is None and reply.on_abandon is not None:
+                reply.on_abandon()
+        self._pending.clear()
+        self._sink.on_close(self)
+
+    def _release_out(self) -> None:
+        _release(list(self._out))
+        self._out.clear()
+
+    def drop_idle_buffer(self) -> None:
+        """Gives the receive buffer back while nothing is in it."""
+        if self._start == self._end and not self._handling:
+            self._buffer = bytearray(0)
+            self._view = memoryview(self._buffer)
+            self._start = self._end = 0
+
+    @property
+    def peer_name(self) -> str:
+        return f"{self.peer[0]}:{self.peer[1]}"
+
+    def _set_reading(self, wanted: bool) -> None:
+        if wanted != self._reading:
+            self._reading = wanted
+            self._net.on_readable(self._sock, self._on_readable if wanted else None)
+
+    def _set_writing(self, wanted: bool) -> None:
+        if wanted != self._writing:
+            self._writing = wanted
+            self._net.on_writable(self._sock, self._on_writable if wanted else None)
+
+
+def _release(parts: list[Part] | None) -> None:
+    for part in parts or ():
+        if isinstance(part, LogSlice):
+            part.release()
+
+
+def _address(name: Any) -> tuple[str, int]:
+    return name[0], name[1]

@@ -1,0 +1,202 @@
+"""From a frame to a handler and back: versions, headers, decoding, errors, the order of replies.
+
+A handler is a function of (context, request). It returns the response, or none for a request that
+is not answered, or a coroutine that returns the response, or it takes the reply and completes it later.
+Everything that is the same for all APIs is here, so that a handler is about its API alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from struct import Struct
+from types import CoroutineType
+from typing import Any
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.registry import APIS, Api
+from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.connection import Connection, ProtocolViolation, Reply
+from lakelog.wire.codec import decode
+from lakelog.wire.errors import WireError
+from lakelog.wire.framing import RequestHeader, decode_request_header, encode_response
+
+logger = logging.getLogger(__name__)
+
+_PRODUCE = 0
+_API_VERSIONS = 18
+_KEY_AND_VERSION = Struct(">hh")
+
+
+class Deferred:
+    """Returned by a handler that has kept the context and will call `context.reply` itself."""
+
+
+DEFERRED = Deferred()
+
+
+class Context:
+    """What a handler knows of a request beside its message."""
+
+    __slots__ = ("_api", "_reply", "client_id", "connection", "correlation_id", "version")
+
+    def __init__(
+        self,
+        api: Api,
+        version: int,
+        header: RequestHeader,
+        connection: Connection,
+        reply: Reply,
+    ) -> None:
+        self._api = api
+        self._reply = reply
+        self.connection = connection
+        self.version = version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id or ""
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.peer[0]
+
+    def reply(self, response: Any) -> None:
+        """Completes a deferred reply; none means that the request is not answered."""
+        if response is None:
+            self._reply.complete([])
+            return
+        self._reply.complete(
+            encode_response(self._api, self.version, self.correlation_id, response)
+        )
+
+    def on_abandon(self, callback: Callable[[], object]) -> None:
+        """`callback` is called if the connection closes before the reply."""
+        self._reply.on_abandon = callback
+
+
+Handler = Callable[[Context, Any], Any]
+
+
+class Route:
+    """One API as this broker serves it.
+
+    Args:
+        in_place: the handler is done with the request's buffers when it returns, so the request
+            is decoded as views of the receive buffer; otherwise from a copy.
+    """
+
+    __slots__ = ("api", "handler", "in_place", "max_version", "min_version")
+
+    def __init__(self, api: Api, handler: Handler, *, in_place: bool = False) -> None:
+        self.api = api
+        self.handler = handler
+        self.in_place = in_place
+        self.min_version = api.min_version
+        self.max_version = api.max_version
+
+
+class Dispatcher:
+    """The request sink of every connection."""
+
+    def __init__(
+        self, routes: dict[int, Route], unsupported_api_versions: Handler, clock: Clock, tasks: Tasks
+    ) -> None:
+        self._routes = routes
+        self._unsupported_api_versions = unsupported_api_versions
+        self._clock = clock
+        self._tasks = tasks
+        self.connections: set[Connection] = set()
+
+    def is_pipelined(self, api_key: int) -> bool:
+        return api_key == _PRODUCE
+
+    def on_close(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+
+    def on_request(self, connection: Connection, buffer: bytearray, start: int, end: int) -> None:
+        connection.last_active = self._clock.monotonic()
+        key, version = _KEY_AND_VERSION.unpack_from(buffer, start)
+        route = self._routes.get(key)
+        if route is None:
+            raise ProtocolViolation(f"API key {key} is not served")
+        if not route.min_version <= version <= route.max_version:
+            if key != _API_VERSIONS:
+                raise ProtocolViolation(
+                    f"{route.api.name} version {version} is not served "
+                    f"({route.min_version} to {route.max_version} are)"
+                )
+            self._answer_newer_api_versions(connection, route, buffer, start, end)
+            return
+        try:
+            header, request = _decode(route, version, buffer, start, end)
+        except WireError as error:
+            raise ProtocolViolation(f"{route.api.name} v{version}: {error}") from error
+        self._run(route, header, request, connection)
+
+    def _answer_newer_api_versions(
+        self, connection: Connection, route: Route, buffer: bytearray, start: int, end: int
+    ) -> None:
+        """The body is of a version unknown here: it is not read, the answer is a version 0."""
+        try:
+            header, _ = decode_request_header(buffer, start, end, flexible=True)
+        except WireError as error:
+            raise ProtocolViolation(f"{route.api.name}: {error}") from error
+        reply = connection.expect_reply(pipelined=False)
+        context = Context(route.api, 0, header, connection, reply)
+        context.reply(self._unsupported_api_versions(context, None))
+
+    def _run(
+        self, route: Route, header: RequestHeader, request: Any, connection: Connection
+    ) -> None:
+        reply = connection.expect_reply(pipelined=route.api.key == _PRODUCE)
+        context = Context(route.api, header.api_version, header, connection, reply)
+        try:
+            response = route.handler(context, request)
+        except ProtocolViolation:
+            raise
+        except Exception as error:  # noqa: BLE001 - a bug costs one connection, not the broker
+            raise _bug(route, connection, error) from error
+        if response is DEFERRED:
+            return
+        if type(response) is CoroutineType:
+            self._tasks.spawn(self._finish(route, context, response), name=route.api.name)
+            return
+        context.reply(response)
+
+    async def _finish(self, route: Route, context: Context, response: Coroutine[Any, Any, Any]) -> None:
+        try:
+            context.reply(await response)
+        except Exception as error:  # noqa: BLE001 - as above
+            logger.warning("closing: %s", _bug(route, context.connection, error))
+            context.connection.close()
+
+
+def _decode(
+    route: Route, version: int, buffer: bytearray, start: int, end: int
+) -> tuple[RequestHeader, Any]:
+    flexible = version >= route.api.flexible_from
+    if route.in_place:
+        header, body = decode_request_header(buffer, start, end, flexible=flexible)
+        return header, decode(route.api.request, buffer, version, body, end)
+    copy = bytes(memoryview(buffer)[start:end])
+    header, body = decode_request_header(copy, 0, len(copy), flexible=flexible)
+    return header, decode(route.api.request, copy, version, body)
+
+
+def _bug(route: Route, connection: Connection, error: Exception) -> ProtocolViolation:
+    logger.error(
+        "%s from %s failed with %s",
+        route.api.name,
+        connection.peer_name,
+        ErrorCode.UNKNOWN_SERVER_ERROR.name,
+        exc_info=error,
+    )
+    return ProtocolViolation(f"{route.api.name} failed: {error!r}")
+
+
+def all_routes(handlers: dict[str, Handler], *, in_place: frozenset[str]) -> dict[int, Route]:
+    """Routes for the handlers, by API name."""
+    by_name = {api.name: api for api in APIS.values()}
+    return {
+        by_name[name].key: Route(by_name[name], handler, in_place=name in in_place)
+        for name, handler in handlers.items()
+    }

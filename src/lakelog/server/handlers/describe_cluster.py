@@ -1,0 +1,46 @@
+"""DescribeCluster (60): the cluster id and its brokers, for administration clients."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+_BROKERS = 1
+_CONTROLLERS = 2
+_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+
+def handle(
+    broker: Broker, context: Context, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type == _CONTROLLERS:
+        return _refused(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener")
+    if request.endpoint_type != _BROKERS:
+        return _refused(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "unknown endpoint type")
+    response = DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in broker.nodes_for(context.connection)
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = _OPERATIONS
+    return response
+
+
+def _refused(
+    request: DescribeClusterRequest, code: ErrorCode, message: str
+) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        endpoint_type=request.endpoint_type, error_code=code, error_message=message
+    )

@@ -1,0 +1,49 @@
+"""DescribeLogDirs (35): the data folder, its room, and the size of each partition in it."""
+
+from __future__ import annotations
+
+from lakelog.protocol.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from lakelog.replica.partition import Partition
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+
+def handle(
+    broker: Broker, context: Context, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for partition in _wanted(broker, request):
+        topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=partition.index, partition_size=partition.log.size
+            )
+        )
+    total, usable = broker.disk_space()
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                log_dir=str(broker.data_path),
+                topics=list(topics.values()),
+                total_bytes=total,
+                usable_bytes=usable,
+            )
+        ]
+    )
+
+
+def _wanted(broker: Broker, request: DescribeLogDirsRequest) -> list[Partition]:
+    if request.topics is None:
+        return list(broker.partitions)
+    found = (
+        broker.partitions.get(topic.topic, index)
+        for topic in request.topics
+        for index in topic.partitions
+    )
+    return [partition for partition in found if partition is not None]

@@ -1,0 +1,51 @@
+"""FindCoordinator (10): which broker coordinates a group. The offsets topic is made on first use."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.protocol.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+from lakelog.server.topics import OFFSETS_TOPIC
+
+_GROUP = 0
+_TRANSACTION = 1
+_BATCHED_SINCE = 4
+
+
+async def handle(
+    broker: Broker, context: Context, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    if context.version >= _BATCHED_SINCE:
+        found = [
+            await _find(broker, context, request.key_type, key)
+            for key in request.coordinator_keys
+        ]
+        return FindCoordinatorResponse(coordinators=found)
+    one = await _find(broker, context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+async def _find(broker: Broker, context: Context, key_type: int, key: str) -> Coordinator:
+    try:
+        if key_type == _TRANSACTION:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not served")
+        if key_type != _GROUP:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is unknown")
+        await broker.topics.ensure_internal(OFFSETS_TOPIC)
+    except KafkaError as error:
+        return Coordinator(
+            key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
+        )
+    node = broker.self_for(context.connection)
+    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)

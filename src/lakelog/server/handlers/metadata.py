@@ -1,0 +1,120 @@
+"""Metadata (3): brokers, topics, partitions and their leaders.
+
+A topic that does not exist is created when both the request and `auto.create.topics.enable` allow
+it. The answer then describes the new topic at once; a client need not ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.uuids import ZERO_UUID
+from lakelog.metadata.image import TopicImage
+from lakelog.protocol.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+from lakelog.server.topics import INTERNAL_TOPICS
+
+_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""Bits of Kafka's AclOperation codes; without an authorizer everything is allowed."""
+_NOT_REQUESTED = -(2**31)
+_NULL_MEANS_ALL_SINCE = 1
+_TOPIC_IDS_SINCE = 12
+
+
+async def handle(
+    broker: Broker, context: Context, request: MetadataRequest
+) -> MetadataResponse:
+    topics = [
+        await _described(broker, request, name, topic_id, context.version)
+        for name, topic_id in _wanted(broker, request, context.version)
+    ]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = _TOPIC_OPERATIONS
+    wants_cluster = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=node.node_id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in broker.nodes_for(context.connection)
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+        cluster_authorized_operations=_CLUSTER_OPERATIONS if wants_cluster else _NOT_REQUESTED,
+    )
+
+
+def _wanted(
+    broker: Broker, request: MetadataRequest, version: int
+) -> Iterable[tuple[str | None, bytes]]:
+    """(name, id) of each topic asked for; no list means all of them."""
+    if request.topics is None or (not request.topics and version < _NULL_MEANS_ALL_SINCE):
+        return [(topic.name, ZERO_UUID) for topic in broker.image.topics]
+    return [(topic.name, topic.topic_id) for topic in request.topics]
+
+
+async def _described(
+    broker: Broker, request: MetadataRequest, name: str | None, topic_id: bytes, version: int
+) -> MetadataResponseTopic:
+    if topic_id != ZERO_UUID or name is None:
+        return _by_id(broker, name, topic_id, version)
+    topic = broker.image.topic(name)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if request.allow_auto_topic_creation and broker.config.get_bool(
+            "auto.create.topics.enable"
+        ):
+            try:
+                await broker.topics.ensure(name)
+                topic = broker.image.topic(name)
+            except KafkaError as error:
+                code = error.code
+    if topic is None:
+        return MetadataResponseTopic(error_code=code, name=name)
+    return _topic(topic)
+
+
+def _by_id(
+    broker: Broker, name: str | None, topic_id: bytes, version: int
+) -> MetadataResponseTopic:
+    """Asking by id came with version 12; before it, an id or a missing name is a mistake."""
+    if version < _TOPIC_IDS_SINCE or name is not None or topic_id == ZERO_UUID:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id
+        )
+    topic = broker.image.topic_by_id(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+        )
+    return _topic(topic)
+
+
+def _topic(topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=partition.partition,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+            )
+            for _, partition in sorted(topic.partitions.items())
+        ],
+    )

@@ -1,0 +1,106 @@
+"""Produce (0): appends one record batch per partition and answers with its offsets.
+
+Batches are checked and patched where they lie in the receive buffer and written with one call.
+With `acks=0` there is no response, and an error can only be told by closing the connection.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.protocol.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from lakelog.records.compression import Codec
+from lakelog.replica.partition import Partition
+from lakelog.server.broker import Broker
+from lakelog.server.connection import ProtocolViolation
+from lakelog.server.dispatch import Context
+
+_TOPIC_IDS_SINCE = 13
+_ZSTD_SINCE = 7
+_ACKS_ALL = -1
+_ATTRIBUTES_LOW_BYTE = 22
+_CODEC_MASK = 7
+
+
+def handle(broker: Broker, context: Context, request: ProduceRequest) -> ProduceResponse | None:
+    now_ms = broker.clock.wall_ms()
+    uses_ids = context.version >= _TOPIC_IDS_SINCE
+    refusal = _refusal(request)
+    responses = []
+    touched: list[Partition] = []
+    for topic in request.topic_data:
+        name = topic.topic_id if uses_ids else topic.name
+        results = []
+        for entry in topic.partition_data:
+            try:
+                if refusal is not None:
+                    raise refusal
+                partition = broker.partitions.find(name, entry.index)
+                results.append(
+                    _append(partition, entry, request.acks, context.version, now_ms)
+                )
+                touched.append(partition)
+            except KafkaError as error:
+                results.append(
+                    PartitionProduceResponse(
+                        index=entry.index,
+                        error_code=error.code,
+                        base_offset=-1,
+                        error_message=error.message or None,
+                    )
+                )
+        responses.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=results
+            )
+        )
+    for partition in touched:
+        broker.purgatory.check(partition.key)
+    if request.acks == 0:
+        _check_unanswered(responses)
+        return None
+    return ProduceResponse(responses=responses)
+
+
+def _append(
+    partition: Partition, entry: PartitionProduceData, acks: int, version: int, now_ms: int
+) -> PartitionProduceResponse:
+    batch = entry.records
+    if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no record batch")
+    if version < _ZSTD_SINCE and batch[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == Codec.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer"
+        )
+    if acks == _ACKS_ALL:
+        partition.check_min_insync()
+    result = partition.append(batch, now_ms)
+    return PartitionProduceResponse(
+        index=entry.index,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )
+
+
+def _refusal(request: ProduceRequest) -> KafkaError | None:
+    if request.acks not in (0, 1, _ACKS_ALL):
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
+    if request.transactional_id is not None:
+        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not served")
+    return None
+
+
+def _check_unanswered(responses: list[TopicProduceResponse]) -> None:
+    for topic in responses:
+        for result in topic.partition_responses:
+            if result.error_code:
+                raise ProtocolViolation(
+                    f"Produce with acks=0 to partition {result.index} failed with "
+                    f"{ErrorCode(result.error_code).name}"
+                )

@@ -1,0 +1,54 @@
+"""Hands out producer ids from blocks that are reserved in the metadata log.
+
+An id that was reserved and not used when the broker stops is never used: no two producers, before
+and after a restart, can have the same one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from lakelog.runtime.api import Tasks
+
+ReserveBlock = Callable[[], Awaitable[range]]
+
+
+class ProducerIds:
+    def __init__(self, reserve: ReserveBlock, tasks: Tasks) -> None:
+        self._reserve = reserve
+        self._tasks = tasks
+        self._block = iter(range(0))
+        self._waiting: deque[asyncio.Future[int]] = deque()
+
+    async def next(self) -> int:
+        """Raises `KafkaError` if no block can be reserved."""
+        if not self._waiting:
+            value = next(self._block, None)
+            if value is not None:
+                return value
+        waiter: asyncio.Future[int] = self._tasks.future()
+        self._waiting.append(waiter)
+        if len(self._waiting) == 1:
+            self._tasks.spawn(self._refill(), name="producer-ids")
+        return await waiter
+
+    async def _refill(self) -> None:
+        """One reservation serves everybody who asked meanwhile."""
+        while self._waiting:
+            try:
+                self._block = iter(await self._reserve())
+            except Exception as error:  # noqa: BLE001 - each waiter reports it
+                while self._waiting:
+                    _fail(self._waiting.popleft(), error)
+                return
+            while self._waiting and (value := next(self._block, None)) is not None:
+                waiter = self._waiting.popleft()
+                if not waiter.done():
+                    waiter.set_result(value)
+
+
+def _fail(waiter: asyncio.Future[int], error: Exception) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)
