@@ -1,12 +1,14 @@
 """From a frame to a handler and back: versions, headers, decoding, errors, the order of replies.
 
 A handler is a function of (context, request). It returns the response, or none for a request that
-is not answered, or a coroutine that returns the response, or it takes the reply and completes it later.
+is not answered, or a coroutine or a future of the response, or `DEFERRED` if it will call
+`context.reply` itself.
 Everything that is the same for all APIs is here, so that a handler is about its API alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from struct import Struct
@@ -157,10 +159,32 @@ class Dispatcher:
             raise _bug(route, connection, error) from error
         if response is DEFERRED:
             return
+        if isinstance(response, asyncio.Future):
+            self._answer_later(route, context, response)
+            return
         if type(response) is CoroutineType:
             self._tasks.spawn(self._finish(route, context, response), name=route.api.name)
             return
         context.reply(response)
+
+    def _answer_later(
+        self, route: Route, context: Context, response: asyncio.Future[Any]
+    ) -> None:
+        if response.done():
+            context.reply(response.result())
+            return
+        context.on_abandon(response.cancel)
+        response.add_done_callback(lambda done: self._on_done(route, context, done))
+
+    def _on_done(self, route: Route, context: Context, response: asyncio.Future[Any]) -> None:
+        if response.cancelled():
+            return
+        error = response.exception()
+        if error is None:
+            context.reply(response.result())
+        else:
+            logger.warning("closing: %s", _bug(route, context.connection, error))
+            context.connection.close()
 
     async def _finish(self, route: Route, context: Context, response: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -182,7 +206,7 @@ def _decode(
     return header, decode(route.api.request, copy, version, body)
 
 
-def _bug(route: Route, connection: Connection, error: Exception) -> ProtocolViolation:
+def _bug(route: Route, connection: Connection, error: BaseException) -> ProtocolViolation:
     logger.error(
         "%s from %s failed with %s",
         route.api.name,

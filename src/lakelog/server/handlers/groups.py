@@ -1,12 +1,78 @@
 """The group APIs: OffsetCommit (8), OffsetFetch (9), JoinGroup (11), Heartbeat (12),
 LeaveGroup (13), SyncGroup (14), DescribeGroups (15) and ListGroups (16).
 
-All they decide is decided in the coordinator; a request waits there as data until it is answered.
+Everything is decided in the coordinator, where a request waits as data until it is answered. What
+is left here is what only the connection knows.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
+from lakelog.coordinator.shard import Reply
+from lakelog.protocol.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
+from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
+from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
+
+_GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""READ, DELETE, DESCRIBE and those on configurations, as bits of Kafka's AclOperation."""
+
+
+def offset_commit(
+    broker: Broker, context: Context, request: OffsetCommitRequest
+) -> Reply[OffsetCommitResponse]:
+    return broker.groups.offset_commit(request, context.version)
+
+
+def offset_fetch(
+    broker: Broker, context: Context, request: OffsetFetchRequest
+) -> Reply[OffsetFetchResponse]:
+    return broker.groups.offset_fetch(request, context.version)
+
+
+def join_group(
+    broker: Broker, context: Context, request: JoinGroupRequest
+) -> Reply[JoinGroupResponse]:
+    return broker.groups.join_group(
+        request, context.version, context.client_id, f"/{context.client_host}"
+    )
+
+
+def sync_group(
+    broker: Broker, context: Context, request: SyncGroupRequest
+) -> Reply[SyncGroupResponse]:
+    return broker.groups.sync_group(request, context.version)
+
+
+def heartbeat(
+    broker: Broker, context: Context, request: HeartbeatRequest
+) -> Reply[HeartbeatResponse]:
+    return broker.groups.heartbeat(request, context.version)
+
+
+def leave_group(
+    broker: Broker, context: Context, request: LeaveGroupRequest
+) -> Reply[LeaveGroupResponse]:
+    return broker.groups.leave_group(request, context.version)
+
+
+def describe_groups(
+    broker: Broker, context: Context, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    response = broker.groups.describe_groups(request, context.version).result()
+    if request.include_authorized_operations:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = _GROUP_OPERATIONS
+    return response
+
+
+def list_groups(
+    broker: Broker, context: Context, request: ListGroupsRequest
+) -> Reply[ListGroupsResponse]:
+    return broker.groups.list_groups(request, context.version)

@@ -1,0 +1,142 @@
+"""KIP-227, table by table."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from lakelog.replica.fetch_session import FetchPlan, FetchSessions
+
+
+class CountingRandom:
+    def __init__(self) -> None:
+        self._next = 0
+
+    def bytes(self, size: int) -> bytes:
+        return bytes(size)
+
+    def below(self, end: int) -> int:
+        self._next += 1
+        return self._next
+
+
+NAMES = 12
+IDS = 13
+
+
+def request(
+    session_id: int, epoch: int, partitions: dict[int, int] | None = None, topic: str = "t"
+) -> FetchRequest:
+    entries = [
+        FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=100)
+        for partition, offset in (partitions or {}).items()
+    ]
+    topics = [FetchTopic(topic=topic, partitions=entries)] if entries else []
+    return FetchRequest(session_id=session_id, session_epoch=epoch, topics=topics)
+
+
+def offsets(plan: FetchPlan) -> dict[int, int]:
+    return {target.partition: target.fetch_offset for target in plan.targets}
+
+
+def report(plan: FetchPlan, partition: int, size: int, high_watermark: int, error: int = 0) -> bool:
+    target = next(t for t in plan.targets if t.partition == partition)
+    return plan.includes(target, error, size, high_watermark, 0)
+
+
+@pytest.fixture
+def sessions() -> FetchSessions:
+    return FetchSessions(CountingRandom(), slots_max=2)
+
+
+def test_without_a_session_everything_is_answered(sessions: FetchSessions) -> None:
+    plan = sessions.begin(request(0, -1, {0: 5}), NAMES, 0.0)
+    assert (plan.session_id, offsets(plan)) == (0, {0: 5})
+    assert report(plan, 0, 0, 5)
+    assert len(sessions) == 0
+
+
+def test_an_incremental_fetch_carries_only_what_changed(sessions: FetchSessions) -> None:
+    full = sessions.begin(request(0, 0, {0: 5, 1: 7}), NAMES, 0.0)
+    assert full.session_id
+    assert report(full, 0, 0, 5)
+    assert report(full, 1, 0, 7)
+    again = sessions.begin(request(full.session_id, 1), NAMES, 1.0)
+    assert offsets(again) == {0: 5, 1: 7}
+    assert not report(again, 0, 0, 5)
+    assert report(again, 1, 0, 8)
+    third = sessions.begin(request(full.session_id, 2, {1: 8}), NAMES, 2.0)
+    assert offsets(third) == {0: 5, 1: 8}
+    assert report(third, 0, 10, 5)
+
+
+def test_a_served_partition_goes_last(sessions: FetchSessions) -> None:
+    full = sessions.begin(request(0, 0, {0: 0, 1: 0, 2: 0}), NAMES, 0.0)
+    plan = sessions.begin(request(full.session_id, 1), NAMES, 0.0)
+    assert report(plan, 0, 10, 1)
+    after = sessions.begin(request(full.session_id, 2), NAMES, 0.0)
+    assert [target.partition for target in after.targets] == [1, 2, 0]
+
+
+def test_an_error_is_followed_by_a_fresh_report(sessions: FetchSessions) -> None:
+    full = sessions.begin(request(0, 0, {0: 5}), NAMES, 0.0)
+    assert report(full, 0, 0, 5)
+    second = sessions.begin(request(full.session_id, 1), NAMES, 0.0)
+    assert report(second, 0, 0, -1, error=6)
+    third = sessions.begin(request(full.session_id, 2), NAMES, 0.0)
+    assert report(third, 0, 0, 5)
+
+
+def test_forgotten_partitions_leave_and_an_empty_session_ends(sessions: FetchSessions) -> None:
+    full = sessions.begin(request(0, 0, {0: 5, 1: 7}), NAMES, 0.0)
+    forget = request(full.session_id, 1)
+    forget.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[0])]
+    assert offsets(sessions.begin(forget, NAMES, 0.0)) == {1: 7}
+    forget = request(full.session_id, 2)
+    forget.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[1])]
+    assert sessions.begin(forget, NAMES, 0.0).session_id == 0
+    assert len(sessions) == 0
+
+
+@pytest.mark.parametrize(
+    ("session_offset", "epoch", "version", "code"),
+    [
+        (1, 1, NAMES, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (0, 2, NAMES, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (0, 1, IDS, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+)
+def test_a_wrong_session_is_refused(
+    sessions: FetchSessions, session_offset: int, epoch: int, version: int, code: ErrorCode
+) -> None:
+    full = sessions.begin(request(0, 0, {0: 5}), NAMES, 0.0)
+    with pytest.raises(KafkaError) as caught:
+        sessions.begin(request(full.session_id + session_offset, epoch), version, 0.0)
+    assert caught.value.code is code
+
+
+def test_a_full_request_replaces_the_session_it_names(sessions: FetchSessions) -> None:
+    first = sessions.begin(request(0, 0, {0: 5}), NAMES, 0.0)
+    second = sessions.begin(request(first.session_id, 0, {0: 5}), NAMES, 0.0)
+    assert second.session_id != first.session_id
+    assert len(sessions) == 1
+    assert sessions.begin(request(second.session_id, -1, {0: 5}), NAMES, 0.0).session_id == 0
+    assert len(sessions) == 0
+
+
+def test_a_full_cache_gives_no_session_until_one_is_idle(sessions: FetchSessions) -> None:
+    for _ in range(2):
+        assert sessions.begin(request(0, 0, {0: 5}), NAMES, 0.0).session_id
+    assert sessions.begin(request(0, 0, {0: 5}), NAMES, 119.0).session_id == 0
+    assert sessions.begin(request(0, 0, {0: 5}), NAMES, 121.0).session_id
+    assert len(sessions) == 2
+
+
+def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
+    full = sessions.begin(request(0, 0, {0: 5}), NAMES, 0.0)
+    session = full.session
+    assert session is not None
+    session.epoch = 2**31 - 1
+    sessions.begin(request(full.session_id, 2**31 - 1), NAMES, 0.0)
+    assert offsets(sessions.begin(request(full.session_id, 1), NAMES, 0.0)) == {0: 5}

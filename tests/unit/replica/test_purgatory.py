@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lakelog.replica.purgatory import Purgatory
+
+
+class FakeLoop:
+    """Clock and timers that move only when told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.timers: list[tuple[float, Callable[[], object]]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def call_later(self, delay_s: float, callback: Callable[..., object]) -> Any:
+        entry = (self.now + delay_s, callback)
+        self.timers.append(entry)
+        loop = self
+
+        class Handle:
+            def cancel(self) -> None:
+                if entry in loop.timers:
+                    loop.timers.remove(entry)
+
+        return Handle()
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for entry in sorted(self.timers, key=lambda timer: timer[0]):
+            if entry[0] <= self.now and entry in self.timers:
+                self.timers.remove(entry)
+                entry[1]()
+
+
+class Fetch:
+    def __init__(self) -> None:
+        self.ready = False
+        self.events: list[str] = []
+
+    def try_complete(self) -> bool:
+        if self.ready:
+            self.events.append("completed")
+        return self.ready
+
+    def expire(self) -> None:
+        self.events.append("expired")
+
+
+def make() -> tuple[FakeLoop, Purgatory]:
+    loop = FakeLoop()
+    return loop, Purgatory(loop, loop)  # type: ignore[arg-type]
+
+
+def test_a_wait_is_tried_when_one_of_its_keys_is_touched() -> None:
+    _, purgatory = make()
+    fetch = Fetch()
+    purgatory.park(fetch, ["a", "b"], 101.0)
+    purgatory.check("a")
+    assert fetch.events == []
+    fetch.ready = True
+    purgatory.check("c")
+    assert fetch.events == []
+    purgatory.check("b")
+    assert fetch.events == ["completed"]
+    assert len(purgatory) == 0
+
+
+def test_a_wait_expires_once_at_its_deadline() -> None:
+    loop, purgatory = make()
+    early, late = Fetch(), Fetch()
+    purgatory.park(late, ["a"], 102.0)
+    purgatory.park(early, ["a"], 101.0)
+    loop.advance(1.0)
+    assert (early.events, late.events) == (["expired"], [])
+    loop.advance(1.0)
+    late.ready = True
+    purgatory.check("a")
+    assert late.events == ["expired"]
+
+
+def test_a_completed_wait_does_not_expire() -> None:
+    loop, purgatory = make()
+    fetch = Fetch()
+    fetch.ready = True
+    purgatory.park(fetch, ["a"], 101.0)
+    purgatory.check("a")
+    loop.advance(5.0)
+    assert fetch.events == ["completed"]
+
+
+def test_a_cancelled_wait_is_forgotten() -> None:
+    loop, purgatory = make()
+    fetch = Fetch()
+    parked = purgatory.park(fetch, ["a"], 101.0)
+    purgatory.cancel(parked)
+    purgatory.cancel(parked)
+    fetch.ready = True
+    purgatory.check("a")
+    loop.advance(5.0)
+    assert fetch.events == []
+
+
+def test_memory_does_not_grow_with_waits_that_ended() -> None:
+    _, purgatory = make()
+    for _ in range(5_000):
+        purgatory.cancel(purgatory.park(Fetch(), ["a"], 1_000.0))
+    assert len(purgatory) == 0
+    assert len(purgatory._deadlines) < 200
+    assert not purgatory._by_key
+
+
+def test_a_wait_may_park_again_while_it_is_tried() -> None:
+    loop, purgatory = make()
+    second = Fetch()
+
+    class Again(Fetch):
+        def try_complete(self) -> bool:
+            purgatory.park(second, ["a"], 103.0)
+            return True
+
+    purgatory.park(Again(), ["a"], 101.0)
+    purgatory.check("a")
+    assert len(purgatory) == 1
+    loop.advance(10.0)
+    assert second.events == ["expired"]
