@@ -1,0 +1,85 @@
+"""DescribeGroups (versions 0 to 6) and ListGroups (0 to 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.classic import ClassicGroup, GroupState
+from lakelog.coordinator.group.member import Member
+from lakelog.protocol.describe_groups import DescribedGroup, DescribedGroupMember
+from lakelog.protocol.list_groups import ListedGroup
+
+_NOT_FOUND_SINCE = 6
+_CLASSIC = "classic"
+
+
+def describe_group(group_id: str, group: ClassicGroup | None, known: bool) -> DescribedGroup | None:
+    """None if there is no such group.
+
+    Args:
+        known: whether there are committed offsets; a group that has only these is Empty.
+    """
+    if group is None:
+        if not known:
+            return None
+        return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY)
+    protocol = group.protocol if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[_member(member, protocol) for member in group.members.values()],
+    )
+
+
+def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
+    """What a member subscribes to and owns is settled only while the group is stable."""
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(protocol) if protocol is not None else b"",
+        member_assignment=member.assignment if protocol is not None else b"",
+    )
+
+
+def group_not_found(group_id: str, version: int) -> DescribedGroup:
+    """Before v6 a group that does not exist is a dead one, without an error (KIP-1043)."""
+    if version < _NOT_FOUND_SINCE:
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=GroupState.DEAD,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} not found.",
+    )
+
+
+class GroupFilter:
+    """States and types to list; an empty list of either means all. Case does not matter."""
+
+    def __init__(self, states: Iterable[str], types: Iterable[str]) -> None:
+        self._states = {state.lower() for state in states}
+        self._types = {kind.lower() for kind in types}
+
+    def accepts(self, state: str) -> bool:
+        return (not self._states or state.lower() in self._states) and (
+            not self._types or _CLASSIC in self._types
+        )
+
+
+def list_group(group_id: str, group: ClassicGroup | None) -> ListedGroup:
+    """`group` is None if there are only offsets."""
+    if group is None:
+        return ListedGroup(
+            group_id=group_id, group_state=GroupState.EMPTY, group_type=_CLASSIC, protocol_type=""
+        )
+    return ListedGroup(
+        group_id=group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state,
+        group_type=_CLASSIC,
+    )

@@ -1,0 +1,93 @@
+"""One member of a classic group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lakelog.coordinator.group.records import MemberMetadata
+from lakelog.protocol.join_group import JoinGroupResponse
+from lakelog.protocol.sync_group import SyncGroupResponse
+
+JoinReply = Callable[[JoinGroupResponse], None]
+SyncReply = Callable[[SyncGroupResponse], None]
+Protocols = tuple[tuple[str, bytes], ...]
+"""Assignors a member supports, the preferred one first, each with its subscription."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member that takes part, with whatever reply it waits for."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    """It has not seen a generation yet."""
+    join_reply: JoinReply | None = None
+    sync_reply: SyncReply | None = None
+
+    @property
+    def expires(self) -> bool:
+        """Whether the end of its session ends its membership. While it waits, it cannot beat."""
+        return self.is_new or (self.join_reply is None and self.sync_reply is None)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def answer_join(self, response: JoinGroupResponse) -> None:
+        reply, self.join_reply = self.join_reply, None
+        if reply is not None:
+            reply(response)
+
+    def answer_sync(self, response: SyncGroupResponse) -> bool:
+        """Whether it was waiting."""
+        reply, self.sync_reply = self.sync_reply, None
+        if reply is not None:
+            reply(response)
+        return reply is not None
+
+
+def select_protocol(choices: Sequence[Sequence[str]]) -> str | None:
+    """The assignor most members prefer among those that all support; on a tie, the first named.
+
+    `choices` holds each member's assignors in its order of preference.
+    """
+    common = set(choices[0]).intersection(*choices[1:]) if choices else set()
+    votes = Counter(next(name for name in names if name in common) for names in choices if common)
+    return max(votes, key=lambda name: votes[name], default=None)
+
+
+def member_record(member: Member, protocol: str | None, assignment: bytes) -> MemberMetadata:
+    return MemberMetadata(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=member.rebalance_timeout_ms,
+        session_timeout=member.session_timeout_ms,
+        subscription=member.metadata(protocol),
+        assignment=assignment,
+    )
+
+
+def stored_member(stored: MemberMetadata, protocol: str | None) -> Member:
+    rebalance_timeout_ms = stored.rebalance_timeout
+    if rebalance_timeout_ms == -1:
+        rebalance_timeout_ms = stored.session_timeout
+    return Member(
+        member_id=stored.member_id,
+        instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        session_timeout_ms=stored.session_timeout,
+        protocols=((protocol or "", bytes(stored.subscription)),),
+        assignment=bytes(stored.assignment),
+    )

@@ -1,0 +1,44 @@
+"""Member ids that were given out and have not come back (KIP-394).
+
+Anyone can ask for ids without end, so there is a bound for all groups of a shard together; the
+oldest goes first, and its owner, if there is one, simply asks again.
+"""
+
+from __future__ import annotations
+
+from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.group.classic import ClassicGroup
+from lakelog.coordinator.group.rebalance import TimerKey, TimerKind
+
+PENDING_MAX = 2000
+"""Ids of one shard."""
+
+
+class PendingJoins:
+    def __init__(self, deadlines: Deadlines[TimerKey]) -> None:
+        self._deadlines = deadlines
+        self._groups: dict[str, ClassicGroup] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def add(self, group: ClassicGroup, member_id: str, deadline_ms: int) -> ClassicGroup | None:
+        """Returns the group that lost its oldest id to make room, if any did."""
+        loser = None
+        if len(self._groups) >= PENDING_MAX:
+            oldest = next(iter(self._groups))
+            loser = self._groups[oldest]
+            self.remove(loser, oldest)
+        self._groups[member_id] = group
+        group.pending_joins.add(member_id)
+        key = TimerKey(TimerKind.PENDING, group.group_id, member_id)
+        self._deadlines.set(key, deadline_ms)
+        return loser
+
+    def remove(self, group: ClassicGroup, member_id: str) -> bool:
+        """Whether it was pending."""
+        if self._groups.pop(member_id, None) is None:
+            return False
+        group.pending_joins.discard(member_id)
+        self._deadlines.cancel(TimerKey(TimerKind.PENDING, group.group_id, member_id))
+        return True

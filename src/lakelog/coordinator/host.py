@@ -1,0 +1,313 @@
+"""Runs the shards of the partitions that this broker coordinates: loads, writes, times, stops.
+
+One append is in flight for each partition. What is decided meanwhile waits and goes into the next
+batch together, so a thousand commits share one round. Records are replayed, and replies sent, in
+the order in which they were decided.
+
+An append that was refused is reported to whoever decided it. If it cannot be known whether it
+happened, the shard is dropped and loaded again from the log, so memory never differs from it.
+
+This is the only part of a coordinator that waits, and it does so through `Tasks` alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.shard import (
+    NOT_APPENDED,
+    Now,
+    PartitionLog,
+    Result,
+    Shard,
+    coordinator_code,
+)
+from lakelog.records.batch import BatchHeader, check_crc, iter_batches
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.record import decode_records
+from lakelog.runtime.api import Clock, Tasks, Timer
+from lakelog.wire.errors import WireError
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+S = TypeVar("S", bound=Shard[Any])
+
+_BATCH_OVERHEAD = 61
+_RECORD_OVERHEAD = 32
+"""More than a record takes beside its key and value."""
+_LOADED_RECORDS_BYTES_MAX = 64 << 20
+"""What one batch may decompress to while loading."""
+
+_UNREADABLE = (KafkaError, OSError, CorruptRecord, WireError)
+
+
+class _Hosted(Generic[S]):
+    """One partition: its shard and what is on its way to the log."""
+
+    __slots__ = ("active", "dropped", "partition", "queue", "shard", "timer", "timer_ms", "writing")
+
+    def __init__(self, partition: int, shard: S) -> None:
+        self.partition = partition
+        self.shard = shard
+        self.active = False
+        self.dropped = False
+        self.writing = False
+        self.queue: deque[Result[Any]] = deque()
+        self.timer: Timer | None = None
+        self.timer_ms = 0
+
+
+class ShardHost(Generic[S]):
+    """The shards of one internal topic.
+
+    Args:
+        topic: its name, for the log lines.
+        new_shard: makes an empty shard for a partition.
+        batch_bytes_max: decisions share a batch up to this size; a larger one goes alone.
+        codec: compression of the batches.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        log: PartitionLog,
+        clock: Clock,
+        tasks: Tasks,
+        new_shard: Callable[[int], S],
+        *,
+        batch_bytes_max: int,
+        codec: int = 0,
+    ) -> None:
+        self._topic = topic
+        self._log = log
+        self._clock = clock
+        self._tasks = tasks
+        self._new_shard = new_shard
+        self._batch_bytes_max = batch_bytes_max
+        self._codec = codec
+        self._hosted: dict[int, _Hosted[S]] = {}
+        self._writers: dict[int, Any] = {}
+
+    @property
+    def partitions(self) -> list[int]:
+        """Those that are loaded or loading."""
+        return sorted(self._hosted)
+
+    @property
+    def loading(self) -> bool:
+        return any(not hosted.active for hosted in self._hosted.values())
+
+    def active_shards(self) -> list[S]:
+        return [hosted.shard for hosted in self._hosted.values() if hosted.active]
+
+    def shard(self, partition: int) -> S:
+        """Raises `NOT_COORDINATOR`, or `COORDINATOR_LOAD_IN_PROGRESS` until it is replayed."""
+        hosted = self._hosted.get(partition)
+        if hosted is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if not hosted.active:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return hosted.shard
+
+    def decide(self, partition: int, decision: Callable[[S, Now], Result[Any]]) -> None:
+        """Lets the shard decide now, and sees to what follows. Raises as `shard` does."""
+        shard = self.shard(partition)
+        hosted = self._hosted[partition]
+        self._accept(hosted, decision(shard, self.now()))
+        self._arm(hosted)
+
+    def now(self) -> Now:
+        return Now(self._clock.wall_ms(), int(self._clock.monotonic() * 1000))
+
+    # Loading and unloading
+
+    async def load(self, partition: int) -> None:
+        """Replays the partition and begins to serve it; returns at once if it is already hosted.
+
+        Raises `KafkaError`, `OSError`, `CorruptRecord` or `WireError` if it cannot be read; then
+        the partition is not hosted.
+        """
+        if partition in self._hosted:
+            return
+        hosted = self._hosted[partition] = _Hosted(partition, self._new_shard(partition))
+        try:
+            if (writer := self._writers.get(partition)) is not None:
+                await writer
+            await self._replay(hosted)
+        except _UNREADABLE:
+            self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+            raise
+        if hosted.dropped:
+            return
+        hosted.active = True
+        for result in hosted.shard.loaded(self.now()):
+            self._accept(hosted, result)
+        self._arm(hosted)
+
+    async def _replay(self, hosted: _Hosted[S]) -> None:
+        offset = await self._log.start_offset(hosted.partition)
+        while not hosted.dropped:
+            data = await self._log.read(hosted.partition, offset)
+            if not data:
+                return
+            previous = offset
+            for header, batch in iter_batches(data):
+                if not check_crc(batch, 0, header):
+                    raise CorruptRecord(f"{self._topic}-{hosted.partition}: bad CRC at {offset}")
+                if not header.is_control:
+                    self._replay_batch(hosted.shard, header, batch, offset)
+                offset = header.last_offset + 1
+            if offset == previous:
+                raise CorruptRecord(f"{self._topic}-{hosted.partition} gives no batch at {offset}")
+            await self._breathe()
+
+    def _replay_batch(self, shard: S, header: BatchHeader, batch: memoryview, offset: int) -> None:
+        for record in decode_records(batch, header, _LOADED_RECORDS_BYTES_MAX):
+            if record.offset < offset or record.key is None:
+                continue
+            decoded = shard.decode(record.key, record.value)
+            if decoded is not None:
+                shard.replay(decoded)
+
+    async def _breathe(self) -> None:
+        """Lets the loop serve others while a long log is read."""
+        turn = self._tasks.future()
+        self._tasks.call_soon(turn.set_result, None)
+        await turn
+
+    def unload(self, partition: int) -> None:
+        """Stops at once; everything that waits is answered `NOT_COORDINATOR`."""
+        hosted = self._hosted.get(partition)
+        if hosted is not None:
+            self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+
+    def close(self) -> None:
+        for partition in self.partitions:
+            self.unload(partition)
+
+    def _drop(self, hosted: _Hosted[S], code: ErrorCode) -> None:
+        hosted.dropped = True
+        hosted.active = False
+        del self._hosted[hosted.partition]
+        if hosted.timer is not None:
+            hosted.timer.cancel()
+        hosted.shard.unloaded(code)
+        self._fail(hosted, list(hosted.queue), code)
+        hosted.queue.clear()
+
+    # Writing
+
+    def _accept(self, hosted: _Hosted[S], result: Result[Any] | None) -> None:
+        while result is not None and not result.records:
+            result = result.committed(self.now()) if result.committed is not None else None
+        if result is None:
+            return
+        if hosted.dropped:
+            self._fail(hosted, [result], ErrorCode.NOT_COORDINATOR)
+            return
+        hosted.queue.append(result)
+        if not hosted.writing:
+            hosted.writing = True
+            name = f"write {self._topic}-{hosted.partition}"
+            self._writers[hosted.partition] = self._tasks.spawn(self._write(hosted), name=name)
+
+    async def _write(self, hosted: _Hosted[S]) -> None:
+        """Appends what is queued until nothing is."""
+        try:
+            while hosted.queue:
+                results, batch = self._next_batch(hosted)
+                if not await self._append(hosted, results, batch):
+                    break
+                self._arm(hosted)
+        finally:
+            hosted.writing = False
+            del self._writers[hosted.partition]
+
+    def _next_batch(self, hosted: _Hosted[S]) -> tuple[list[Result[Any]], bytearray]:
+        builder = BatchBuilder(self._codec)
+        results: list[Result[Any]] = []
+        size = _BATCH_OVERHEAD
+        now_ms = self._clock.wall_ms()
+        while hosted.queue:
+            encoded = [hosted.shard.encode(record) for record in hosted.queue[0].records]
+            size += sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in encoded)
+            if results and size > self._batch_bytes_max:
+                break
+            results.append(hosted.queue.popleft())
+            for key, value in encoded:
+                builder.append(now_ms, key, value)
+        return results, builder.build()
+
+    async def _append(
+        self, hosted: _Hosted[S], results: list[Result[Any]], batch: bytearray
+    ) -> bool:
+        """Whether the shard can go on."""
+        try:
+            await self._log.append(hosted.partition, batch)
+        except (KafkaError, OSError) as error:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
+            logger.warning("append to %s-%d: %s", self._topic, hosted.partition, error)
+            return self._not_committed(hosted, results, code)
+        if hosted.dropped:
+            self._fail(hosted, results, ErrorCode.NOT_COORDINATOR)
+            return False
+        for result in results:
+            for record in result.records:
+                hosted.shard.replay(record)
+            if result.committed is not None:
+                self._accept(hosted, result.committed(self.now()))
+        return True
+
+    def _not_committed(
+        self, hosted: _Hosted[S], results: list[Result[Any]], code: ErrorCode
+    ) -> bool:
+        self._fail(hosted, results, coordinator_code(code))
+        if hosted.dropped:
+            return False
+        if code in NOT_APPENDED:
+            return True
+        self._drop(hosted, ErrorCode.NOT_COORDINATOR)
+        self._tasks.spawn(
+            self._reload(hosted.partition), name=f"reload {self._topic}-{hosted.partition}"
+        )
+        return False
+
+    def _fail(self, hosted: _Hosted[S], results: list[Result[Any]], code: ErrorCode) -> None:
+        for result in results:
+            if result.failed is not None:
+                self._accept(hosted, result.failed(self.now(), code))
+
+    async def _reload(self, partition: int) -> None:
+        try:
+            await self.load(partition)
+        except _UNREADABLE as error:
+            logger.error("cannot load %s-%d again: %s", self._topic, partition, error)
+
+    # Timers
+
+    def _arm(self, hosted: _Hosted[S]) -> None:
+        """Sees to it that the shard is called no later than its next deadline."""
+        deadline = hosted.shard.next_deadline_ms()
+        if deadline is None or hosted.dropped:
+            return
+        if hosted.timer is not None:
+            if hosted.timer_ms <= deadline:
+                return
+            hosted.timer.cancel()
+        delay_ms = max(deadline - self.now().tick_ms, 0)
+        hosted.timer_ms = deadline
+        hosted.timer = self._tasks.call_later(delay_ms / 1000, self._on_timer, hosted)
+
+    def _on_timer(self, hosted: _Hosted[S]) -> None:
+        hosted.timer = None
+        if hosted.dropped:
+            return
+        for result in hosted.shard.advance(self.now()):
+            self._accept(hosted, result)
+        self._arm(hosted)
