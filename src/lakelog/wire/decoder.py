@@ -199,9 +199,9 @@ class _Writer:
             self.source.add(f"refuse_count({field.name!r}, {count})")
         if field.struct is None and field.type_name in FIXED_FORMATS:
             character = FIXED_FORMATS[field.type_name]
+            unpacked = f"unpack_array({character!r}, {count}, view, position)"
             self.source.add(
-                f"{items} = unpack_array({character!r}, {count}, view, position) if {count} else []",
-                f"position += {count} * {size}",
+                f"{items} = {unpacked} if {count} else []", f"position += {count} * {size}"
             )
             return
         self.source.add(f"{items} = []")
