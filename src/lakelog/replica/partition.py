@@ -61,7 +61,9 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def append(self, batch: bytearray | memoryview, now_ms: int, *, origin: Origin = "client") -> AppendResult:
+    def append(
+        self, batch: bytearray | memoryview, now_ms: int, *, origin: Origin = "client"
+    ) -> AppendResult:
         """Appends one record batch, whose offset and epoch fields are overwritten in place."""
         self._check_online()
         try:

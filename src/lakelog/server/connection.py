@@ -198,8 +198,7 @@ class Connection:
         """Whether the next request must wait: for its turn, or for the peer to read replies."""
         pending = self._pending
         self._stalled = self._unsent > _UNSENT_MAX or bool(
-            pending
-            and (not pipelined or not pending[-1].pipelined or len(pending) >= _PENDING_MAX)
+            pending and (not pipelined or not pending[-1].pipelined or len(pending) >= _PENDING_MAX)
         )
         return self._stalled
 

@@ -100,7 +100,11 @@ class Dispatcher:
     """The request sink of every connection."""
 
     def __init__(
-        self, routes: dict[int, Route], unsupported_api_versions: Handler, clock: Clock, tasks: Tasks
+        self,
+        routes: dict[int, Route],
+        unsupported_api_versions: Handler,
+        clock: Clock,
+        tasks: Tasks,
     ) -> None:
         self._routes = routes
         self._unsupported_api_versions = unsupported_api_versions
@@ -167,9 +171,7 @@ class Dispatcher:
             return
         context.reply(response)
 
-    def _answer_later(
-        self, route: Route, context: Context, response: asyncio.Future[Any]
-    ) -> None:
+    def _answer_later(self, route: Route, context: Context, response: asyncio.Future[Any]) -> None:
         if response.done():
             context.reply(response.result())
             return
@@ -186,7 +188,9 @@ class Dispatcher:
             logger.warning("closing: %s", _bug(route, context.connection, error))
             context.connection.close()
 
-    async def _finish(self, route: Route, context: Context, response: Coroutine[Any, Any, Any]) -> None:
+    async def _finish(
+        self, route: Route, context: Context, response: Coroutine[Any, Any, Any]
+    ) -> None:
         try:
             context.reply(await response)
         except Exception as error:  # noqa: BLE001 - as above

@@ -22,9 +22,7 @@ _CLUSTER_CHECK_SINCE = 5
 _ADVERTISED_MIN = {0: 0}
 
 
-def handle(
-    broker: Broker, context: Context, request: ApiVersionsRequest
-) -> ApiVersionsResponse:
+def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     name, version = request.client_software_name, request.client_software_version
     if context.version >= _SOFTWARE_SINCE:
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):

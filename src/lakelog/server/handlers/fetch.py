@@ -23,9 +23,7 @@ _READ_COMMITTED = 1
 _ZSTD_SINCE = 10
 
 
-def handle(
-    broker: Broker, context: Context, request: FetchRequest
-) -> FetchResponse | Deferred:
+def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResponse | Deferred:
     now = broker.clock.monotonic()
     try:
         plan = broker.fetch_sessions.begin(request, context.version, now)
@@ -137,9 +135,7 @@ class PendingFetch:
                 name, topic_id = topic_fields(target.topic)
                 responses.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
             responses[-1].partitions.append(data)
-        self._context.reply(
-            FetchResponse(session_id=self._plan.session_id, responses=responses)
-        )
+        self._context.reply(FetchResponse(session_id=self._plan.session_id, responses=responses))
 
 
 def _release(data: PartitionData) -> None:

@@ -22,8 +22,7 @@ async def handle(
 ) -> FindCoordinatorResponse:
     if context.version >= _BATCHED_SINCE:
         found = [
-            await _find(broker, context, request.key_type, key)
-            for key in request.coordinator_keys
+            await _find(broker, context, request.key_type, key) for key in request.coordinator_keys
         ]
         return FindCoordinatorResponse(coordinators=found)
     one = await _find(broker, context, request.key_type, request.key)

@@ -29,9 +29,7 @@ _SINCE_VERSION = {
 _READ_COMMITTED = 1
 
 
-def handle(
-    broker: Broker, context: Context, request: ListOffsetsRequest
-) -> ListOffsetsResponse:
+def handle(broker: Broker, context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     committed = request.isolation_level == _READ_COMMITTED
     topics = []
     for topic in request.topics:

@@ -30,9 +30,7 @@ _NULL_MEANS_ALL_SINCE = 1
 _TOPIC_IDS_SINCE = 12
 
 
-async def handle(
-    broker: Broker, context: Context, request: MetadataRequest
-) -> MetadataResponse:
+async def handle(broker: Broker, context: Context, request: MetadataRequest) -> MetadataResponse:
     topics = [
         await _described(broker, request, name, topic_id, context.version)
         for name, topic_id in _wanted(broker, request, context.version)

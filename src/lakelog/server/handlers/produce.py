@@ -41,9 +41,7 @@ def handle(broker: Broker, context: Context, request: ProduceRequest) -> Produce
                 if refusal is not None:
                     raise refusal
                 partition = broker.partitions.find(name, entry.index)
-                results.append(
-                    _append(partition, entry, request.acks, context.version, now_ms)
-                )
+                results.append(_append(partition, entry, request.acks, context.version, now_ms))
                 touched.append(partition)
             except KafkaError as error:
                 results.append(

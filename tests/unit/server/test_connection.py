@@ -1,0 +1,363 @@
+"""A connection over a socket that takes and gives as many bytes as the test says."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lakelog.server.connection import Connection, ProtocolViolation, Reply
+from lakelog.storage.handles import LogSlice
+
+PRODUCE = 0
+OTHER = 3
+
+
+class FakeFile:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+class FakeSlice(LogSlice):
+    """Only what a connection asks of a slice."""
+
+    def __init__(self, data: bytes) -> None:
+        self.file = FakeFile(data)  # type: ignore[assignment, misc]
+        self.position = 0
+        self.size = len(data)
+        self.released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+class FakeWorld:
+    """Socket, net, disk and tasks in one."""
+
+    MSG_MORE = 0
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.incoming = bytearray()
+        self.eof = False
+        self.sent = bytearray()
+        self.room = 1 << 30
+        self.readable: Callable[[], None] | None = None
+        self.writable: Callable[[], None] | None = None
+        self.cold: set[int] = set()
+        self.offloaded: list[Any] = []
+        self.socket_closed = False
+        self.random = random.Random(seed) if seed is not None else None
+
+    # Socket
+    def fileno(self) -> int:
+        return 3
+
+    def getsockname(self) -> Any:
+        return ("127.0.0.1", 9092)
+
+    getpeername = getsockname
+
+    def recv_into(self, buffer: memoryview) -> int:
+        if not self.incoming:
+            if self.eof:
+                return 0
+            raise BlockingIOError
+        size = min(len(buffer), len(self.incoming))
+        if self.random is not None:
+            size = self.random.randint(1, size)
+        buffer[:size] = self.incoming[:size]
+        del self.incoming[:size]
+        return size
+
+    def _take(self, size: int) -> int:
+        size = min(size, self.room)
+        if not size:
+            raise BlockingIOError
+        if self.random is not None:
+            size = self.random.randint(1, size)
+        self.room -= size
+        return size
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        size = self._take(len(data))
+        self.sent += bytes(data)[:size]
+        return size
+
+    def close(self) -> None:
+        self.socket_closed = True
+
+    # Net
+    def on_readable(self, sock: Any, callback: Callable[[], None] | None) -> None:
+        self.readable = callback
+
+    def on_writable(self, sock: Any, callback: Callable[[], None] | None) -> None:
+        self.writable = callback
+
+    def send_file(self, sock: Any, file: Any, offset: int, count: int) -> int:
+        size = self._take(count)
+        self.sent += file.data[offset : offset + size]
+        return size
+
+    # Disk
+    def is_resident(self, file: Any, offset: int, size: int) -> bool:
+        return offset not in self.cold
+
+    def read_ahead(self, file: Any, offset: int, size: int) -> None:
+        self.cold.discard(offset)
+
+    # Tasks
+    def offload(self, lane: str, work: Callable[[], Any]) -> Any:
+        job = FakeJob(work)
+        self.offloaded.append(job)
+        return job
+
+    def run(self) -> None:
+        """Until nothing more can happen."""
+        for _ in range(100_000):
+            if self.readable and (self.incoming or self.eof):
+                self.readable()
+            elif self.writable and self.room:
+                self.writable()
+            else:
+                return
+        raise AssertionError("the connection spins")
+
+
+class FakeJob:
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+        self.callback: Callable[[Any], None] | None = None
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self.callback = callback
+
+    def exception(self) -> None:
+        return None
+
+    def finish(self) -> None:
+        self.work()
+        assert self.callback is not None
+        self.callback(self)
+
+
+class Sink:
+    """Keeps what it is given; answers at once unless told to wait."""
+
+    def __init__(self) -> None:
+        self.requests: list[bytes] = []
+        self.replies: list[Reply] = []
+        self.wait = False
+        self.violate = False
+        self.closed = 0
+        self.slices: dict[bytes, FakeSlice] = {}
+
+    def is_pipelined(self, api_key: int) -> bool:
+        return api_key == PRODUCE
+
+    def on_request(self, connection: Connection, buffer: bytearray, start: int, end: int) -> None:
+        if self.violate:
+            raise ProtocolViolation("as told")
+        request = bytes(buffer[start:end])
+        self.requests.append(request)
+        reply = connection.expect_reply(pipelined=request[1] == PRODUCE)
+        self.replies.append(reply)
+        if not self.wait:
+            reply.complete(self.answer(request))
+
+    def answer(self, request: bytes) -> list[Any]:
+        found = self.slices.get(request)
+        return [b"<" + request + b">"] if found is None else [b"<", found, b">"]
+
+    def complete(self, index: int) -> None:
+        self.replies[index].complete(self.answer(self.requests[index]))
+
+    def on_close(self, connection: Connection) -> None:
+        self.closed += 1
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def request(number: int, key: int = OTHER, size: int = 8) -> bytes:
+    return struct.pack(">hhi", key, 0, number) + b"x" * (size - 8)
+
+
+def connect(seed: int | None = None) -> tuple[FakeWorld, Sink, Connection]:
+    world = FakeWorld(seed)
+    sink = Sink()
+    connection = Connection(
+        world,
+        sink,
+        world,  # type: ignore[arg-type]
+        world,  # type: ignore[arg-type]
+        world,  # type: ignore[arg-type]
+        listener_name="PLAINTEXT",
+        frame_size_max=4 << 20,
+    )
+    connection.open()
+    return world, sink, connection
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_requests_are_answered_in_order_however_the_bytes_arrive(seed: int) -> None:
+    world, sink, _ = connect(seed)
+    sizes = random.Random(seed).choices([8, 9, 100, 5_000, 70_000, 300_000], k=12)
+    wanted = [request(number, size=size) for number, size in enumerate(sizes)]
+    for body in wanted:
+        world.incoming += frame(body)
+    world.run()
+    assert sink.requests == wanted
+    assert bytes(world.sent) == b"".join(b"<" + body + b">" for body in wanted)
+
+
+def test_a_frame_of_a_forbidden_size_ends_the_connection_before_it_is_buffered() -> None:
+    for size in (-1, 0, 7, (4 << 20) + 1, 2**31 - 1):
+        world, sink, connection = connect()
+        world.incoming += struct.pack(">ih", size, 0)
+        world.run()
+        assert connection.closed
+        assert world.socket_closed
+        assert sink.requests == []
+        assert len(connection._buffer) <= 64 * 1024
+
+
+def test_memory_grows_with_what_is_received_not_with_what_is_announced() -> None:
+    world, _, connection = connect()
+    world.incoming += struct.pack(">ih", 4 << 20, 0) + b"y" * 100
+    world.run()
+    assert len(connection._buffer) <= 64 * 1024
+    world.incoming += b"y" * 200_000
+    world.run()
+    assert len(connection._buffer) <= 4 * 200_100
+
+
+def test_a_request_waits_for_the_one_before_it() -> None:
+    world, sink, _ = connect()
+    sink.wait = True
+    world.incoming += frame(request(1)) + frame(request(2))
+    world.run()
+    assert len(sink.requests) == 1
+    sink.complete(0)
+    world.run()
+    assert len(sink.requests) == 2
+    sink.complete(1)
+    assert bytes(world.sent) == b"<" + request(1) + b"><" + request(2) + b">"
+
+
+def test_produce_requests_do_not_wait_but_are_answered_in_order() -> None:
+    world, sink, _ = connect()
+    sink.wait = True
+    bodies = [request(number, PRODUCE) for number in range(3)]
+    world.incoming += b"".join(map(frame, bodies)) + frame(request(9))
+    world.run()
+    assert sink.requests == bodies
+    sink.complete(2)
+    sink.complete(1)
+    assert not world.sent
+    sink.complete(0)
+    world.run()
+    assert bytes(world.sent) == b"".join(b"<" + body + b">" for body in bodies)
+    assert sink.requests[-1] == request(9)
+
+
+def test_a_peer_that_does_not_read_is_not_read_from() -> None:
+    world, sink, connection = connect()
+    world.room = 0
+    big = request(0, size=1 << 20)
+    for _ in range(40):
+        world.incoming += frame(big)
+    world.run()
+    assert world.incoming
+    assert len(sink.requests) < 12
+    world.room = 1 << 30
+    world.run()
+    assert len(sink.requests) == 40
+    assert not connection.closed
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_file_slices_go_out_between_the_bytes_and_are_released_once(seed: int | None) -> None:
+    world, sink, _ = connect(seed)
+    data = random.Random(5).randbytes(3_000_000)
+    found = FakeSlice(data)
+    sink.slices[request(1)] = found
+    world.incoming += frame(request(1)) + frame(request(2))
+    world.run()
+    assert bytes(world.sent) == b"<" + data + b"><" + request(2) + b">"
+    assert found.released == 1
+
+
+def test_a_cold_range_is_read_ahead_before_it_is_sent() -> None:
+    world, sink, _ = connect()
+    found = FakeSlice(b"z" * 100)
+    sink.slices[request(1)] = found
+    world.cold.add(0)
+    world.incoming += frame(request(1))
+    world.run()
+    assert bytes(world.sent) == b"<"
+    world.offloaded[0].finish()
+    world.run()
+    assert bytes(world.sent) == b"<" + b"z" * 100 + b">"
+
+
+def test_closing_releases_slices_and_abandons_what_waits() -> None:
+    world, sink, connection = connect()
+    found = FakeSlice(b"z" * 100)
+    sink.slices[request(1)] = found
+    world.room = 0
+    world.incoming += frame(request(1))
+    world.run()
+    sink.wait = True
+    world.incoming += frame(request(2))
+    world.run()
+    abandoned: list[int] = []
+    sink.replies[1].on_abandon = lambda: abandoned.append(1)
+    world.eof = True
+    world.run()
+    assert connection.closed
+    assert found.released == 1
+    assert abandoned == [1]
+    late = FakeSlice(b"late")
+    sink.replies[1].complete([late])
+    assert late.released == 1
+    assert sink.closed == 1
+
+
+def test_a_slice_in_a_warming_thread_is_released_after_it() -> None:
+    world, sink, connection = connect()
+    found = FakeSlice(b"z" * 100)
+    sink.slices[request(1)] = found
+    world.cold.add(0)
+    world.incoming += frame(request(1))
+    world.run()
+    connection.close()
+    assert found.released == 0
+    world.offloaded[0].finish()
+    assert found.released == 1
+
+
+def test_a_violation_closes_the_connection() -> None:
+    world, sink, connection = connect()
+    sink.violate = True
+    world.incoming += frame(request(1))
+    world.run()
+    assert connection.closed
+    assert sink.closed == 1
+
+
+def test_an_idle_connection_holds_no_buffer() -> None:
+    world, sink, connection = connect()
+    world.incoming += frame(request(1))
+    world.run()
+    connection.drop_idle_buffer()
+    assert len(connection._buffer) == 0
+    world.incoming += frame(request(2))[:5]
+    world.run()
+    connection.drop_idle_buffer()
+    world.incoming += frame(request(2))[5:]
+    world.run()
+    assert sink.requests == [request(1), request(2)]
