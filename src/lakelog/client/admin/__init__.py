@@ -1,1 +1,1 @@
-
+"""Topics, groups and configurations."""

@@ -1,1 +1,8 @@
+"""The producer and what it returns."""
 
+from __future__ import annotations
+
+from lakelog.client.producer.api import Producer
+from lakelog.client.producer.results import Delivery, RecordMetadata
+
+__all__ = ["Delivery", "Producer", "RecordMetadata"]

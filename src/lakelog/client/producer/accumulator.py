@@ -1,0 +1,210 @@
+"""Which batches there are, which may be sent now, and what an answer does to them; no I/O.
+
+Batches of a partition go out in order and stay in order: a retry goes back to its place, and
+nothing behind it is sent before it. With sequences the broker enforces the same, so up to
+`max_in_flight` may be under way. The caller holds a lock around every call.
+
+Times are seconds on a monotonic clock, sizes bytes before compression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.errors import ClientError, NotWrittenError, OutcomeUnknownError
+from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
+from lakelog.client.producer.verdict import Verdict, judge, maybe_written
+from lakelog.client.retry import pause_s
+from lakelog.records.builder import BatchBuilder, HeaderItems
+
+
+@dataclass(slots=True, frozen=True)
+class Settings:
+    codec: int
+    batch_bytes: int
+    linger_s: float
+    delivery_timeout_s: float
+    max_in_flight: int
+    is_idempotent: bool
+
+
+class Accumulator:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._queues: dict[tuple[str, int], PartitionQueue] = {}
+        self._busy: dict[PartitionQueue, None] = {}
+        self.buffered_bytes = 0
+        """Of all batches but the open ones."""
+        self.is_flushing = False
+        """Open batches are sent without waiting for more."""
+        self.failure: ClientError | None = None
+        """The first failed batch since this was last cleared."""
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._busy
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue:
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = self._queues[topic, partition] = PartitionQueue(topic, partition)
+        return queue
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: HeaderItems,
+        now_s: float,
+    ) -> tuple[ProducerBatch, int]:
+        """Adds a record; returns its batch and its place in it. A batch that is full is closed."""
+        batch = queue.open
+        if batch is None:
+            builder = BatchBuilder(self._settings.codec)
+            batch = queue.open = ProducerBatch(queue, builder, now_s)
+            self._busy[queue] = None
+        builder = batch.builder
+        delta = builder.append(timestamp, key, value, headers)
+        if builder.size_estimate >= self._settings.batch_bytes:
+            self.close(queue)
+        return batch, delta
+
+    def close(self, queue: PartitionQueue) -> None:
+        """Closes the open batch."""
+        if queue.open is not None:
+            self.buffered_bytes += queue.open.size
+            queue.close_open()
+
+    def ready(self, now_s: float) -> list[PartitionQueue]:
+        """The partitions whose next batch may be sent."""
+        return self.still_ready(self._busy, now_s)
+
+    def still_ready(self, queues: Iterable[PartitionQueue], now_s: float) -> list[PartitionQueue]:
+        """Those of `queues` that may send another batch."""
+        return [queue for queue in queues if self._wait_s(queue, now_s) <= 0]
+
+    def wait_s(self, now_s: float) -> float | None:
+        """How long until one that is not ready becomes so, or expires; `None` if none will.
+
+        With the `now_s` of a call of `ready`, so that none falls between the two.
+        """
+        waits = [self._wait_s(queue, now_s) for queue in self._busy]
+        waits += [
+            queue.waiting[0].created_s + self._settings.delivery_timeout_s - now_s
+            for queue in self._busy
+            if queue.waiting
+        ]
+        return min((wait for wait in waits if 0 < wait < float("inf")), default=None)
+
+    def take(self, queue: PartitionQueue) -> ProducerBatch:
+        """The next batch of a ready partition, now in flight and with its sequence."""
+        if not queue.waiting:
+            self.close(queue)
+        batch = queue.waiting.popleft()
+        if self._settings.is_idempotent:
+            queue.assign_sequence(batch)
+        batch.attempts += 1
+        queue.in_flight.append(batch)
+        return batch
+
+    def answer(
+        self,
+        batch: ProducerBatch,
+        code: ErrorCode,
+        now_s: float,
+        *,
+        base_offset: int = -1,
+        append_time_ms: int = -1,
+        message: str = "",
+    ) -> Verdict:
+        """What became of a batch in flight. A retry waits; anything else ends the batch, but for
+        FATAL, upon which the caller fails everything."""
+        queue = batch.queue
+        verdict = judge(code, is_first=queue.is_first(batch))
+        batch.last_error = f"{code.name}: {message}" if message else code.name
+        if verdict is Verdict.DONE:
+            self._end(batch)
+            batch.result.succeed(base_offset, append_time_ms)
+        elif verdict in (Verdict.RETRY, Verdict.RENUMBER):
+            batch.is_maybe_written |= maybe_written(code)
+            self._retry(batch, verdict, now_s)
+        else:
+            batch.is_maybe_written |= maybe_written(code)
+            self._end(batch)
+            self._fail(batch, code, batch.last_error)
+        return verdict
+
+    def expire(self, now_s: float) -> list[ProducerBatch]:
+        """Gives up on waiting batches whose time is over."""
+        limit = now_s - self._settings.delivery_timeout_s
+        expired = []
+        for queue in list(self._busy):
+            while queue.waiting and queue.waiting[0].created_s <= limit:
+                batch = queue.waiting.popleft()
+                self._release(batch)
+                what = batch.last_error or "it could not be sent"
+                text = f"given up after {self._settings.delivery_timeout_s:g} s: {what}"
+                self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, text)
+                expired.append(batch)
+        return expired
+
+    def fail_all(self, code: ErrorCode, reason: str) -> None:
+        """Ends every batch there is."""
+        for queue in list(self._busy):
+            self.close(queue)
+            for batch in queue.in_flight:
+                batch.is_maybe_written = True
+            batches: Iterable[ProducerBatch] = [*queue.in_flight, *queue.waiting]
+            queue.in_flight.clear()
+            queue.waiting.clear()
+            for batch in batches:
+                self._release(batch)
+                self._fail(batch, code, reason)
+
+    def _wait_s(self, queue: PartitionQueue, now_s: float) -> float:
+        """Seconds until the partition may send; infinite if only an answer can change that."""
+        settings = self._settings
+        if queue.renumber_wanted and not queue.in_flight:
+            queue.renumber()
+        if queue.renumber_wanted or len(queue.in_flight) >= settings.max_in_flight:
+            return float("inf")
+        if queue.waiting or self.is_flushing:
+            due = queue.not_before_s if queue.waiting or queue.open else float("inf")
+        elif queue.open is not None:
+            due = max(queue.open.created_s + settings.linger_s, queue.not_before_s)
+        else:
+            due = float("inf")
+        return due - now_s
+
+    def _retry(self, batch: ProducerBatch, verdict: Verdict, now_s: float) -> None:
+        queue = batch.queue
+        queue.put_back(batch)
+        queue.not_before_s = now_s + pause_s(batch.attempts - 1)
+        if verdict is Verdict.RENUMBER:
+            batch.is_maybe_written = False
+            queue.renumber_wanted = True
+
+    def _end(self, batch: ProducerBatch) -> None:
+        batch.queue.in_flight.remove(batch)
+        self._release(batch)
+
+    def _release(self, batch: ProducerBatch) -> None:
+        self.buffered_bytes -= batch.size
+        if batch.queue.is_idle:
+            self._busy.pop(batch.queue, None)
+
+    def _fail(self, batch: ProducerBatch, code: ErrorCode, reason: str) -> None:
+        where = f"{batch.queue.topic}-{batch.queue.partition}"
+        count = batch.builder.count
+        error: ClientError
+        if batch.is_maybe_written:
+            text = f"{count} records for {where} may or may not be written: {reason}"
+            error = OutcomeUnknownError(code, text)
+        else:
+            error = NotWrittenError(code, f"{count} records for {where} are not written: {reason}")
+        self.failure = self.failure or error
+        batch.result.fail(error)

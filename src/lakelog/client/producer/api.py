@@ -1,0 +1,273 @@
+"""The producer: sends records, in order per partition, without duplicates or gaps.
+
+```python
+with Producer("localhost:9092", compression="zstd") as producer:
+    producer.send("orders", b"first", key=b"eu")
+    where = producer.send("orders", b"second").result()
+```
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterable
+from types import TracebackType
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.cluster import Cluster
+from lakelog.client.errors import NotWrittenError, OutcomeUnknownError, PartitionNotFoundError
+from lakelog.client.producer.accumulator import Accumulator, Settings
+from lakelog.client.producer.batch import PartitionQueue
+from lakelog.client.producer.partitioner import Partitioner, Sticky, by_key
+from lakelog.client.producer.results import Delivery
+from lakelog.client.producer.sender import Sender, SenderSettings
+from lakelog.client.view import ClusterView
+from lakelog.records.builder import HeaderItems
+from lakelog.records.compression import Codec
+
+ACKS_ALL = -1
+_OVERHEAD_BYTES = 128
+_SEQUENCED_IN_FLIGHT_MAX = 5
+
+
+class _Topic:
+    """The partitions of a topic as `send` needs them."""
+
+    __slots__ = ("name", "queues", "sticky")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: list[PartitionQueue] = []
+        self.sticky = Sticky(random.randrange(1 << 16))
+
+
+class Producer:
+    """Sends records from any thread; a thread of its own talks to the brokers.
+
+    acks: -1 waits for all in-sync replicas, 1 for the leader, 0 for nobody (offsets are unknown).
+    idempotent: retries cannot duplicate or reorder; by default exactly when acks is -1.
+    compression: none, gzip, snappy, lz4 or zstd.
+    linger_ms: how long an open batch waits for more records before it is sent.
+    batch_bytes: a batch is closed at this size, before compression.
+    max_in_flight: requests under way per broker; at most 5 with idempotence.
+    request_timeout_ms: for one request; delivery_timeout_ms: for a record, retries included.
+    buffer_bytes: batches not yet answered; beyond it `send` blocks for up to max_block_ms.
+    partitioner: for records with a key and no partition; default murmur2 as in Java. Records
+    without a key fill one partition's batch after the other's.
+
+    Raises `ValueError` for settings that do not go together.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        acks: int = ACKS_ALL,
+        compression: str = "none",
+        linger_ms: int = 5,
+        batch_bytes: int = 128 << 10,
+        idempotent: bool | None = None,
+        max_in_flight: int = 5,
+        request_timeout_ms: int = 30_000,
+        delivery_timeout_ms: int = 120_000,
+        buffer_bytes: int = 64 << 20,
+        max_request_bytes: int = 1 << 20,
+        max_block_ms: int = 60_000,
+        partitioner: Partitioner = by_key,
+        client_id: str = "lakelog",
+    ) -> None:
+        is_idempotent = acks == ACKS_ALL if idempotent is None else idempotent
+        _validate(acks, is_idempotent, max_in_flight)
+        codec = _codec(compression)
+        self._lock = threading.Condition()
+        self._topic_lock = threading.Lock()
+        self._topics: dict[str, _Topic] = {}
+        self._partitioner = partitioner
+        self._buffer_bytes = buffer_bytes
+        self._max_record_bytes = max_request_bytes - _OVERHEAD_BYTES
+        self._max_block_s = max_block_ms / 1000
+        self._flushing = 0
+        self._is_closed = False
+        self._accumulator = Accumulator(
+            Settings(
+                codec=codec,
+                batch_bytes=min(batch_bytes, max_request_bytes),
+                linger_s=linger_ms / 1000,
+                delivery_timeout_s=delivery_timeout_ms / 1000,
+                max_in_flight=max_in_flight,
+                is_idempotent=is_idempotent,
+            )
+        )
+        request_timeout_s = request_timeout_ms / 1000
+
+        def new_cluster() -> Cluster:
+            return Cluster(
+                bootstrap,
+                client_id=client_id,
+                timeout_s=self._max_block_s,
+                request_timeout_s=request_timeout_s,
+                allow_auto_create=True,
+            )
+
+        self._cluster = new_cluster()
+        settings = SenderSettings(
+            acks=acks,
+            is_idempotent=is_idempotent,
+            max_in_flight=max_in_flight,
+            max_request_bytes=max_request_bytes,
+            request_timeout_s=request_timeout_s,
+        )
+        self._sender = Sender(
+            new_cluster(), self._accumulator, self._lock, settings, self._grow_topics
+        )
+        self._sender.start()
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: HeaderItems = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Takes a record over and returns at once; `Delivery.result` waits for the broker.
+
+        The first record of a topic waits for its partitions to be known. `timestamp_ms` is now by
+        default. Raises `NotWrittenError` if the record cannot be taken, `TopicNotFoundError`,
+        `PartitionNotFoundError`.
+        """
+        state = self._topics.get(topic) or self._learn_topic(topic)
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        size = (len(value) if value else 0) + (len(key) if key else 0)
+        if size > self._max_record_bytes:
+            text = f"a record of {size} bytes; max_request_bytes allows {self._max_record_bytes}"
+            raise NotWrittenError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        with self._lock:
+            if self._accumulator.buffered_bytes >= self._buffer_bytes:
+                self._wait_for_space()
+            if self._sender.fatal is not None or self._is_closed:
+                reason = self._sender.fatal or "the producer is closed"
+                raise NotWrittenError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+            queue = self._queue(state, key, partition)
+            batch, delta = self._accumulator.append(
+                queue, timestamp_ms, key, value, headers, time.monotonic()
+            )
+            if queue.open is None and partition is None and key is None:
+                state.sticky.move_on(queue.partition, len(state.queues))
+            if self._sender.is_sleeping and (delta == 0 or queue.open is None):
+                self._sender.wake()
+        return Delivery(batch.result, delta, timestamp_ms)
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Sends what is buffered and waits until every record is answered.
+
+        Raises the first failure since the last flush, or `TimeoutError`.
+        """
+        with self._lock:
+            self._flushing += 1
+            self._accumulator.is_flushing = True
+            if self._sender.is_sleeping:
+                self._sender.wake()
+            try:
+                if not self._lock.wait_for(lambda: self._accumulator.is_idle, timeout_s):
+                    raise TimeoutError(f"records are still on their way after {timeout_s} s")
+            finally:
+                self._flushing -= 1
+                self._accumulator.is_flushing = self._flushing > 0
+            failure, self._accumulator.failure = self._accumulator.failure, None
+        if failure is not None:
+            raise failure
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Flushes, then ends the thread and the connections. May be called again."""
+        if self._is_closed:
+            return
+        try:
+            self.flush(timeout_s)
+        finally:
+            self._is_closed = True
+            self._sender.stop(timeout_s)
+            self._cluster.close()
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions the topic has."""
+        return len((self._topics.get(topic) or self._learn_topic(topic)).queues)
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close(timeout_s=5.0)
+        except (NotWrittenError, OutcomeUnknownError, TimeoutError) as failure:
+            error.add_note(f"closing the producer: {failure}")
+
+    def _queue(self, state: _Topic, key: bytes | None, partition: int | None) -> PartitionQueue:
+        count = len(state.queues)
+        if partition is not None:
+            if not 0 <= partition < count:
+                raise PartitionNotFoundError(state.name, partition, count)
+            return state.queues[partition]
+        if key is None:
+            return state.queues[state.sticky.current(count)]
+        return state.queues[self._partitioner(state.name, key, count)]
+
+    def _wait_for_space(self) -> None:
+        def has_space() -> bool:
+            full = self._accumulator.buffered_bytes >= self._buffer_bytes
+            return not full or self._sender.fatal is not None
+
+        if not self._lock.wait_for(has_space, self._max_block_s):
+            text = f"the buffer stayed full for {self._max_block_s:g} s"
+            raise NotWrittenError(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    def _learn_topic(self, name: str) -> _Topic:
+        with self._topic_lock:
+            if name not in self._topics:
+                found = self._cluster.topic(name)
+                state = _Topic(name)
+                with self._lock:
+                    self._set_count(state, len(found.partitions))
+                self._topics[name] = state
+            return self._topics[name]
+
+    def _grow_topics(self, view: ClusterView) -> None:
+        """Takes note of partitions that were added."""
+        with self._lock:
+            for name, topic in view.topics.items():
+                state = self._topics.get(name)
+                if state is not None:
+                    self._set_count(state, len(topic.partitions))
+
+    def _set_count(self, state: _Topic, count: int) -> None:
+        queues: Iterable[int] = range(len(state.queues), count)
+        state.queues += [self._accumulator.queue(state.name, partition) for partition in queues]
+
+
+def _codec(compression: str) -> Codec:
+    try:
+        return Codec[compression.upper()]
+    except KeyError:
+        names = ", ".join(codec.name.lower() for codec in Codec)
+        raise ValueError(f"compression {compression!r} is not one of {names}") from None
+
+
+def _validate(acks: int, is_idempotent: bool, max_in_flight: int) -> None:
+    if acks not in (ACKS_ALL, 0, 1):
+        raise ValueError(f"acks is -1, 0 or 1, not {acks}")
+    if is_idempotent and acks != ACKS_ALL:
+        raise ValueError("idempotence needs acks=-1")
+    if max_in_flight < 1 or (is_idempotent and max_in_flight > _SEQUENCED_IN_FLIGHT_MAX):
+        raise ValueError("max_in_flight is 1 to 5 with idempotence, and at least 1 without")

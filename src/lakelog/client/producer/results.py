@@ -1,0 +1,80 @@
+"""What a caller holds of a record that is on its way."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from lakelog.client.errors import ClientError
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record ended up. `offset` is -1 with acks=0, or if a duplicate was all that was
+    known; `timestamp` is what the log holds, milliseconds since the epoch."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class BatchResult:
+    """The fate of one batch, shared by the deliveries of its records."""
+
+    __slots__ = ("_event", "append_time_ms", "base_offset", "done", "error", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.base_offset = -1
+        self.append_time_ms = -1
+        self.error: ClientError | None = None
+        self.done = False
+        self._event = threading.Event()
+
+    def succeed(self, base_offset: int, append_time_ms: int) -> None:
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self._finish()
+
+    def fail(self, error: ClientError) -> None:
+        self.error = error
+        self._finish()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        return self._event.wait(timeout_s)
+
+    def _finish(self) -> None:
+        self.done = True
+        self._event.set()
+
+
+class Delivery:
+    """The promise of a record's place in the log."""
+
+    __slots__ = ("_batch", "_delta", "_timestamp")
+
+    def __init__(self, batch: BatchResult, delta: int, timestamp: int) -> None:
+        self._batch = batch
+        self._delta = delta
+        self._timestamp = timestamp
+
+    @property
+    def done(self) -> bool:
+        """Whether `result` would return or raise at once."""
+        return self._batch.done
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Waits for the broker's answer.
+
+        Raises `NotWrittenError`, `OutcomeUnknownError`, or `TimeoutError` if `timeout_s` passes
+        first (the record is then still on its way).
+        """
+        batch = self._batch
+        if not batch.done and not batch.wait(timeout_s):
+            raise TimeoutError(f"no answer for the record within {timeout_s} s")
+        if batch.error is not None:
+            raise batch.error
+        offset = batch.base_offset + self._delta if batch.base_offset >= 0 else -1
+        time = batch.append_time_ms if batch.append_time_ms >= 0 else self._timestamp
+        return RecordMetadata(batch.topic, batch.partition, offset, time)

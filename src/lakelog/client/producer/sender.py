@@ -1,0 +1,274 @@
+"""The producer's thread: moves batches from the accumulator to the brokers and answers back.
+
+Everything that decides is in the accumulator, under the producer's lock; here is what waits: for
+brokers, for time, for the producer's callers.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.cluster import Cluster
+from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableError, check
+from lakelog.client.producer.accumulator import Accumulator
+from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
+from lakelog.client.producer.link import Answer, Link
+from lakelog.client.producer.verdict import Verdict
+from lakelog.client.retry import pause_s
+from lakelog.client.view import ClusterView
+from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+_VIEW_AGE_MAX_S = 300.0
+_IDLE_S = 60.0
+_NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
+
+
+@dataclass(slots=True, frozen=True)
+class SenderSettings:
+    acks: int
+    is_idempotent: bool
+    max_in_flight: int
+    max_request_bytes: int
+    request_timeout_s: float
+
+
+class Sender:
+    """Runs in a thread of its own from `start` to `stop`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        lock: threading.Condition,
+        settings: SenderSettings,
+        on_view: Callable[[ClusterView], None],
+    ) -> None:
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._lock = lock
+        self._settings = settings
+        self._on_view = on_view
+        self._links: dict[int, Link] = {}
+        self._topics: set[str] = set()
+        self._known_identity: tuple[int, int] | None = None
+        self._failures = 0
+        self._not_before_s = 0.0
+        self._view_due_s = 0.0
+        self._stopping = False
+        self._selector = selectors.DefaultSelector()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, name="lakelog-producer", daemon=True)
+        self.is_sleeping = False
+        """Whether `wake` is needed; read and written under the lock."""
+        self.fatal: str | None = None
+        """Why nothing can be sent any more."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Makes the thread look again. Under the lock."""
+        self.is_sleeping = False
+        self._wake_out.send(b"\0")
+
+    def stop(self, timeout_s: float | None) -> None:
+        """Ends the thread after what it is doing; batches that are left are failed."""
+        with self._lock:
+            self._stopping = True
+            self.wake()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        reason = "the producer was closed"
+        try:
+            while not self._stopping and self.fatal is None:
+                self._step()
+            reason = self.fatal or reason
+        except Exception as error:
+            reason = f"the producer's thread failed: {error!r}"
+            raise
+        finally:
+            with self._lock:
+                self.fatal = reason
+                self._accumulator.fail_all(ErrorCode.NETWORK_EXCEPTION, reason)
+                self._lock.notify_all()
+            for link in self._links.values():
+                link.close()
+            self._cluster.close()
+            self._selector.close()
+            self._wake_in.close()
+            self._wake_out.close()
+
+    def _step(self) -> None:
+        now = time.monotonic()
+        self._drop_late_links(now)
+        with self._lock:
+            if self._accumulator.expire(now):
+                self._lock.notify_all()
+            ready = self._accumulator.ready(now)
+        if now >= self._not_before_s and (ready or now >= self._view_due_s):
+            self._send_ready(ready, now)
+        self._wait(now)
+
+    def _send_ready(self, ready: Sequence[PartitionQueue], now: float) -> None:
+        try:
+            self._prepare(ready, now)
+            for node, queues in self._by_leader(ready).items():
+                self._fill(self._link(node), queues, now)
+            self._failures = 0
+        except ClientError as error:
+            if not error.retriable and not isinstance(error, ConnectionLostError):
+                self.fatal = str(error)
+                return
+            self._view_due_s = 0.0
+            self._not_before_s = time.monotonic() + pause_s(self._failures)
+            self._failures += 1
+            with self._lock:
+                for queue in ready:
+                    for batch in queue.waiting:
+                        batch.last_error = batch.last_error or str(error)
+
+    def _prepare(self, ready: Sequence[PartitionQueue], now: float) -> None:
+        """A view with these topics that is not too old, and producer ids where they are missing."""
+        wanted = {queue.topic for queue in ready}
+        if now >= self._view_due_s or not wanted <= self._topics:
+            self._topics |= wanted
+            self._on_view(self._cluster.refresh(self._topics))
+            self._view_due_s = now + _VIEW_AGE_MAX_S
+        if self._settings.is_idempotent:
+            for queue in ready:
+                if queue.producer_id < 0:
+                    queue.producer_id, queue.producer_epoch = self._identity()
+
+    def _identity(self) -> tuple[int, int]:
+        if self._known_identity is None:
+            request = InitProducerIdRequest(
+                transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS
+            )
+            response = self._cluster.ask_any(request, InitProducerIdResponse)
+            check(response.error_code, "no producer id")
+            self._known_identity = response.producer_id, response.producer_epoch
+        return self._known_identity
+
+    def _by_leader(self, ready: Sequence[PartitionQueue]) -> dict[int, list[PartitionQueue]]:
+        """The partitions by leader; one without a leader waits and has the view renewed."""
+        by_leader: dict[int, list[PartitionQueue]] = defaultdict(list)
+        for queue in ready:
+            leader = self._cluster.view.leader(queue.topic, queue.partition)
+            if leader is None:
+                self._view_due_s = 0.0
+                queue.not_before_s = time.monotonic() + pause_s(self._failures)
+            else:
+                by_leader[leader.node_id].append(queue)
+        return by_leader
+
+    def _link(self, node: int) -> Link:
+        link = self._links.get(node)
+        if link is None:
+            connection = self._cluster.connect(node)
+            link = Link(connection, self._settings.acks, self._settings.request_timeout_s)
+            self._links[node] = link
+            self._selector.register(link, selectors.EVENT_READ, node)
+        return link
+
+    def _fill(self, link: Link, queues: list[PartitionQueue], now: float) -> None:
+        """Sends requests until the pipeline is full or nothing is ready."""
+        node = next(node for node, other in self._links.items() if other is link)
+        while link.in_flight < self._settings.max_in_flight and now >= link.not_before_s:
+            batches = self._take(queues, now)
+            if not batches:
+                return
+            try:
+                link.send(batches, self._cluster.view, now)
+            except ConnectionLostError as error:
+                self._drop(node, str(error))
+                raise UnreachableError(error.message) from error
+            if self._settings.acks == 0:
+                self._settle([Answer(b, ErrorCode.NONE) for b in link.take_unanswered()], now)
+
+    def _take(self, queues: list[PartitionQueue], now: float) -> list[ProducerBatch]:
+        """The next batch of each partition, as many as fit into one request."""
+        batches: list[ProducerBatch] = []
+        left = self._settings.max_request_bytes
+        with self._lock:
+            for queue in self._accumulator.still_ready(queues, now):
+                size = queue.next_size
+                if batches and size > left:
+                    continue
+                left -= size
+                batches.append(self._accumulator.take(queue))
+            queues.append(queues.pop(0))
+        return batches
+
+    def _wait(self, now: float) -> None:
+        """Until an answer comes, something becomes due, or a caller wakes this thread."""
+        with self._lock:
+            waits = [self._accumulator.wait_s(now), _IDLE_S]
+            self.is_sleeping = not self._stopping
+        waits += [self._not_before_s - now] if self._not_before_s > now else []
+        for link in self._links.values():
+            deadline = link.deadline_s
+            waits += [deadline - now] if deadline is not None else []
+            waits += [link.not_before_s - now] if link.not_before_s > now else []
+        known = [wait for wait in waits if wait is not None]
+        timeout = 0.0 if self._stopping else max(min(known), 0.0)
+        for key, _ in self._selector.select(timeout):
+            if key.fileobj is self._wake_in:
+                self._wake_in.recv(4096)
+            else:
+                self._receive(key.data)
+        with self._lock:
+            self.is_sleeping = False
+
+    def _receive(self, node: int) -> None:
+        link = self._links.get(node)
+        if link is None:
+            return
+        now = time.monotonic()
+        try:
+            answers = link.receive(now)
+        except ClientError as error:
+            self._drop(node, str(error))
+            return
+        self._settle(answers, now)
+
+    def _settle(self, answers: Sequence[Answer], now: float) -> None:
+        with self._lock:
+            for batch, code, base_offset, append_time_ms, message in answers:
+                verdict = self._accumulator.answer(
+                    batch,
+                    code,
+                    now,
+                    base_offset=base_offset,
+                    append_time_ms=append_time_ms,
+                    message=message,
+                )
+                if verdict is Verdict.FATAL:
+                    self.fatal = batch.last_error
+                elif verdict is not Verdict.DONE:
+                    self._view_due_s = 0.0
+            self._lock.notify_all()
+
+    def _drop_late_links(self, now: float) -> None:
+        for node, link in list(self._links.items()):
+            if link.deadline_s is not None and link.deadline_s <= now:
+                self._drop(node, f"no answer within {self._settings.request_timeout_s:g} s")
+
+    def _drop(self, node: int, reason: str) -> None:
+        """Ends a link; its batches go back with an unknown outcome."""
+        link = self._links.pop(node)
+        self._selector.unregister(link)
+        lost = link.close()
+        code = ErrorCode.NETWORK_EXCEPTION
+        self._settle([Answer(batch, code, message=reason) for batch in lost], time.monotonic())
+        self._view_due_s = 0.0
