@@ -7,13 +7,19 @@ from random import Random
 
 import pytest
 
+from lakelog.coordinator.group.records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
 from lakelog.protocol.registry import APIS
 from lakelog.wire.codec import decode, encode
-from lakelog.wire.schema import Message, Struct, array, int32, string, struct
+from lakelog.wire.schema import Buffer, Message, Struct, array, binary, int32, string, struct
 from random_messages import random_message
 from wire_oracle import JavaOracle, JavaRefused, Target
 
@@ -26,6 +32,32 @@ MESSAGES_A_VERSION = 12
 class Cursor(Struct):
     topic_name: str = string()
     partition_index: int = int32()
+
+
+class ClassicProtocol(Struct):
+    name: str = string()
+    metadata: Buffer = binary()
+
+
+class ClassicMemberMetadata(Struct):
+    session_timeout_ms: int = int32()
+    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
+
+
+class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
+    """Declared here for its nullable struct among the tagged fields, the only one of Kafka's."""
+
+    instance_id: str | None = string(nullable="0+")
+    rack_id: str | None = string(nullable="0+")
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(string)
+    subscribed_topic_regex: str | None = string(nullable="0+")
+    rebalance_timeout_ms: int = int32(default=-1)
+    server_assignor: str | None = string(nullable="0+")
+    classic_member_metadata: ClassicMemberMetadata | None = struct(
+        ClassicMemberMetadata, nullable="0+", tag=0
+    )
 
 
 class TopicRequest(Struct):
@@ -42,13 +74,15 @@ class DescribeTopicPartitionsRequest(Message, versions="0", flexible="0+"):
 
 API_MESSAGES = [kind for api in APIS.values() for kind in (api.request, api.response)]
 TARGETS = [
-    Target.of(kind)
-    for kind in (
-        *API_MESSAGES,
-        ConsumerProtocolAssignment,
-        ConsumerProtocolSubscription,
-        DescribeTopicPartitionsRequest,
-    )
+    *(Target.of(kind) for kind in API_MESSAGES),
+    Target.of(ConsumerProtocolAssignment),
+    Target.of(ConsumerProtocolSubscription),
+    Target.of(DescribeTopicPartitionsRequest),
+    Target.of(OffsetCommitKey, GROUP_RECORDS),
+    Target.of(OffsetCommitValue, GROUP_RECORDS),
+    Target.of(GroupMetadataKey, GROUP_RECORDS),
+    Target.of(GroupMetadataValue, GROUP_RECORDS),
+    Target.of(ConsumerGroupMemberMetadataValue, GROUP_RECORDS),
 ]
 
 

@@ -12,6 +12,12 @@ from typing import Any
 import pytest
 
 import kafka_jars
+from lakelog.coordinator.group.records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -21,10 +27,15 @@ from lakelog.wire.shapes import Field, Versions, parse
 
 pytestmark = pytest.mark.java
 
-MESSAGES = [
+API_MESSAGES = [
     *(kind for api in APIS.values() for kind in (api.request, api.response)),
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+]
+GROUP_RECORDS = [OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue]
+MESSAGES = [
+    *(("kafka-clients", kind) for kind in API_MESSAGES),
+    *(("kafka-group-coordinator", kind) for kind in GROUP_RECORDS),
 ]
 
 
@@ -110,9 +121,11 @@ class Comparison:
             self.compare(ours.struct, inner, present)
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
-def test_declarations_agree_with_the_schemas(message: Any) -> None:
-    root = schema("kafka-clients", message.__name__)
+@pytest.mark.parametrize(
+    ("jar", "message"), MESSAGES, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_declarations_agree_with_the_schemas(jar: str, message: Any) -> None:
+    root = schema(jar, message.__name__)
     assert repr(message.__versions__) == repr(parse(root["validVersions"]))
     assert repr(message.__flexible__) == repr(parse(root["flexibleVersions"]))
     Comparison(message, root)
