@@ -1,0 +1,167 @@
+"""A broker as a user would start it: `lakelog serve` in a process of its own.
+
+`LAKELOG_TEST_BOOTSTRAP=host:port` points the tests that need no say over the process at another
+broker, such as an Apache Kafka to check the tests themselves against.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+LAKELOG = Path(sys.executable).parent / "lakelog"
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 15.0
+QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
+
+_READY = re.compile(r"ready on (\S+):(\d+)")
+
+
+class BrokerFailed(AssertionError):
+    """The broker did not do what was asked of it; the text ends with what it logged."""
+
+
+class BrokerProcess:
+    """Starts on entering the context and is killed on leaving it, if it still runs.
+
+    Port 0 lets the system choose; a restart keeps the port that was chosen.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+        arguments: tuple[str, ...] = (),
+    ) -> None:
+        self.data = data
+        self.port = port
+        self.settings = {**QUICK_GROUPS, **(settings or {})}
+        self.arguments = arguments
+        self.log_path = data.parent / f"{data.name}.stderr"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            print(f"--- {self.log_path}\n{self.log()}", file=sys.stderr)
+        self.kill()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def command(self) -> list[str]:
+        options = [part for item in self.settings.items() for part in ("--set", "=".join(item))]
+        listen = f"127.0.0.1:{self.port}"
+        return [
+            *(str(LAKELOG), "serve", "--data", str(self.data), "--listen", listen),
+            *options,
+            *self.arguments,
+        ]
+
+    def launch(self) -> Self:
+        """Starts the process without waiting for anything."""
+        assert self._process is None, "already started"
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"NO_COLOR": "1", "COLUMNS": "400"},
+            )
+        return self
+
+    def start(self) -> Self:
+        """Starts and waits for the ready line."""
+        self.launch()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (match := _READY.search(self.log())) is None:
+            assert self._process is not None
+            if self._process.poll() is not None:
+                raise self._failure(f"ended with {self._process.returncode} before it was ready")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise self._failure(f"was not ready after {START_TIMEOUT_S} s")
+            time.sleep(0.01)
+        self.port = int(match[2])
+        return self
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """The exit status, once the process has ended by itself."""
+        assert self._process is not None
+        try:
+            status = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self._failure(f"still ran after {timeout_s} s") from None
+        self._process = None
+        return status
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed and nobody is told."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """SIGTERM, and a clean end is expected."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        status = self.wait()
+        if status != 0:
+            raise self._failure(f"ended with {status} after SIGTERM")
+        if not (self.data / ".kafka_cleanshutdown").exists():
+            raise self._failure("left no .kafka_cleanshutdown behind")
+
+    def restart(self) -> Self:
+        """Starts again on the same port, after `kill` or `stop`."""
+        return self.start()
+
+    def log(self) -> str:
+        """What the running (or last) process wrote to its standard streams."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
+    def _failure(self, what: str) -> BrokerFailed:
+        return BrokerFailed(f"{' '.join(self.command())}\n{what}; it logged:\n{self.log()}")
+
+
+def eventually(condition: object, timeout_s: float = 10.0, what: str = "") -> object:
+    """Polls `condition()` until it is true, and returns its value; fails at the deadline."""
+    assert callable(condition)
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what or condition} was not so after {timeout_s} s: {value!r}")
+        time.sleep(0.02)
+    return value

@@ -1,0 +1,38 @@
+"""Every scenario of this folder runs on each client library."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from clients.adapters.aio import Aio
+from clients.adapters.api import Admin, Client
+from clients.adapters.confluent import Confluent
+from clients.adapters.kafka_python import KafkaPython
+
+CLIENTS: tuple[Callable[[str], Client], ...] = (Confluent, KafkaPython, Aio)
+
+
+@pytest.fixture
+def clients(bootstrap: str) -> list[Client]:
+    """One of each."""
+    return [make(bootstrap) for make in CLIENTS]
+
+
+@pytest.fixture(params=range(len(CLIENTS)), ids=[make.name for make in CLIENTS])
+def client(request: pytest.FixtureRequest, clients: list[Client]) -> Client:
+    return clients[request.param]
+
+
+@pytest.fixture
+def admin(client: Client) -> Iterator[Admin]:
+    with closing(client.admin()) as admin:
+        yield admin
+
+
+@pytest.fixture
+def name(client: Client) -> str:
+    """A name for a topic or a group that no other test has used."""
+    return f"{client.name}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,70 @@
+"""Consumer groups: who reads what, and from where on."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from broker_process import eventually
+from clients.adapters.api import Admin, Client, Sent
+from clients.group_member import GroupMember
+from clients.reading import poll_count
+
+
+def _shares(members: list[GroupMember]) -> list[list[int]]:
+    """The members' partitions, the idle ones first."""
+    return sorted(sorted(member.partitions) for member in members)
+
+
+def test_a_third_member_on_two_partitions_stays_idle_until_another_leaves(
+    client: Client, admin: Admin, name: str
+) -> None:
+    admin.create_topic(name, 2)
+    first, second, third = (GroupMember(client, name, name) for _ in range(3))
+    with first:
+        eventually(lambda: first.partitions == {0, 1}, 20)
+        with second:
+            eventually(lambda: _shares([first, second]) == [[0], [1]], 20)
+            with third:
+                members = [first, second, third]
+                eventually(lambda: admin.describe_group(name) == ("Stable", 3), 20)
+                client.produce(name, [Sent(b"%d" % i, partition=i % 2) for i in range(40)])
+                eventually(lambda: sum(len(m.received) for m in members) >= 40, 20)
+                eventually(lambda: _shares(members) == [[], [0], [1]], 20)
+
+                busy = [member for member in members if member.partitions]
+                (idle,) = (member for member in members if not member.partitions)
+                assert idle.received == []
+                for member in busy:
+                    assert {record.partition for record in member.received} == member.partitions
+                    assert [record.offset for record in member.received] == list(range(20))
+
+                busy[0].close()
+                eventually(lambda: _shares([idle, busy[1]]) == [[0], [1]], 20)
+    eventually(lambda: admin.describe_group(name) == ("Empty", 0), 10)
+
+
+def test_a_group_resumes_where_it_committed(client: Client, admin: Admin, name: str) -> None:
+    admin.create_topic(name, 1)
+    client.produce(name, [Sent(b"%d" % i) for i in range(10)])
+    with closing(client.consumer(name, name)) as consumer:
+        assert [record.offset for record in poll_count(consumer, 10)] == list(range(10))
+        consumer.commit()
+    assert admin.committed(name, name) == {0: 10}
+
+    client.produce(name, [Sent(b"%d" % i) for i in range(10, 15)])
+    for _ in range(2):  # what is not committed comes again
+        with closing(client.consumer(name, name)) as consumer:
+            assert [record.offset for record in poll_count(consumer, 5)] == list(range(10, 15))
+    assert admin.committed(name, name) == {0: 10}
+
+
+def test_groups_do_not_share_their_positions(client: Client, admin: Admin, name: str) -> None:
+    admin.create_topic(name, 1)
+    client.produce(name, [Sent(b"%d" % i) for i in range(3)])
+    groups = {f"{name}-a", f"{name}-b"}
+    for group in groups:
+        with closing(client.consumer(group, name)) as consumer:
+            poll_count(consumer, 3)
+            consumer.commit()
+    assert groups <= admin.groups()
+    assert [admin.committed(group, name) for group in groups] == [{0: 3}, {0: 3}]

@@ -1,0 +1,21 @@
+"""The broker that most client and protocol tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from broker_process import BrokerProcess
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """host:port of one broker for the whole session; a test makes topics of its own in it."""
+    elsewhere = os.environ.get("LAKELOG_TEST_BOOTSTRAP")
+    if elsewhere:
+        yield elsewhere
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("shared-broker") / "data") as broker:
+        yield broker.bootstrap
+        broker.stop()

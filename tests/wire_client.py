@@ -1,0 +1,203 @@
+"""A client of single frames, for what no library would send or would hide.
+
+It encodes by `lakelog.wire`, which the oracle tests compare with Apache Kafka's own classes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from collections.abc import Iterator
+from typing import Any, Self
+
+from lakelog.base.uuids import ZERO_UUID
+from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from lakelog.protocol.registry import Api, api_for
+from lakelog.records.batch import BatchHeader, iter_batches
+from lakelog.records.builder import BatchBuilder
+from lakelog.wire.framing import decode_response, encode_request
+
+TIMEOUT_S = 15.0
+FETCH_VERSION = 12
+PRODUCE_VERSION = 12
+
+
+def host_and_port(bootstrap: str) -> tuple[str, int]:
+    host, _, port = bootstrap.rpartition(":")
+    return host, int(port)
+
+
+class WireClient:
+    """One connection."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.socket = socket.create_connection(host_and_port(bootstrap), timeout=TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._ids = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def send(self, message: Any, version: int) -> int:
+        """Returns the correlation id."""
+        correlation_id = next(self._ids)
+        api = api_for(type(message))
+        frame = b"".join(encode_request(api, version, correlation_id, "test", message))
+        self.socket.sendall(frame)
+        return correlation_id
+
+    def send_bytes(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive_frame(self) -> bytes:
+        """What follows the size. `EOFError` if the broker closes the connection instead."""
+        return self._exactly(int.from_bytes(self._exactly(4), "big"))
+
+    def receive(self, api: Api, version: int) -> tuple[int, Any]:
+        return decode_response(api, version, self.receive_frame())
+
+    def call(self, message: Any, version: int) -> Any:
+        sent = self.send(message, version)
+        answered, response = self.receive(api_for(type(message)), version)
+        assert answered == sent
+        return response
+
+    def is_closed_by_broker(self) -> bool:
+        """Waits for the end of the stream; false if bytes come, or nothing at all."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
+
+    def is_silent(self, seconds: float) -> bool:
+        """Whether nothing comes for that long and the connection stays open."""
+        self.socket.settimeout(seconds)
+        try:
+            self.socket.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            return True
+        else:
+            return False
+        finally:
+            self.socket.settimeout(TIMEOUT_S)
+
+    def _exactly(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            try:
+                part = self.socket.recv(min(size - len(received), 1 << 20))
+            except ConnectionResetError as error:
+                raise EOFError("the broker reset the connection") from error
+            if not part:
+                raise EOFError("the broker closed the connection")
+            received += part
+        return bytes(received)
+
+
+def batch_of(
+    *values: bytes, producer: tuple[int, int, int] = (-1, -1, -1), first_ms: int = 1_700_000_000_000
+) -> bytes:
+    """A record batch of values without keys; `producer` is id, epoch and base sequence."""
+    builder = BatchBuilder()
+    for index, value in enumerate(values):
+        builder.append(first_ms + index, None, value, [])
+    producer_id, epoch, sequence = producer
+    built = builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return bytes(built)
+
+
+def produce_request(
+    topic: str,
+    records: bytes,
+    *,
+    partition: int = 0,
+    acks: int = -1,
+    transaction: str | None = None,
+) -> ProduceRequest:
+    """Of versions up to 12, which name the topic."""
+    data = PartitionProduceData(index=partition, records=records)
+    return ProduceRequest(
+        transactional_id=transaction,
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+
+
+def produce(client: WireClient, topic: str, records: bytes, *, partition: int = 0) -> Any:
+    """Produces one batch with acks=all; the partition's part of the response."""
+    request = produce_request(topic, records, partition=partition)
+    return client.call(request, PRODUCE_VERSION).responses[0].partition_responses[0]
+
+
+def fetch_request(
+    topic: str,
+    offset: int,
+    *,
+    partition: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 26,
+    partition_max_bytes: int = 1 << 26,
+    leader_epoch: int = -1,
+    session: tuple[int, int] = (0, -1),
+) -> FetchRequest:
+    """Of versions up to 12, which name the topic; `session` is id and epoch."""
+    wanted = FetchPartition(
+        partition=partition,
+        fetch_offset=offset,
+        partition_max_bytes=partition_max_bytes,
+        current_leader_epoch=leader_epoch,
+    )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+    )
+
+
+def fetch(client: WireClient, topic: str, offset: int, **options: Any) -> Any:
+    """The partition's part of the response to `fetch_request`."""
+    response = client.call(fetch_request(topic, offset, **options), FETCH_VERSION)
+    assert response.error_code == 0
+    return response.responses[0].partitions[0]
+
+
+def stored_batches(
+    bootstrap: str, topic: str, partition: int = 0
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Every batch of a partition as the broker holds it."""
+    offset = 0
+    with WireClient(bootstrap) as client:
+        while True:
+            answer = fetch(client, topic, offset, partition=partition)
+            assert answer.error_code == 0
+            if offset >= answer.high_watermark:
+                return
+            for header, batch in iter_batches(answer.records):
+                offset = header.last_offset + 1
+                yield header, batch
+
+
+def topic_id_of(client: WireClient, topic: str) -> bytes:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(topic_id=ZERO_UUID, name=topic)],
+        allow_auto_topic_creation=False,
+    )
+    (found,) = client.call(request, 12).topics
+    assert found.error_code == 0, found
+    topic_id: bytes = found.topic_id
+    return topic_id
