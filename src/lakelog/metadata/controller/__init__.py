@@ -1,0 +1,1 @@
+"""Decisions of the controller: requests become records. Pure functions of the image."""

@@ -1,0 +1,71 @@
+"""Replicas of new partitions: given by hand, checked, or chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.controller.placement import place_replicas
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import PartitionRecord
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+
+
+def choose_replicas(
+    image: MetadataImage, partitions: int, replication_factor: int, start: int
+) -> list[tuple[int, ...]]:
+    """Raises INVALID_REPLICATION_FACTOR when there are too few brokers."""
+    if replication_factor > len(image.brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{replication_factor} replicas need as many brokers; {len(image.brokers)} registered",
+        )
+    brokers = [(broker.broker_id, broker.rack) for broker in image.brokers.values()]
+    return place_replicas(brokers, partitions, replication_factor, start)
+
+
+def check_manual(
+    image: MetadataImage, assignments: Mapping[int, Sequence[int]], first: int = 0
+) -> list[tuple[int, ...]]:
+    """Replicas in order of partition; raises INVALID_REPLICA_ASSIGNMENT.
+
+    `first` is the number the first of these partitions must have.
+    """
+    if sorted(assignments) != list(range(first, first + len(assignments))):
+        raise _invalid("partitions must be numbered without gaps")
+    replicas = [tuple(assignments[partition]) for partition in sorted(assignments)]
+    for partition, brokers in enumerate(replicas, first):
+        if not brokers:
+            raise _invalid(f"partition {partition} has no replicas")
+        if len(set(brokers)) != len(brokers):
+            raise _invalid(f"partition {partition} has a broker twice")
+        if len(brokers) != len(replicas[0]):
+            raise _invalid("partitions have different numbers of replicas")
+        unknown = sorted(set(brokers) - set(image.brokers))
+        if unknown:
+            raise _invalid(f"broker {unknown[0]} is not registered")
+    return replicas
+
+
+def check_room(new_partitions: int) -> None:
+    """Raises POLICY_VIOLATION: one request must fit one entry of the log."""
+    if new_partitions > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"at most {PARTITIONS_PER_REQUEST_MAX} partitions in one request",
+        )
+
+
+def new_partitions(
+    topic_id: bytes, replicas: Sequence[tuple[int, ...]], first: int = 0
+) -> list[PartitionRecord]:
+    """Led by the first replica, all replicas in sync."""
+    return [
+        PartitionRecord(topic_id, partition, brokers, brokers, brokers[0], 0, 0)
+        for partition, brokers in enumerate(replicas, first)
+    ]
+
+
+def _invalid(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)

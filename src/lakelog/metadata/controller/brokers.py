@@ -1,0 +1,53 @@
+"""What a broker asks when it starts, and the producer ids it hands out."""
+
+from __future__ import annotations
+
+from lakelog.base.endpoint import Endpoint
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import BrokerRecord, ClusterRecord, ProducerIdBlock
+
+PRODUCER_ID_BLOCK = 1000
+_PRODUCER_ID_MAX = (1 << 63) - 1
+
+
+def plan_cluster_id(image: MetadataImage, wanted: str | None, fresh: str) -> Plan[str]:
+    """The id of the cluster: the one it has, else `wanted`, else `fresh`.
+
+    Raises INCONSISTENT_CLUSTER_ID when it has another than `wanted`.
+    """
+    if image.cluster_id is None:
+        cluster_id = wanted or fresh
+        return Plan((ClusterRecord(cluster_id),), cluster_id)
+    if wanted is not None and wanted != image.cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"the metadata is of cluster {image.cluster_id}, not {wanted}",
+        )
+    return Plan((), image.cluster_id)
+
+
+def plan_register_broker(
+    image: MetadataImage,
+    broker_id: int,
+    incarnation_id: bytes,
+    *,
+    endpoints: tuple[Endpoint, ...] = (),
+    rack: str | None = None,
+) -> Plan[int]:
+    """The broker's new epoch. The leader epochs of all partitions it leads rise with it."""
+    known = image.brokers.get(broker_id)
+    if known is not None and known.incarnation_id == incarnation_id:
+        return Plan((), known.epoch)
+    epoch = 1 if known is None else known.epoch + 1
+    return Plan((BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack),), epoch)
+
+
+def plan_producer_ids(image: MetadataImage, broker_id: int) -> Plan[range]:
+    """A block of ids nobody else will ever have; raises UNKNOWN_SERVER_ERROR when none is left."""
+    first = image.next_producer_id
+    if first > _PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used")
+    end = first + PRODUCER_ID_BLOCK
+    return Plan((ProducerIdBlock(broker_id, end),), range(first, end))

@@ -1,0 +1,187 @@
+"""IncrementalAlterConfigs (KIP-339): one operation per key, each resource whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
+from lakelog.base.config import ConfigError, ConfigKey, ConfigType, UpdateMode
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import TOPIC_CONFIGS, LogConfig
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import ConfigRecord, Record, ResourceType
+
+
+class Operation(IntEnum):
+    """`config_operation` on the wire."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """`operation` as it came; `value` is ignored for DELETE."""
+
+    key: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChange:
+    """`resource_type` as it came. A BROKER named "" is the default of all brokers."""
+
+    resource_type: int
+    resource_name: str
+    changes: Sequence[ConfigChange]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResult:
+    resource_type: int
+    resource_name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+def plan_alter_configs(
+    image: MetadataImage,
+    resources: Sequence[ResourceChange],
+    *,
+    broker: BrokerConfig,
+    validate_only: bool = False,
+) -> Plan[list[ConfigResult]]:
+    """Results in the order asked. `broker` has this broker's static settings."""
+    records: list[Record] = []
+    results = []
+    names = [(change.resource_type, change.resource_name) for change in resources]
+    for change, name in zip(resources, names, strict=True):
+        try:
+            if names.count(name) > 1:
+                raise _request("a resource is named twice")
+            records += _alter(image, change, broker)
+        except KafkaError as error:
+            results.append(ConfigResult(*name, error.code, error.message))
+            continue
+        results.append(ConfigResult(*name))
+    return Plan(() if validate_only else tuple(records), results)
+
+
+def _alter(image: MetadataImage, change: ResourceChange, broker: BrokerConfig) -> list[Record]:
+    _check_request(change)
+    if change.resource_type == ResourceType.TOPIC:
+        if change.resource_name not in image.topic_ids:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {change.resource_name}"
+            )
+        return _alter_topic(image, change, broker)
+    if change.resource_type == ResourceType.BROKER:
+        return _alter_broker(image, change, broker)
+    raise _request(f"configurations of resource type {change.resource_type} cannot be altered")
+
+
+def _check_request(change: ResourceChange) -> None:
+    keys = [item.key for item in change.changes]
+    if len(set(keys)) != len(keys):
+        raise _request("a key is named twice")
+    for item in change.changes:
+        if item.operation not in Operation.__members__.values():
+            raise _request(f"unknown operation {item.operation} on {item.key}")
+        if item.value is None and item.operation != Operation.DELETE:
+            raise _request(f"{item.key} is given no value")
+
+
+def _alter_topic(
+    image: MetadataImage, change: ResourceChange, broker: BrokerConfig
+) -> list[Record]:
+    old = dict(image.configs(ResourceType.TOPIC, change.resource_name))
+    new = dict(old)
+    for item in change.changes:
+        key = TOPIC_CONFIGS.get(item.key)
+        if key is None and item.operation != Operation.DELETE:
+            raise _invalid(f"unknown topic configuration {item.key}")
+        _operate(new, item, key)
+    try:
+        LogConfig.from_values(
+            {key: value for key, value in new.items() if key in TOPIC_CONFIGS}, broker
+        )
+    except ConfigError as error:
+        raise _invalid(str(error)) from error
+    return _differences(change, old, new)
+
+
+def _alter_broker(
+    image: MetadataImage, change: ResourceChange, broker: BrokerConfig
+) -> list[Record]:
+    name = change.resource_name
+    if name and (not name.isdecimal() or int(name) not in image.brokers):
+        raise _request(f"no broker {name}")
+    old = dict(image.configs(ResourceType.BROKER, name))
+    new = dict(old)
+    for item in change.changes:
+        key = BROKER_CONFIGS.get(item.key)
+        if item.operation != Operation.DELETE:
+            _check_dynamic(key, item.key, name)
+        _operate(new, item, key)
+    known = {key: value for key, value in new.items() if key in BROKER_CONFIGS}
+    try:
+        broker.with_dynamic(*((known, {}) if not name else ({}, known)))
+    except ConfigError as error:
+        raise _invalid(str(error)) from error
+    return _differences(change, old, new)
+
+
+def _check_dynamic(key: ConfigKey | None, name: str, broker_name: str) -> None:
+    if key is None:
+        raise _invalid(f"unknown broker configuration {name}")
+    if key.update_mode is UpdateMode.READ_ONLY:
+        raise _request(f"{name} can only be set when a broker starts")
+    if key.update_mode is UpdateMode.PER_BROKER and not broker_name:
+        raise _request(f"{name} can only be set on a single broker")
+
+
+def _operate(values: dict[str, str], change: ConfigChange, key: ConfigKey | None) -> None:
+    """Appending what is there, or taking away what is not, changes nothing."""
+    if change.operation == Operation.DELETE:
+        values.pop(change.key, None)
+        return
+    assert key is not None
+    assert change.value is not None
+    if change.operation == Operation.SET:
+        values[change.key] = change.value
+        return
+    if key.type is not ConfigType.LIST:
+        raise _invalid(f"{key.name} is not a list: nothing can be added to it or taken from it")
+    items = _items(values.get(key.name, key.default or ""))
+    given = _items(change.value)
+    if change.operation == Operation.APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    values[key.name] = ",".join(items)
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _differences(change: ResourceChange, old: dict[str, str], new: dict[str, str]) -> list[Record]:
+    return [
+        ConfigRecord(change.resource_type, change.resource_name, key, new.get(key))
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _request(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _invalid(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, text)

@@ -1,0 +1,280 @@
+"""Creating and deleting topics, and adding partitions to them.
+
+One bad topic fails alone: each has its own result, and the others are committed. The codes are
+those of Kafka's `ReplicationControlManager`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config import ConfigError
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.base.uuids import ZERO_UUID, random_uuid
+from lakelog.metadata.controller.assignment import (
+    check_manual,
+    check_room,
+    choose_replicas,
+    new_partitions,
+)
+from lakelog.metadata.controller.names import check_collision, check_topic_name
+from lakelog.metadata.image import MetadataImage, TopicImage
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import ConfigRecord, Record, ResourceType, TopicRecord, TopicRemoved
+from lakelog.runtime.api import Random
+
+T = TypeVar("T")
+
+_RESERVED = frozenset({"__cluster_metadata"})
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """-1 is the broker's default. `assignments` maps partition to replicas and excludes counts."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    """`error` NONE, or why nothing was done; then counts are -1 and the id zero."""
+
+    name: str | None
+    topic_id: bytes = ZERO_UUID
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    partitions: int = -1
+    replication_factor: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReference:
+    """By name, or by id with `name` None."""
+
+    name: str | None
+    topic_id: bytes = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    """`count` is the total wanted; `assignments` the replicas of each new one, None to choose."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+def plan_create_topics(
+    image: MetadataImage,
+    topics: Sequence[NewTopic],
+    *,
+    broker: BrokerConfig,
+    random: Random,
+    validate_only: bool = False,
+) -> Plan[list[TopicResult]]:
+    """Results in the order asked. `broker` supplies the defaults and checks of configurations."""
+    records: list[Record] = []
+    results = []
+    repeated = _repeated(topic.name for topic in topics)
+    made = 0
+    for topic in topics:
+        try:
+            if topic.name in repeated:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is asked twice")
+            own = _create(image, topic, broker, random)
+            made += len(own.replicas)
+            check_room(made)
+        except KafkaError as error:
+            results.append(TopicResult(topic.name, error=error.code, message=error.message))
+            continue
+        image = image.apply_all(own.records, image.end)
+        records += own.records
+        results.append(own.result(topic.name))
+    return Plan(() if validate_only else tuple(records), results)
+
+
+@dataclass(frozen=True, slots=True)
+class _Creation:
+    topic_id: bytes
+    replicas: list[tuple[int, ...]]
+    records: list[Record]
+
+    def result(self, name: str) -> TopicResult:
+        return TopicResult(
+            name,
+            self.topic_id,
+            partitions=len(self.replicas),
+            replication_factor=len(self.replicas[0]),
+        )
+
+
+def _create(
+    image: MetadataImage, topic: NewTopic, broker: BrokerConfig, random: Random
+) -> _Creation:
+    check_topic_name(topic.name)
+    if topic.name in _RESERVED:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is reserved")
+    if topic.name in image.topic_ids:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
+    check_collision(topic.name, image.topic_ids)
+    configs = _checked_configs(topic.configs, broker)
+    replicas = _initial_replicas(image, topic, broker, random)
+    topic_id = random_uuid(random)
+    records: list[Record] = [TopicRecord(topic.name, topic_id)]
+    records += new_partitions(topic_id, replicas)
+    records += [
+        ConfigRecord(ResourceType.TOPIC, topic.name, key, value)
+        for key, value in sorted(configs.items())
+    ]
+    return _Creation(topic_id, replicas, records)
+
+
+def _checked_configs(configs: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:
+    """Raises INVALID_CONFIG."""
+    values = {}
+    for key, value in configs.items():
+        if value is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{key} has no value")
+        values[key] = value
+    try:
+        LogConfig.from_values(values, broker)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return values
+
+
+def _initial_replicas(
+    image: MetadataImage, topic: NewTopic, broker: BrokerConfig, random: Random
+) -> list[tuple[int, ...]]:
+    if topic.assignments:
+        if topic.partitions != -1 or topic.replication_factor != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "with replicas assigned by hand, both counts must be -1",
+            )
+        check_room(len(topic.assignments))
+        return check_manual(image, topic.assignments)
+    partitions, factor = topic.partitions, topic.replication_factor
+    if factor < -1 or factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "replication factor must be positive, or -1"
+        )
+    if partitions < -1 or partitions == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, "number of partitions must be positive, or -1"
+        )
+    if partitions == -1:
+        partitions = broker.get_int("num.partitions")
+    if factor == -1:
+        factor = broker.get_int("default.replication.factor")
+    check_room(partitions)
+    start = random.below(max(len(image.brokers), 1))
+    return choose_replicas(image, partitions, factor, start)
+
+
+def plan_delete_topics(
+    image: MetadataImage, topics: Sequence[TopicReference], *, enabled: bool = True
+) -> Plan[list[TopicResult]]:
+    """`enabled` is `delete.topic.enable`. Committed offsets are the coordinator's to remove."""
+    records: list[Record] = []
+    results = []
+    repeated = _repeated(found.topic_id for topic in topics if (found := _find(image, topic)))
+    for topic in topics:
+        try:
+            if not enabled:
+                raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+            found = _required(image, topic)
+            if found.topic_id in repeated:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is asked twice")
+        except KafkaError as error:
+            results.append(TopicResult(topic.name, topic.topic_id, error.code, error.message))
+            continue
+        records.append(TopicRemoved(found.topic_id))
+        results.append(TopicResult(found.name, found.topic_id, partitions=len(found)))
+    return Plan(tuple(records), results)
+
+
+def _find(image: MetadataImage, topic: TopicReference) -> TopicImage | None:
+    if topic.name is None:
+        return image.topic_by_id(topic.topic_id)
+    return image.topic(topic.name)
+
+
+def _required(image: MetadataImage, topic: TopicReference) -> TopicImage:
+    if (topic.name is None) == (topic.topic_id == ZERO_UUID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by name or by id")
+    found = _find(image, topic)
+    if found is None and topic.name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+    if found is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {topic.name}")
+    return found
+
+
+def plan_create_partitions(
+    image: MetadataImage,
+    topics: Sequence[MorePartitions],
+    *,
+    random: Random,
+    validate_only: bool = False,
+) -> Plan[list[TopicResult]]:
+    """Results in the order asked; `partitions` of a result is the new total."""
+    records: list[Record] = []
+    results = []
+    repeated = _repeated(topic.name for topic in topics)
+    made = 0
+    for topic in topics:
+        try:
+            if topic.name in repeated:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is asked twice")
+            found = _required(image, TopicReference(topic.name))
+            made += max(topic.count - len(found), 0)
+            check_room(made)
+            replicas = _additional_replicas(image, found, topic, random)
+        except KafkaError as error:
+            results.append(TopicResult(topic.name, error=error.code, message=error.message))
+            continue
+        records += new_partitions(found.topic_id, replicas, len(found))
+        results.append(TopicResult(topic.name, found.topic_id, partitions=topic.count))
+    return Plan(() if validate_only else tuple(records), results)
+
+
+def _additional_replicas(
+    image: MetadataImage, found: TopicImage, wanted: MorePartitions, random: Random
+) -> list[tuple[int, ...]]:
+    """The new partitions get as many replicas as the topic's first one has."""
+    current, added = len(found), wanted.count - len(found)
+    if added <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {found.name} has {current} partitions; {wanted.count} is not more",
+        )
+    factor = len(found.partitions[0].replicas)
+    if wanted.assignments is None:
+        return choose_replicas(image, added, factor, random.below(max(len(image.brokers), 1)))
+    if len(wanted.assignments) != added:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{added} partitions are added, {len(wanted.assignments)} assigned",
+        )
+    numbered = dict(enumerate(wanted.assignments, current))
+    replicas = check_manual(image, numbered, current)
+    if len(replicas[0]) != factor:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"topic {found.name} has {factor} replicas of each partition",
+        )
+    return replicas
+
+
+def _repeated(items: Iterable[T]) -> set[T]:
+    return {item for item, count in Counter(items).items() if count > 1}

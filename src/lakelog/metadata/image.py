@@ -1,0 +1,268 @@
+"""The cluster as the metadata log describes it: immutable, and shared by whoever holds it.
+
+`apply` gives a new image that shares all but the changed path with the old one (hash tries), so a
+record costs the same whether the cluster has ten partitions or a hundred thousand. Only a broker's
+start touches many partitions: those it leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple, cast
+
+from rpds import HashTrieMap
+
+from lakelog.base.endpoint import Endpoint
+from lakelog.metadata.errors import MetadataCorrupt
+from lakelog.metadata.records import (
+    BrokerRecord,
+    ClusterRecord,
+    ConfigRecord,
+    PartitionRecord,
+    ProducerIdBlock,
+    Record,
+    ResourceType,
+    TopicRecord,
+    TopicRemoved,
+)
+
+
+class PartitionImage(NamedTuple):
+    """`leader` -1 is none."""
+
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """Partitions are numbered from 0 without gaps; iteration order of the map is arbitrary."""
+
+    name: str
+    topic_id: bytes
+    partitions: HashTrieMap[int, PartitionImage]
+
+    def partition(self, partition: int) -> PartitionImage | None:
+        return self.partitions.get(partition)
+
+    def __len__(self) -> int:
+        """How many partitions."""
+        return len(self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """`epoch` rises at each start. Without endpoints, clients use the address they came by."""
+
+    broker_id: int
+    incarnation_id: bytes
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+
+
+_NO_CONFIG: HashTrieMap[str, str] = HashTrieMap()
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """`end` is the index of the next entry of the metadata log. Use the methods for look-ups."""
+
+    end: int = 0
+    cluster_id: str | None = None
+    brokers: HashTrieMap[int, BrokerImage] = field(default_factory=HashTrieMap)
+    topics_by_id: HashTrieMap[bytes, TopicImage] = field(default_factory=HashTrieMap)
+    topic_ids: HashTrieMap[str, bytes] = field(default_factory=HashTrieMap)
+    config_map: HashTrieMap[tuple[int, str], HashTrieMap[str, str]] = field(
+        default_factory=HashTrieMap
+    )
+    next_producer_id: int = 0
+    producer_id_owner: int = -1
+    partition_count: int = 0
+
+    @property
+    def topics(self) -> Iterable[TopicImage]:
+        """In arbitrary order."""
+        return self.topics_by_id.values()
+
+    def topic(self, name: str) -> TopicImage | None:
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics_by_id[topic_id]
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        return self.topics_by_id.get(topic_id)
+
+    def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
+        """What was set on this very resource; nothing inherited."""
+        return self.config_map.get((int(resource_type), name), _NO_CONFIG)
+
+    def apply(self, record: Record) -> MetadataImage:
+        """Raises `MetadataCorrupt` for a record about what does not exist."""
+        return self.apply_all((record,), self.end)
+
+    def apply_all(self, records: Iterable[Record], end: int) -> MetadataImage:
+        """The records of one entry of the log, after which the log ends at `end`."""
+        draft = _Draft(self)
+        for kind, run in groupby(records, type):
+            if kind is PartitionRecord:
+                _apply_partitions(draft, cast("Iterable[PartitionRecord]", run))
+            else:
+                apply = _APPLY[kind]
+                for record in run:
+                    apply(draft, record)
+        return draft.finish(end)
+
+    def to_records(self) -> list[Record]:
+        """The shortest log that leads here, as a snapshot holds it."""
+        records: list[Record] = []
+        if self.cluster_id is not None:
+            records.append(ClusterRecord(self.cluster_id))
+        records += [
+            BrokerRecord(b.broker_id, b.incarnation_id, b.epoch, b.endpoints, b.rack)
+            for _, b in sorted(self.brokers.items())
+        ]
+        if self.next_producer_id:
+            records.append(ProducerIdBlock(self.producer_id_owner, self.next_producer_id))
+        for name in sorted(self.topic_ids):
+            topic = self.topics_by_id[self.topic_ids[name]]
+            records.append(TopicRecord(name, topic.topic_id))
+            records += [
+                PartitionRecord(topic.topic_id, *partition)
+                for _, partition in sorted(topic.partitions.items())
+            ]
+        records += [
+            ConfigRecord(*resource, key, value)
+            for resource, values in sorted(self.config_map.items())
+            for key, value in sorted(values.items())
+        ]
+        return records
+
+
+class _Draft:
+    """The fields of an image while the records of one entry are applied to them."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.cluster_id = image.cluster_id
+        self.brokers = image.brokers
+        self.topics_by_id = image.topics_by_id
+        self.topic_ids = image.topic_ids
+        self.config_map = image.config_map
+        self.next_producer_id = image.next_producer_id
+        self.producer_id_owner = image.producer_id_owner
+        self.partition_count = image.partition_count
+
+    def finish(self, end: int) -> MetadataImage:
+        return MetadataImage(
+            end,
+            self.cluster_id,
+            self.brokers,
+            self.topics_by_id,
+            self.topic_ids,
+            self.config_map,
+            self.next_producer_id,
+            self.producer_id_owner,
+            self.partition_count,
+        )
+
+    def existing(self, topic_id: bytes) -> TopicImage:
+        topic = self.topics_by_id.get(topic_id)
+        if topic is None:
+            raise MetadataCorrupt(f"a record names a topic that does not exist: {topic_id.hex()}")
+        return topic
+
+
+def _apply_cluster(draft: _Draft, record: ClusterRecord) -> None:
+    draft.cluster_id = record.cluster_id
+
+
+def _apply_broker(draft: _Draft, record: BrokerRecord) -> None:
+    broker = BrokerImage(
+        record.broker_id, record.incarnation_id, record.epoch, record.endpoints, record.rack
+    )
+    draft.brokers = draft.brokers.insert(record.broker_id, broker)
+    for topic in draft.topics_by_id.values():
+        raised = {
+            number: PartitionImage(
+                number,
+                partition.replicas,
+                partition.isr,
+                partition.leader,
+                partition.leader_epoch + 1,
+                partition.partition_epoch + 1,
+            )
+            for number, partition in topic.partitions.items()
+            if partition.leader == record.broker_id
+        }
+        if raised:
+            _put_partitions(draft, topic, raised)
+
+
+def _apply_topic(draft: _Draft, record: TopicRecord) -> None:
+    if record.name in draft.topic_ids:
+        raise MetadataCorrupt(f"topic {record.name} is created twice")
+    topic = TopicImage(record.name, record.topic_id, HashTrieMap())
+    draft.topics_by_id = draft.topics_by_id.insert(record.topic_id, topic)
+    draft.topic_ids = draft.topic_ids.insert(record.name, record.topic_id)
+
+
+def _apply_partitions(draft: _Draft, records: Iterable[PartitionRecord]) -> None:
+    for topic_id, run in groupby(records, lambda record: record.topic_id):
+        topic = draft.existing(topic_id)
+        changed = {record.partition: PartitionImage(*record[1:]) for record in run}
+        _put_partitions(draft, topic, changed)
+
+
+def _put_partitions(
+    draft: _Draft, topic: TopicImage, changed: Mapping[int, PartitionImage]
+) -> None:
+    whole = len(changed) > 1 and changed.keys() >= topic.partitions.keys()
+    partitions = HashTrieMap(changed) if whole else topic.partitions
+    if not whole:
+        for number, partition in changed.items():
+            partitions = partitions.insert(number, partition)
+    draft.partition_count += len(partitions) - len(topic)
+    draft.topics_by_id = draft.topics_by_id.insert(
+        topic.topic_id, TopicImage(topic.name, topic.topic_id, partitions)
+    )
+
+
+def _apply_topic_removed(draft: _Draft, record: TopicRemoved) -> None:
+    topic = draft.existing(record.topic_id)
+    draft.topics_by_id = draft.topics_by_id.remove(topic.topic_id)
+    draft.topic_ids = draft.topic_ids.remove(topic.name)
+    draft.config_map = draft.config_map.discard((int(ResourceType.TOPIC), topic.name))
+    draft.partition_count -= len(topic)
+
+
+def _apply_config(draft: _Draft, record: ConfigRecord) -> None:
+    resource = (record.resource_type, record.resource_name)
+    values = draft.config_map.get(resource, _NO_CONFIG)
+    if record.value is None:
+        values = values.discard(record.key)
+    else:
+        values = values.insert(record.key, record.value)
+    configs = draft.config_map.insert(resource, values)
+    draft.config_map = configs if values else configs.remove(resource)
+
+
+def _apply_producer_ids(draft: _Draft, record: ProducerIdBlock) -> None:
+    if record.next_id < draft.next_producer_id:
+        raise MetadataCorrupt(f"producer ids go back to {record.next_id}")
+    draft.next_producer_id = record.next_id
+    draft.producer_id_owner = record.broker_id
+
+
+_APPLY: dict[type[Any], Callable[[_Draft, Any], None]] = {
+    ClusterRecord: _apply_cluster,
+    BrokerRecord: _apply_broker,
+    TopicRecord: _apply_topic,
+    TopicRemoved: _apply_topic_removed,
+    ConfigRecord: _apply_config,
+    ProducerIdBlock: _apply_producer_ids,
+}

@@ -1,0 +1,284 @@
+"""One broker's end of the metadata log: keeps the image, commits plans, tells subscribers.
+
+A plan is a function of the image, so losing a race costs no more than calling it again on the
+newer image. Plans that wait while an append is under way are committed together in the next one.
+Subscribers hear of a change before whoever asked for it does.
+
+Requests are served by one task, which exists only while there are any.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import BrokerRecord, Record, decode_records, encode_records
+from lakelog.metadata.store.api import (
+    BATCH_BYTES_MAX,
+    ControllerTerm,
+    MetadataBatch,
+    MetadataStore,
+    Outcome,
+    Snapshot,
+)
+from lakelog.runtime.api import Random, Tasks
+
+T = TypeVar("T")
+Planner = Callable[[MetadataImage], Plan[T]]
+Subscriber = Callable[[MetadataImage, MetadataImage, tuple[Record, ...]], None]
+
+_logger = logging.getLogger(__name__)
+_UNKNOWN_TRIES_MAX = 10
+_SNAPSHOT_COST_MIN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    plan: Planner[Any]
+    future: Any
+
+    def settle(self, result: object, error: Exception | None = None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(result)
+        else:
+            self.future.set_exception(error)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Plans made on `image`'s predecessor that will be one entry of the log."""
+
+    image: MetadataImage
+    records: list[Record]
+    payload: bytearray
+    jobs: list[tuple[_Job, object, Exception | None]]
+
+
+class MetadataLog:
+    def __init__(
+        self, store: MetadataStore, tasks: Tasks, random: Random, *, broker_id: int
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._broker_id = broker_id
+        self._writer_id = random.bytes(16)
+        self.incarnation_id = random.bytes(16)
+        self.image = MetadataImage()
+        self._serial = 0
+        self._term = ControllerTerm(-1, 0)
+        self._subscribers: list[Subscriber] = []
+        self._jobs: deque[_Job] = deque()
+        self._stale = False
+        self._closed = False
+        self._worker: Any = None
+        self._snapshotter: Any = None
+        self._replay_cost = 0
+
+    async def open(self, *, create: bool) -> None:
+        """Registers this broker, replays the log and stands for election.
+
+        `create` only for a data folder that holds nothing yet. Raises `MetadataError`.
+        """
+        await self._store.open(create=create)
+        try:
+            await self._store.register_broker(self._broker_id, self.incarnation_id)
+            await self._catch_up()
+            self._term = await self._store.elect()
+        except BaseException:
+            await self._store.close()
+            raise
+        self._store.watch(self._on_change)
+
+    async def close(self) -> None:
+        """Requests under way are finished, later ones refused."""
+        self._closed = True
+        for task in (self._worker, self._snapshotter):
+            if task is not None:
+                await task
+        await self._store.close()
+
+    def subscribe(self, callback: Subscriber) -> None:
+        """Called as (old image, new image, records) after each entry, on the loop.
+
+        After falling behind the kept entries there are no records: compare the images.
+        """
+        self._subscribers.append(callback)
+
+    async def submit(self, plan: Planner[T]) -> T:
+        """The plan's result, once its records are committed and applied.
+
+        Raises `KafkaError`: what the plan raised; NOT_CONTROLLER when another broker is;
+        KAFKA_STORAGE_ERROR when it was not done; REQUEST_TIMED_OUT when that is not known.
+        The plan may be called more than once, and its result thrown away.
+        """
+        if self._closed:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is shutting down")
+        job = _Job(plan, self._tasks.future())
+        self._jobs.append(job)
+        self._wake()
+        result: T = await job.future
+        return result
+
+    def _on_change(self) -> None:
+        self._stale = True
+        if not self._closed:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._worker is None:
+            self._worker = self._tasks.spawn(self._work(), name="metadata-log")
+
+    async def _work(self) -> None:
+        """Nothing may stop it but the end of work: somebody waits for each job."""
+        try:
+            while self._stale or self._jobs:
+                if self._stale:
+                    self._stale = False
+                    await self._catch_up()
+                if self._jobs:
+                    await self._commit_group(self._plan_group())
+        except Exception as error:  # noqa: BLE001 - told to everybody who waits
+            _logger.warning("metadata log: %s", error)
+            while self._jobs:
+                self._jobs.popleft().settle(None, _as_kafka_error(error))
+        finally:
+            self._worker = None
+
+    def _plan_group(self) -> _Group:
+        """Plans as many waiting jobs as one entry holds, each on the image the last one leaves."""
+        group = _Group(self.image, [], bytearray(), [])
+        end = self.image.end + 1
+        while self._jobs:
+            job = self._jobs[0]
+            try:
+                plan = job.plan(group.image)
+                payload = encode_records(plan.records)
+                if len(payload) > BATCH_BYTES_MAX:
+                    raise KafkaError(ErrorCode.POLICY_VIOLATION, "too many changes at once")
+            except Exception as error:  # noqa: BLE001 - it is the answer
+                group.jobs.append((self._jobs.popleft(), None, error))
+                continue
+            if len(group.payload) + len(payload) > BATCH_BYTES_MAX:
+                break
+            group.jobs.append((self._jobs.popleft(), plan.result, None))
+            if plan.records:
+                group.image = group.image.apply_all(plan.records, end)
+                group.records += plan.records
+                group.payload += payload
+        return group
+
+    async def _commit_group(self, group: _Group) -> None:
+        """Settles the group's jobs, or puts them back to be planned again."""
+        try:
+            if group.records and not await self._append(bytes(group.payload)):
+                self._jobs.extendleft(job for job, _, _ in reversed(group.jobs))
+                group.jobs.clear()
+                await self._catch_up()
+                return
+            if group.records:
+                self._publish(group.image, tuple(group.records))
+        except Exception as error:
+            for job, _, _ in group.jobs:
+                job.settle(None, _as_kafka_error(error))
+            if not isinstance(error, KafkaError | MetadataError):
+                raise
+            return
+        for job, result, failure in group.jobs:
+            job.settle(result, failure)
+        self._consider_snapshot()
+
+    async def _append(self, payload: bytes) -> bool:
+        """Whether it is in the log; false if it certainly is not and the image is behind."""
+        if self._term.broker_id != self._broker_id:
+            await self._stand_for_election()
+        self._serial += 1
+        batch = MetadataBatch(self._writer_id, self._serial, self._term.epoch, payload)
+        unknown = False
+        for _ in range(_UNKNOWN_TRIES_MAX):
+            try:
+                outcome = (await self._store.append(batch, self.image.end)).outcome
+                if outcome is Outcome.DONE:
+                    return True
+                if outcome is not Outcome.UNKNOWN:
+                    return await self._was_mine(outcome)
+            except MetadataError as error:
+                if unknown:
+                    raise _unknown(str(error)) from error
+                raise
+            unknown = True
+        raise _unknown("the metadata store does not say whether it was written")
+
+    async def _was_mine(self, outcome: Outcome) -> bool:
+        """After LOST or FENCED: whether an earlier try of the same batch had been stored."""
+        if await self._store.position_of(self._writer_id, self._serial) is not None:
+            return True
+        if outcome is Outcome.FENCED:
+            await self._stand_for_election()
+        return False
+
+    async def _stand_for_election(self) -> None:
+        self._term = await self._store.elect()
+        if self._term.broker_id != self._broker_id:
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, f"broker {self._term.broker_id} is the controller"
+            )
+
+    async def _catch_up(self) -> None:
+        read = await self._store.read(self.image.end)
+        if read.snapshot is not None:
+            records = decode_records(read.snapshot.payload)
+            self._replay_cost = 0
+            self._publish(MetadataImage().apply_all(records, read.snapshot.end), ())
+        for entry in read.entries:
+            entry_records = tuple(decode_records(entry.payload))
+            self._publish(self.image.apply_all(entry_records, entry.index + 1), entry_records)
+
+    def _publish(self, image: MetadataImage, records: tuple[Record, ...]) -> None:
+        old, self.image = self.image, image
+        self._replay_cost += sum(_cost(record, image) for record in records)
+        for subscriber in self._subscribers:
+            subscriber(old, image, records)
+
+    def _consider_snapshot(self) -> None:
+        """When replaying costs more than loading a snapshot would, at most one at a time."""
+        snapshot_cost = self.image.partition_count + len(self.image.topics_by_id)
+        if self._replay_cost < max(_SNAPSHOT_COST_MIN, 2 * snapshot_cost):
+            return
+        if self._snapshotter is None or self._snapshotter.done():
+            self._replay_cost = 0
+            self._snapshotter = self._tasks.spawn(
+                self._write_snapshot(self.image), name="metadata-snapshot"
+            )
+
+    async def _write_snapshot(self, image: MetadataImage) -> None:
+        payload = await self._tasks.offload(
+            "metadata-snapshot", lambda: encode_records(image.to_records())
+        )
+        try:
+            await self._store.write_snapshot(Snapshot(image.end, payload))
+        except MetadataError as error:
+            _logger.warning("metadata snapshot not written: %s", error)
+
+
+def _cost(record: Record, image: MetadataImage) -> int:
+    """Of replaying a record, in partitions touched."""
+    return 1 + image.partition_count if isinstance(record, BrokerRecord) else 1
+
+
+def _unknown(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+def _as_kafka_error(error: Exception) -> Exception:
+    if isinstance(error, MetadataError):
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return error

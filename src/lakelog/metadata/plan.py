@@ -1,0 +1,18 @@
+"""What a decision of the controller is: the records to write and the answer once they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from lakelog.metadata.records import Record
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[T]):
+    """All records are committed together, before anybody sees `result`."""
+
+    records: tuple[Record, ...]
+    result: T

@@ -1,0 +1,138 @@
+"""What every metadata store does, whatever keeps it (one contract suite runs on all).
+
+The log is a sequence of entries with indexes 0, 1, 2, ...; each holds one batch, whole or not at
+all. `append` is compare-and-append: it names the index the entry will have, and the controller
+epoch under which it was decided. Exactly one writer can win an index, and a writer whose epoch was
+superseded can win none.
+
+An outcome may be unknown (a session lost in mid-call). Each batch therefore carries its writer's
+id and serial: repeat the very same append until it is done or lost, then ask `position_of`; lost
+and found there means an earlier attempt was the winner.
+
+Not in the contract: that a reader sees an entry the moment another process wrote it, or how long
+entries before the newest snapshot are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+BATCH_BYTES_MAX = 900_000
+"""Payload of one entry; below ZooKeeper's 1 MiB with room for the rest of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataBatch:
+    """`payload` is what `encode_records` gives; `serial` rises with each batch of a writer."""
+
+    writer_id: bytes
+    serial: int
+    controller_epoch: int
+    payload: bytes
+
+
+class Outcome(Enum):
+    DONE = "done"
+    LOST = "lost"
+    """Definitely not done: another entry has that index."""
+    FENCED = "fenced"
+    """Definitely not done: a newer controller was elected."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendOutcome:
+    """`end` is the index of the next entry, -1 when unknown."""
+
+    outcome: Outcome
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Records that lead to the image after the entries below `end`; may exceed a batch's size."""
+
+    end: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    index: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """`snapshot` is given only when entries from the asked index on are gone; `entries` follow it.
+
+    Without a snapshot the entries begin at the asked index, without gaps.
+    """
+
+    snapshot: Snapshot | None
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerTerm:
+    """Who was elected last. Epochs begin at 1 and only rise."""
+
+    broker_id: int
+    epoch: int
+
+
+class MetadataStore(Protocol):
+    """Every call is asynchronous and completes on the loop.
+
+    Any may raise `MetadataUnavailable` (not carried out, try again) or `MetadataOffline`.
+    """
+
+    async def open(self, *, create: bool) -> None:
+        """`create` only when there is nothing yet to have metadata of.
+
+        Raises `MetadataMissing` when there is no log and `create` is false, `MetadataCorrupt`,
+        `MetadataUnsupported`.
+        """
+        ...
+
+    async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+        """Durable once done. At most `BATCH_BYTES_MAX` bytes of payload."""
+        ...
+
+    async def position_of(self, writer_id: bytes, serial: int) -> int | None:
+        """The index of a writer's newest stored batch if it has that serial."""
+        ...
+
+    async def read(self, from_index: int) -> LogRead:
+        """Everything from an index on; raises `MetadataCorrupt`."""
+        ...
+
+    async def write_snapshot(self, snapshot: Snapshot) -> None:
+        """Replaces an older one, and lets entries well before it be trimmed."""
+        ...
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Called on the loop some time after another writer's entry; may be called for nothing."""
+        ...
+
+    async def register_broker(self, broker_id: int, incarnation_id: bytes) -> None:
+        """Held until `close` or death of the process; raises `BrokerIdInUse`."""
+        ...
+
+    async def live_brokers(self) -> Mapping[int, bytes]:
+        """Incarnation ids of the registered brokers that are alive."""
+        ...
+
+    async def elect(self) -> ControllerTerm:
+        """Takes a new term for this registered broker if no other live one holds it.
+
+        Answers the term in force afterwards, whoever's it is.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Gives up the registration. Twice is allowed."""
+        ...

@@ -1,0 +1,93 @@
+"""Which brokers on this host are alive: a lock that dies with its owner, and a heartbeat.
+
+The lock alone is not enough: a stopped process keeps it, and so does a forked child. The heartbeat
+alone is slow. Heartbeats are readings of the monotonic clock, which all processes of a host share;
+they go to the page cache only, for after a crash of the host nobody is alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lakelog.metadata.errors import BrokerIdInUse
+
+_FORM = struct.Struct(">16sd")
+_LOCK_TRIES = 20
+_LOCK_RETRY_S = 0.01
+
+
+class Registration:
+    """A broker's own lock file."""
+
+    def __init__(self, path: Path, incarnation_id: bytes, monotonic: Callable[[], float]) -> None:
+        """Raises `BrokerIdInUse`. A short probe by a neighbour is waited out."""
+        self._monotonic = monotonic
+        self._incarnation_id = incarnation_id
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if not _try_lock(self._fd, fcntl.LOCK_EX, _LOCK_TRIES):
+            os.close(self._fd)
+            raise BrokerIdInUse(f"{path} is held by another process that runs this broker id")
+        self.beat()
+
+    def beat(self) -> None:
+        os.pwrite(self._fd, _FORM.pack(self._incarnation_id, self._monotonic()), 0)
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+class Neighbourhood:
+    """The lock files beside one metadata file."""
+
+    def __init__(self, database: Path, monotonic: Callable[[], float], timeout_s: float) -> None:
+        self._folder = database.parent
+        self._prefix = f"{database.name}-broker-"
+        self._monotonic = monotonic
+        self._timeout_s = timeout_s
+
+    def register(self, broker_id: int, incarnation_id: bytes) -> Registration:
+        return Registration(self._path(broker_id), incarnation_id, self._monotonic)
+
+    def live(self) -> dict[int, bytes]:
+        """Incarnation ids of the brokers that hold their lock and have lately beaten."""
+        alive = {}
+        pattern = re.compile(re.escape(self._prefix) + r"([0-9]{1,10})")
+        for name in os.listdir(self._folder):  # noqa: PTH208 - names, not paths
+            if match := pattern.fullmatch(name):
+                incarnation_id = self._probe(self._path(int(match[1])))
+                if incarnation_id is not None:
+                    alive[int(match[1])] = incarnation_id
+        return alive
+
+    def _path(self, broker_id: int) -> Path:
+        return self._folder / f"{self._prefix}{broker_id}"
+
+    def _probe(self, path: Path) -> bytes | None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if _try_lock(fd, fcntl.LOCK_SH, 1):
+                return None
+            data = os.pread(fd, _FORM.size, 0)
+        finally:
+            os.close(fd)
+        if len(data) < _FORM.size:
+            return None
+        incarnation_id, beaten = _FORM.unpack(data)
+        return incarnation_id if self._monotonic() - beaten < self._timeout_s else None
+
+
+def _try_lock(fd: int, kind: int, tries: int) -> bool:
+    for attempt in range(tries):
+        if attempt:
+            time.sleep(_LOCK_RETRY_S)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+            return True
+    return False

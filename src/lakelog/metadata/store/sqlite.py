@@ -1,0 +1,299 @@
+"""The metadata log in one SQLite file: synchronous, one thread, one connection.
+
+WAL with `synchronous=FULL`: an append returns after its fsync. Every append is one IMMEDIATE
+transaction that checks the controller epoch and the end of the log, so processes sharing the file
+are ordered by SQLite's own lock. SQLite does not checksum its pages; each row carries a CRC-32 of
+what it means, and the rows of the log must be consecutive.
+
+A failure before COMMIT, or for want of space, was not done. Any other in COMMIT is unknown, and the
+file is not touched again before a restart: after a failed fsync the kernel takes the lost pages
+for written.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from pathlib import Path
+from typing import Any
+
+from lakelog.metadata.errors import (
+    MetadataCorrupt,
+    MetadataMissing,
+    MetadataOffline,
+    MetadataUnavailable,
+    MetadataUnsupported,
+)
+from lakelog.metadata.store.api import (
+    AppendOutcome,
+    ControllerTerm,
+    Entry,
+    LogRead,
+    MetadataBatch,
+    Outcome,
+    Snapshot,
+)
+
+_APPLICATION_ID = 0x4C4B4C47
+_FORMAT_VERSION = 1
+_BUSY_TIMEOUT_S = 5.0
+_ENTRIES_KEPT = 1000
+_NOT_COMMITTED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}
+_WRITERS_KEPT = 1000
+
+_SCHEMA = (
+    "CREATE TABLE entry (idx INTEGER PRIMARY KEY, controller_epoch INTEGER NOT NULL,"
+    " writer_id BLOB NOT NULL, serial INTEGER NOT NULL, payload BLOB NOT NULL,"
+    " crc INTEGER NOT NULL)",
+    "CREATE TABLE snapshot (only INTEGER PRIMARY KEY CHECK (only = 0), end INTEGER NOT NULL,"
+    " payload BLOB NOT NULL, crc INTEGER NOT NULL)",
+    "CREATE TABLE writer (writer_id BLOB PRIMARY KEY, serial INTEGER NOT NULL,"
+    " idx INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE state (only INTEGER PRIMARY KEY CHECK (only = 0), end INTEGER NOT NULL,"
+    " controller_id INTEGER NOT NULL, controller_epoch INTEGER NOT NULL)",
+    "INSERT INTO state VALUES (0, 0, -1, 0)",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {_FORMAT_VERSION}",
+)
+
+
+class SqliteLog:
+    """Not thread-safe; the connection belongs to the thread that calls `open`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+        self._failure: str | None = None
+
+    def open(self, *, create: bool) -> None:
+        """Raises `MetadataMissing`, `MetadataCorrupt` or `MetadataUnsupported`."""
+        if not create and not self._path.exists():
+            raise MetadataMissing(f"{self._path} is missing, but there are logs that it described")
+        try:
+            self._connection = self._connect()
+            self._prepare(create)
+        except sqlite3.Error as error:
+            self.close()
+            raise self._opening_error(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def data_version(self) -> int:
+        """Changes when another connection has committed."""
+        row = self._row("PRAGMA data_version", ())
+        assert row is not None
+        return int(row[0])
+
+    def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+        connection = self._begin()
+        try:
+            end, _, epoch = connection.execute(
+                "SELECT end, controller_id, controller_epoch FROM state"
+            ).fetchone()
+            if epoch != batch.controller_epoch or end != expected_end:
+                connection.execute("ROLLBACK")
+                fenced = epoch != batch.controller_epoch
+                return AppendOutcome(Outcome.FENCED if fenced else Outcome.LOST, end)
+            self._insert(connection, batch, end)
+        except sqlite3.Error as error:
+            raise self._not_done(connection, error) from error
+        return self._commit(connection, end + 1)
+
+    def position_of(self, writer_id: bytes, serial: int) -> int | None:
+        row = self._row(
+            "SELECT idx FROM writer WHERE writer_id = ? AND serial = ?", (writer_id, serial)
+        )
+        return None if row is None else int(row[0])
+
+    def read(self, from_index: int) -> LogRead:
+        """One consistent state of the file; raises `MetadataCorrupt`."""
+        connection = self._open_connection()
+        try:
+            connection.execute("BEGIN")
+            try:
+                return self._read(connection, from_index)
+            finally:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise self._reading_error(error) from error
+
+    def write_snapshot(self, snapshot: Snapshot) -> None:
+        connection = self._begin()
+        try:
+            connection.execute(
+                "INSERT INTO snapshot VALUES (0, ?, ?, ?) ON CONFLICT (only) DO UPDATE"
+                " SET end = excluded.end, payload = excluded.payload, crc = excluded.crc"
+                " WHERE excluded.end > end",
+                (snapshot.end, snapshot.payload, _snapshot_crc(snapshot.end, snapshot.payload)),
+            )
+            connection.execute("DELETE FROM entry WHERE idx < ?", (snapshot.end - _ENTRIES_KEPT,))
+            connection.execute(
+                "DELETE FROM writer WHERE writer_id NOT IN"
+                " (SELECT writer_id FROM writer ORDER BY idx DESC LIMIT ?)",
+                (_WRITERS_KEPT,),
+            )
+        except sqlite3.Error as error:
+            raise self._not_done(connection, error) from error
+        if self._commit(connection, 0).outcome is not Outcome.DONE:
+            raise MetadataOffline(self._failure)
+
+    def controller(self) -> ControllerTerm:
+        """The last one elected; broker -1 at epoch 0 before the first."""
+        row = self._row("SELECT controller_id, controller_epoch FROM state", ())
+        assert row is not None
+        return ControllerTerm(int(row[0]), int(row[1]))
+
+    def take_term(self, broker_id: int, after: ControllerTerm) -> ControllerTerm:
+        """Begins a term of this broker, unless somebody else did so since `after`."""
+        connection = self._begin()
+        try:
+            connection.execute(
+                "UPDATE state SET controller_id = ?, controller_epoch = controller_epoch + 1"
+                " WHERE controller_epoch = ?",
+                (broker_id, after.epoch),
+            )
+        except sqlite3.Error as error:
+            raise self._not_done(connection, error) from error
+        if self._commit(connection, 0).outcome is not Outcome.DONE:
+            raise MetadataOffline(self._failure)
+        return self.controller()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    def _prepare(self, create: bool) -> None:
+        connection = self._open_connection()
+        application_id = self._number("PRAGMA application_id")
+        version = self._number("PRAGMA user_version")
+        if application_id == 0 and self._number("SELECT count(*) FROM sqlite_schema") == 0:
+            if not create:
+                raise MetadataMissing(f"{self._path} is empty, but there are logs it described")
+            self._create(connection)
+        elif application_id != _APPLICATION_ID:
+            raise MetadataCorrupt(f"{self._path} is another program's database")
+        elif version > _FORMAT_VERSION:
+            raise MetadataUnsupported(
+                f"{self._path} has format {version} of a newer version of lakelog"
+            )
+        problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise MetadataCorrupt(f"{self._path} is damaged: {problem}")
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        """Two processes may find the same empty file; the second one sees the first one's work."""
+        connection.execute("BEGIN IMMEDIATE")
+        if self._number("PRAGMA application_id") == 0:
+            for statement in _SCHEMA:
+                connection.execute(statement)
+        connection.execute("COMMIT")
+
+    def _read(self, connection: sqlite3.Connection, from_index: int) -> LogRead:
+        end = self._number("SELECT end FROM state")
+        first = self._number("SELECT coalesce(min(idx), -1) FROM entry")
+        snapshot = None
+        if from_index < end and not 0 <= first <= from_index:
+            snapshot = self._read_snapshot(connection)
+            from_index = snapshot.end
+        rows = connection.execute(
+            "SELECT idx, controller_epoch, writer_id, serial, payload, crc FROM entry"
+            " WHERE idx >= ? ORDER BY idx",
+            (from_index,),
+        )
+        entries: list[Entry] = []
+        for index, epoch, writer_id, serial, payload, crc in rows:
+            expected = from_index + len(entries)
+            if index != expected or crc != _entry_crc(index, epoch, writer_id, serial, payload):
+                raise MetadataCorrupt(f"{self._path}: entry {expected} is missing or damaged")
+            entries.append(Entry(index, payload))
+        if from_index + len(entries) < end:
+            raise MetadataCorrupt(f"{self._path}: entries before {end} are missing")
+        return LogRead(snapshot, tuple(entries))
+
+    def _read_snapshot(self, connection: sqlite3.Connection) -> Snapshot:
+        row = connection.execute("SELECT end, payload, crc FROM snapshot").fetchone()
+        if row is None or row[2] != _snapshot_crc(row[0], row[1]):
+            raise MetadataCorrupt(f"{self._path}: the snapshot is missing or damaged")
+        return Snapshot(row[0], row[1])
+
+    def _insert(self, connection: sqlite3.Connection, batch: MetadataBatch, end: int) -> None:
+        fields = (end, batch.controller_epoch, batch.writer_id, batch.serial, batch.payload)
+        connection.execute(
+            "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", (*fields, _entry_crc(*fields))
+        )
+        connection.execute(
+            "INSERT INTO writer VALUES (?, ?, ?) ON CONFLICT (writer_id) DO UPDATE"
+            " SET serial = excluded.serial, idx = excluded.idx",
+            (batch.writer_id, batch.serial, end),
+        )
+        connection.execute("UPDATE state SET end = ?", (end + 1,))
+
+    def _open_connection(self) -> sqlite3.Connection:
+        if self._failure is not None:
+            raise MetadataOffline(self._failure)
+        if self._connection is None:
+            raise MetadataUnavailable(f"{self._path} is not open")
+        return self._connection
+
+    def _begin(self) -> sqlite3.Connection:
+        connection = self._open_connection()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise MetadataUnavailable(f"{self._path}: {error}") from error
+        return connection
+
+    def _commit(self, connection: sqlite3.Connection, end: int) -> AppendOutcome:
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode & 0xFF in _NOT_COMMITTED:
+                raise self._not_done(connection, error) from error
+            self._failure = f"{self._path}: {error}; restart to recover"
+            return AppendOutcome(Outcome.UNKNOWN, -1)
+        return AppendOutcome(Outcome.DONE, end)
+
+    def _not_done(self, connection: sqlite3.Connection, error: sqlite3.Error) -> Exception:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        return MetadataUnavailable(f"{self._path}: {error}")
+
+    def _number(self, query: str) -> int:
+        row = self._open_connection().execute(query).fetchone()
+        return int(row[0])
+
+    def _row(self, query: str, parameters: tuple[object, ...]) -> tuple[Any, ...] | None:
+        try:
+            row: tuple[Any, ...] | None = (
+                self._open_connection().execute(query, parameters).fetchone()
+            )
+        except sqlite3.Error as error:
+            raise self._reading_error(error) from error
+        return row
+
+    def _reading_error(self, error: sqlite3.Error) -> Exception:
+        if isinstance(error, sqlite3.OperationalError):
+            return MetadataUnavailable(f"{self._path}: {error}")
+        return MetadataCorrupt(f"{self._path}: {error}")
+
+    def _opening_error(self, error: sqlite3.Error) -> Exception:
+        if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
+            return MetadataUnavailable(f"{self._path}: {error}")
+        return self._reading_error(error)
+
+
+def _entry_crc(index: int, epoch: int, writer_id: bytes, serial: int, payload: bytes) -> int:
+    head = b"%d %d %d %s " % (index, epoch, serial, writer_id)
+    return zlib.crc32(payload, zlib.crc32(head))
+
+
+def _snapshot_crc(end: int, payload: bytes) -> int:
+    return zlib.crc32(payload, zlib.crc32(b"%d " % end))
