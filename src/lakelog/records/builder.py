@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lakelog.records.batch import (
     CONTROL,
@@ -19,6 +19,7 @@ from lakelog.runtime.api import Buffer
 
 _TABLE_SIZE = len(VARINTS)
 _NULL = encode_varint(-1)
+_join = b"".join
 _CRC_AT = slice(17, 21)
 
 HeaderItems = Iterable[tuple[str, Buffer | None]]
@@ -58,19 +59,77 @@ class BatchBuilder:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        body = b"\0%b%b%b%b%b" % (
-            encode_varint(timestamp - self._base_timestamp),
-            VARINTS[count] if count < _TABLE_SIZE else encode_varint(count),
-            _NULL if key is None else encode_varint(len(key)) + key,
-            _NULL if value is None else encode_varint(len(value)) + value,
-            _encode_headers(headers) if headers else b"\0",
-        )
+        delta = timestamp - self._base_timestamp
+        if headers or value is None or delta < 0:
+            body = _encode(delta, count, key, value, headers)
+        else:
+            try:
+                if key is None:
+                    body = _join(
+                        (
+                            b"\0",
+                            VARINTS[delta],
+                            VARINTS[count],
+                            _NULL,
+                            VARINTS[len(value)],
+                            value,
+                            b"\0",
+                        )
+                    )
+                else:
+                    key_size, value_size = VARINTS[len(key)], VARINTS[len(value)]
+                    body = _join(
+                        (
+                            b"\0",
+                            VARINTS[delta],
+                            VARINTS[count],
+                            key_size,
+                            key,
+                            value_size,
+                            value,
+                            b"\0",
+                        )
+                    )
+            except IndexError:
+                body = _encode(delta, count, key, value, headers)
         size = len(body)
         length = VARINTS[size] if size < _TABLE_SIZE else encode_varint(size)
         self._parts += (length, body)
         self.size_estimate += len(length) + size
         self.count = count + 1
         return count
+
+    def extend(self, timestamp: int, values: Sequence[Buffer], size_max: int) -> int:
+        """Adds records that have a value only, all of one time, until `size_estimate` reaches
+        `size_max`; returns how many it took. Faster than as many calls of `append`.
+        """
+        if not values:
+            return 0
+        start = self.append(timestamp, None, values[0])
+        time = encode_varint(timestamp - self._base_timestamp)
+        parts, size, count = self._parts, self.size_estimate, start + 1
+        for value in values[1:]:
+            if size >= size_max:
+                break
+            value_size = len(value)
+            body = _join(
+                (
+                    b"\0",
+                    time,
+                    VARINTS[count] if count < _TABLE_SIZE else encode_varint(count),
+                    _NULL,
+                    VARINTS[value_size] if value_size < _TABLE_SIZE else encode_varint(value_size),
+                    value,
+                    b"\0",
+                )
+            )
+            body_size = len(body)
+            length = VARINTS[body_size] if body_size < _TABLE_SIZE else encode_varint(body_size)
+            parts += (length, body)
+            size += len(length) + body_size
+            count += 1
+        self.size_estimate, self.count = size, count
+        return count - start
 
     def build(
         self,
@@ -108,6 +167,17 @@ class BatchBuilder:
         batch += content
         batch[_CRC_AT] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
         return batch
+
+
+def _encode(
+    delta_ms: int, offset_delta: int, key: Buffer | None, value: Buffer | None, headers: HeaderItems
+) -> bytes:
+    """Any record, without its length."""
+    parts: list[Buffer] = [b"\0", encode_varint(delta_ms), encode_varint(offset_delta)]
+    for item in (key, value):
+        parts += [_NULL] if item is None else [encode_varint(len(item)), item]
+    parts.append(_encode_headers(headers) if headers else b"\0")
+    return _join(parts)
 
 
 def record_size_max(key: Buffer | None, value: Buffer | None, headers: HeaderItems = ()) -> int:

@@ -169,3 +169,23 @@ def test_flags_of_the_builder() -> None:
     header = read_header(builder.build(3, 4, is_transactional=True, is_control=True))
     assert header.is_control
     assert header.is_transactional
+
+
+@given(
+    sizes=st.lists(st.integers(0, 9000), max_size=40),
+    limit=st.integers(100, 30_000),
+    first=st.integers(0, 2),
+)
+def test_extending_equals_appending(sizes: list[int], limit: int, first: int) -> None:
+    values = [b"x" * size for size in sizes]
+    one, other = BatchBuilder(), BatchBuilder()
+    for builder in (one, other):
+        for _ in range(first):
+            builder.append(10, b"k", b"v")
+    taken = one.extend(7, values, limit)
+    for value in values[:taken]:
+        other.append(7, None, value)
+    assert (one.count, one.size_estimate) == (other.count, other.size_estimate)
+    assert taken == len(values) or one.size_estimate >= limit
+    if one.count:
+        assert one.build() == other.build()

@@ -17,13 +17,12 @@ from lakelog.client.errors import ClientError, NotWrittenError, OutcomeUnknownEr
 from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
 from lakelog.client.producer.verdict import Verdict, judge, maybe_written
 from lakelog.client.retry import pause_s
-from lakelog.records.builder import BatchBuilder, HeaderItems
+from lakelog.records.builder import BatchBuilder
 
 
 @dataclass(slots=True, frozen=True)
 class Settings:
     codec: int
-    batch_bytes: int
     linger_s: float
     delivery_timeout_s: float
     max_in_flight: int
@@ -52,26 +51,13 @@ class Accumulator:
             queue = self._queues[topic, partition] = PartitionQueue(topic, partition)
         return queue
 
-    def append(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderItems,
-        now_s: float,
-    ) -> tuple[ProducerBatch, int]:
-        """Adds a record; returns its batch and its place in it. A batch that is full is closed."""
+    def open(self, queue: PartitionQueue, now_s: float) -> ProducerBatch:
+        """The open batch to add records to, made when there is none; `close` it when full."""
         batch = queue.open
         if batch is None:
-            builder = BatchBuilder(self._settings.codec)
-            batch = queue.open = ProducerBatch(queue, builder, now_s)
+            batch = queue.open = ProducerBatch(queue, BatchBuilder(self._settings.codec), now_s)
             self._busy[queue] = None
-        builder = batch.builder
-        delta = builder.append(timestamp, key, value, headers)
-        if builder.size_estimate >= self._settings.batch_bytes:
-            self.close(queue)
-        return batch, delta
+        return batch
 
     def close(self, queue: PartitionQueue) -> None:
         """Closes the open batch."""

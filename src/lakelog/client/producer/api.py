@@ -12,14 +12,14 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import NotWrittenError, OutcomeUnknownError, PartitionNotFoundError
 from lakelog.client.producer.accumulator import Accumulator, Settings
-from lakelog.client.producer.batch import PartitionQueue
+from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
 from lakelog.client.producer.partitioner import Partitioner, Sticky, by_key
 from lakelog.client.producer.results import Delivery
 from lakelog.client.producer.sender import Sender, SenderSettings
@@ -29,6 +29,7 @@ from lakelog.records.compression import Codec
 
 ACKS_ALL = -1
 _OVERHEAD_BYTES = 128
+_CHUNK = 4096
 _SEQUENCED_IN_FLIGHT_MAX = 5
 
 
@@ -81,19 +82,21 @@ class Producer:
         is_idempotent = acks == ACKS_ALL if idempotent is None else idempotent
         _validate(acks, is_idempotent, max_in_flight)
         codec = _codec(compression)
-        self._lock = threading.Condition()
+        self._mutex = threading.Lock()
+        self._lock = threading.Condition(self._mutex)
         self._topic_lock = threading.Lock()
         self._topics: dict[str, _Topic] = {}
         self._partitioner = partitioner
         self._buffer_bytes = buffer_bytes
+        self._batch_bytes = min(batch_bytes, max_request_bytes)
         self._max_record_bytes = max_request_bytes - _OVERHEAD_BYTES
         self._max_block_s = max_block_ms / 1000
         self._flushing = 0
         self._is_closed = False
+        self._is_refusing = False
         self._accumulator = Accumulator(
             Settings(
                 codec=codec,
-                batch_bytes=min(batch_bytes, max_request_bytes),
                 linger_s=linger_ms / 1000,
                 delivery_timeout_s=delivery_timeout_ms / 1000,
                 max_in_flight=max_in_flight,
@@ -120,7 +123,12 @@ class Producer:
             request_timeout_s=request_timeout_s,
         )
         self._sender = Sender(
-            new_cluster(), self._accumulator, self._lock, settings, self._grow_topics
+            new_cluster(),
+            self._accumulator,
+            self._lock,
+            settings,
+            on_view=self._grow_topics,
+            on_end=self._refuse,
         )
         self._sender.start()
 
@@ -142,25 +150,49 @@ class Producer:
         state = self._topics.get(topic) or self._learn_topic(topic)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        size = (len(value) if value else 0) + (len(key) if key else 0)
-        if size > self._max_record_bytes:
-            text = f"a record of {size} bytes; max_request_bytes allows {self._max_record_bytes}"
-            raise NotWrittenError(ErrorCode.MESSAGE_TOO_LARGE, text)
-        with self._lock:
-            if self._accumulator.buffered_bytes >= self._buffer_bytes:
+        if (len(value) if value else 0) + (len(key) if key else 0) > self._max_record_bytes:
+            raise self._too_large(value, key)
+        with self._mutex:
+            if self._is_refusing or self._accumulator.buffered_bytes >= self._buffer_bytes:
                 self._wait_for_space()
-            if self._sender.fatal is not None or self._is_closed:
-                reason = self._sender.fatal or "the producer is closed"
-                raise NotWrittenError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
             queue = self._queue(state, key, partition)
-            batch, delta = self._accumulator.append(
-                queue, timestamp_ms, key, value, headers, time.monotonic()
-            )
-            if queue.open is None and partition is None and key is None:
-                state.sticky.move_on(queue.partition, len(state.queues))
-            if self._sender.is_sleeping and (delta == 0 or queue.open is None):
-                self._sender.wake()
+            batch = queue.open
+            if batch is None:
+                batch = self._open(queue)
+            builder = batch.builder
+            delta = builder.append(timestamp_ms, key, value, headers)
+            if builder.size_estimate >= self._batch_bytes:
+                self._close_batch(state, queue)
         return Delivery(batch.result, delta, timestamp_ms)
+
+    def send_values(
+        self,
+        topic: str,
+        values: Sequence[bytes],
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Takes over many records that have a value only, several times faster than `send`.
+
+        They go, in their order, to `partition` or to one partition after the other. What becomes
+        of them is told by `flush`. Raises as `send` does; records before the one that could not be
+        taken are taken.
+        """
+        state = self._topics.get(topic) or self._learn_topic(topic)
+        time_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        if len(largest := max(values, key=len, default=b"")) > self._max_record_bytes:
+            raise self._too_large(largest, None)
+        start = 0
+        while start < len(values):
+            with self._mutex:
+                if self._is_refusing or self._accumulator.buffered_bytes >= self._buffer_bytes:
+                    self._wait_for_space()
+                queue = self._queue(state, None, partition)
+                builder = (queue.open or self._open(queue)).builder
+                chunk = values[start : start + _CHUNK]
+                start += builder.extend(time_ms, chunk, self._batch_bytes)
+                if builder.size_estimate >= self._batch_bytes:
+                    self._close_batch(state, queue)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Sends what is buffered and waits until every record is answered.
@@ -189,7 +221,7 @@ class Producer:
         try:
             self.flush(timeout_s)
         finally:
-            self._is_closed = True
+            self._is_closed = self._is_refusing = True
             self._sender.stop(timeout_s)
             self._cluster.close()
 
@@ -214,22 +246,49 @@ class Producer:
         except (NotWrittenError, OutcomeUnknownError, TimeoutError) as failure:
             error.add_note(f"closing the producer: {failure}")
 
+    def _too_large(self, value: bytes | None, key: bytes | None) -> NotWrittenError:
+        size = len(value or b"") + len(key or b"")
+        text = f"a record of {size} bytes; max_request_bytes allows {self._max_record_bytes}"
+        return NotWrittenError(ErrorCode.MESSAGE_TOO_LARGE, text)
+
+    def _refuse(self) -> None:
+        """From now on nothing is taken; under the lock."""
+        self._is_refusing = True
+
+    def _open(self, queue: PartitionQueue) -> ProducerBatch:
+        if self._sender.is_sleeping:
+            self._sender.wake()
+        return self._accumulator.open(queue, time.monotonic())
+
+    def _close_batch(self, state: _Topic, queue: PartitionQueue) -> None:
+        self._accumulator.close(queue)
+        state.sticky.move_on(queue.partition, len(state.queues))
+        if self._sender.is_sleeping:
+            self._sender.wake()
+
     def _queue(self, state: _Topic, key: bytes | None, partition: int | None) -> PartitionQueue:
-        count = len(state.queues)
-        if partition is not None:
-            if not 0 <= partition < count:
-                raise PartitionNotFoundError(state.name, partition, count)
-            return state.queues[partition]
-        if key is None:
-            return state.queues[state.sticky.current(count)]
-        return state.queues[self._partitioner(state.name, key, count)]
+        queues = state.queues
+        if partition is None:
+            if key is None:
+                partition = state.sticky.current(len(queues))
+            else:
+                partition = self._partitioner(state.name, key, len(queues))
+        if not 0 <= partition < len(queues):
+            raise PartitionNotFoundError(state.name, partition, len(queues))
+        return queues[partition]
 
     def _wait_for_space(self) -> None:
-        def has_space() -> bool:
-            full = self._accumulator.buffered_bytes >= self._buffer_bytes
-            return not full or self._sender.fatal is not None
+        """Until the buffer has room; `NotWrittenError` if that takes too long or cannot be."""
 
-        if not self._lock.wait_for(has_space, self._max_block_s):
+        def is_decided() -> bool:
+            has_room = self._accumulator.buffered_bytes < self._buffer_bytes
+            return has_room or self._is_refusing
+
+        in_time = self._lock.wait_for(is_decided, self._max_block_s)
+        if self._is_refusing:
+            reason = self._sender.fatal or "the producer is closed"
+            raise NotWrittenError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+        if not in_time:
             text = f"the buffer stayed full for {self._max_block_s:g} s"
             raise NotWrittenError(ErrorCode.REQUEST_TIMED_OUT, text)
 

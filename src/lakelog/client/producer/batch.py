@@ -139,14 +139,12 @@ class PartitionQueue:
     def renumber(self) -> None:
         """Starts over at the next epoch with all that waits; nothing may be in flight.
 
-        After the last epoch the partition is without an id until it is given a new one.
+        Beyond `EPOCH_MAX` the partition needs a new producer id before anything is sent.
         """
         assert not self.in_flight
         self.renumber_wanted = False
         self.next_sequence = 0
         self.producer_epoch += 1
-        if self.producer_epoch > EPOCH_MAX:
-            self.producer_id = self.producer_epoch = -1
         for batch in self.waiting:
             batch.sequence = NO_SEQUENCE
             batch.encoded = None

@@ -18,7 +18,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableError, check
 from lakelog.client.producer.accumulator import Accumulator
-from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
+from lakelog.client.producer.batch import EPOCH_MAX, PartitionQueue, ProducerBatch
 from lakelog.client.producer.link import Answer, Link
 from lakelog.client.producer.verdict import Verdict
 from lakelog.client.retry import pause_s
@@ -48,13 +48,16 @@ class Sender:
         accumulator: Accumulator,
         lock: threading.Condition,
         settings: SenderSettings,
+        *,
         on_view: Callable[[ClusterView], None],
+        on_end: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._accumulator = accumulator
         self._lock = lock
         self._settings = settings
         self._on_view = on_view
+        self._on_end = on_end
         self._links: dict[int, Link] = {}
         self._topics: set[str] = set()
         self._known_identity: tuple[int, int] | None = None
@@ -100,6 +103,7 @@ class Sender:
         finally:
             with self._lock:
                 self.fatal = reason
+                self._on_end()
                 self._accumulator.fail_all(ErrorCode.NETWORK_EXCEPTION, reason)
                 self._lock.notify_all()
             for link in self._links.values():
@@ -147,6 +151,9 @@ class Sender:
             self._view_due_s = now + _VIEW_AGE_MAX_S
         if self._settings.is_idempotent:
             for queue in ready:
+                if queue.producer_epoch > EPOCH_MAX:
+                    self._known_identity = None
+                    queue.producer_id = -1
                 if queue.producer_id < 0:
                     queue.producer_id, queue.producer_epoch = self._identity()
 
