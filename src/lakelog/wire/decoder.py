@@ -236,8 +236,6 @@ class _Writer:
         self._uvarint(count)
         with self.source.block(f"if {count}:"):
             self.source.add(f"{last} = -1", f"{unknown} = 0")
-            with self.source.block(f"if {count} > {len(tagged) + MAX_UNKNOWN_TAGS}:"):
-                self.source.add(f"refuse_tag('count', {count})")
             with self.source.block(f"for _ in range({count}):"):
                 self.source.add(
                     f"{tag}, position = decode_uvarint(view, position)",
@@ -246,8 +244,6 @@ class _Writer:
                     f"{last} = {tag}",
                     f"{stop} = position + {size}",
                 )
-                with self.source.block(f"if {stop} > end:"):
-                    self.source.add(f"refuse_tag('size', {size})")
                 for field in tagged:
                     with self.source.block(f"if {tag} == {field.tag}:"):
                         self._tagged_field(f"{target}.{field.name}", field, stop)

@@ -142,6 +142,8 @@ def test_every_truncation_is_refused(version: int) -> None:
     for end in range(len(data)):
         with pytest.raises(WireError):
             decode(Cargo, data, version, 0, end)
+        with pytest.raises(WireError):
+            decode_prefix(Cargo, data, version, 0, end)
 
 
 @pytest.mark.parametrize("version", list(Cargo.__versions__))
@@ -172,6 +174,9 @@ def test_a_count_must_fit_into_what_is_left() -> None:
     with pytest.raises(WireError, match="announces 51 elements"):
         decode(Names, binary_layout.pack(">i", 51) + bytes(100), 0)
     assert len(decode(Names, binary_layout.pack(">i", 50) + bytes(100), 0).names) == 50
+    items = bytes.fromhex("0000 0000 00000011") + bytes(100)
+    with pytest.raises(WireError, match="announces 17 elements"):
+        decode(Cargo, items, 1)
 
 
 def test_a_message_has_a_limited_number_of_elements() -> None:
@@ -225,6 +230,9 @@ def test_unknown_tags_are_skipped_between_known_ones() -> None:
         with_tags((1, b"\x02n"), (1, b"\x02n")),
         with_tags((1, b"\x02n?")),
         with_tags((1, b"\x03n")),
+        bytes.fromhex("0000 00 00 01 00 00 01 01 01 026e"),
+        bytes.fromhex("0000 00 00 01 00 00 01 01 03 026e"),
+        bytes.fromhex("0000 00 00 01 00 00 01 02 03 0000"),
         with_tags(*((tag, b"") for tag in range(2, MAX_UNKNOWN_TAGS + 3))),
         with_tags((1, b"\x02n"))[:-1],
         with_tags((7, b"1234"))[:-1],
