@@ -1,0 +1,201 @@
+"""Starts a broker from command-line arguments; shared by `serve` and `dev`.
+
+Free of the argument parser: importing that takes a third of the time in which a broker is to be
+ready, so a well-formed `serve` is read here, and everything else goes to the parser, which knows
+how to complain.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakelog.cli.failures import CliError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakelog.base.broker_config import BrokerConfig
+    from lakelog.server.app import ReadyInfo
+
+DEFAULT_LISTEN = "127.0.0.1:9092"
+_DEFAULT_NODE_ID = 1
+_LOOPBACK = ("127.", "localhost", "::1", "[::1]")
+_VALUES = {
+    "--data": "data",
+    "--listen": "listen",
+    "--properties": "properties",
+    "--node-id": "node_id",
+}
+_LISTS = {"--advertise": "advertise", "--set": "settings"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerArguments:
+    """What `serve` was told. `settings` are KEY=VALUE, `advertise` NAME=HOST:PORT."""
+
+    data: str | None = None
+    listen: str | None = None
+    properties: str | None = None
+    node_id: str | None = None
+    advertise: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    insecure: bool = False
+    verbose: int = 0
+
+
+def parse_plainly(tokens: list[str]) -> BrokerArguments | None:
+    """The arguments, or None if any word is not plainly one of them."""
+    values: dict[str, str] = {}
+    lists: dict[str, list[str]] = {"advertise": [], "settings": []}
+    insecure, verbose = False, 0
+    words = iter(tokens)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word == "--insecure":
+            insecure = True
+        elif word in ("-v", "--verbose"):
+            verbose += 1
+        elif name in _VALUES or name in _LISTS:
+            value = value if equals else next(words, "")
+            if not value or value.startswith("-") or _VALUES.get(name) in values:
+                return None
+            if name in _VALUES:
+                values[_VALUES[name]] = value
+            else:
+                lists[_LISTS[name]].append(value)
+        else:
+            return None
+    return BrokerArguments(
+        **values,
+        advertise=tuple(lists["advertise"]),
+        settings=tuple(lists["settings"]),
+        insecure=insecure,
+        verbose=verbose,
+    )
+
+
+def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | None = None) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit status."""
+    start_logging(arguments.verbose)
+    config = load_config(arguments)
+    listen = _listen_address(arguments, config)
+    _check_open_listener(listen, insecure=arguments.insecure)
+    from lakelog.server.app import ServeOptions, serve
+
+    return serve(
+        ServeOptions(
+            data=_data_folder(arguments, config),
+            listen=listen,
+            advertise=advertised(arguments, config),
+            config=config,
+            node_id=_node_id(arguments, config),
+            ready=ready or _say_ready,
+        )
+    )
+
+
+def start_logging(verbose: int) -> None:
+    """Log lines on stderr, in UTC."""
+    import time
+
+    handler = logging.StreamHandler(sys.stderr)
+    line = logging.Formatter(
+        "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
+    )
+    line.converter = time.gmtime
+    handler.setFormatter(line)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+def load_config(arguments: BrokerArguments) -> BrokerConfig:
+    """The file's settings under those of `--set`; warns of what has no effect."""
+    from lakelog.base.broker_config import BrokerConfig
+    from lakelog.base.config import ConfigError
+
+    values: dict[str, str] = {}
+    if arguments.properties is not None:
+        values.update(_read_properties(Path(arguments.properties)))
+    for text in arguments.settings:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise CliError("LL0902", f"--set {text!r} is not KEY=VALUE")
+        values[key.strip()] = value.strip()
+    try:
+        config, warnings = BrokerConfig.from_mapping(values)
+    except ConfigError as error:
+        raise CliError("LL0501", str(error)) from error
+    for warning in warnings:
+        logging.getLogger(__name__).warning("configuration: %s", warning)
+    return config
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    from lakelog.base.properties import parse_properties
+
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CliError("LL0501", f"{path}: {error}") from error
+
+
+def _data_folder(arguments: BrokerArguments, config: BrokerConfig) -> Path:
+    folder = arguments.data or config.data_directory
+    if not folder:
+        raise CliError("LL0902", "no data folder", "say --data DIR")
+    return Path(folder).absolute()
+
+
+def _listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
+    if arguments.listen:
+        return arguments.listen
+    if not config.is_set("listeners"):
+        return DEFAULT_LISTEN
+    if len(config.listeners) != 1:
+        raise CliError(
+            "LL0501", "listeners: this broker has one listener", "say --listen HOST:PORT"
+        )
+    endpoint = config.listeners[0]
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{host or '0.0.0.0'}:{endpoint.port}"
+
+
+def _check_open_listener(listen: str, *, insecure: bool) -> None:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise CliError("LL0902", f"--listen {listen} is not HOST:PORT")
+    if not insecure and not host.startswith(_LOOPBACK):
+        raise CliError(
+            "LL0402",
+            f"{listen} is reachable by others, and there is no authentication",
+            "listen on 127.0.0.1, or say --insecure if the network is trusted",
+        )
+
+
+def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, str]:
+    """HOST:PORT to tell clients, by listener name; the command line goes before the file."""
+    told = {end.name: f"{end.host}:{end.port}" for end in config.advertised_listeners}
+    for text in arguments.advertise:
+        name, equals, address = text.partition("=")
+        port = address.rpartition(":")[2]
+        if not equals or not name or not port.isdecimal():
+            raise CliError("LL0902", f"--advertise {text!r} is not NAME=HOST:PORT")
+        told[name.upper()] = address
+    return told
+
+
+def _node_id(arguments: BrokerArguments, config: BrokerConfig) -> int:
+    if arguments.node_id is not None:
+        if not arguments.node_id.isdecimal() or int(arguments.node_id) >= 2**31:
+            raise CliError("LL0902", f"--node-id {arguments.node_id} is not a broker number")
+        return int(arguments.node_id)
+    return config.node_id if config.node_id >= 0 else _DEFAULT_NODE_ID
+
+
+def _say_ready(info: ReadyInfo) -> None:
+    """The server logs its own line when ready; `serve` adds nothing."""

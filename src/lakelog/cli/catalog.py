@@ -1,0 +1,321 @@
+"""Every error the command line can report: its LL code, exit status and explanation.
+
+A code never changes its meaning and is never used again. The first two digits group them: 01
+topics, 02 groups, 03 connection, 04 permission, 05 configuration, 06 records, 07 the broker's own
+start, 08 tables and Spark, 09 the command line itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from lakelog.base.errors import ErrorCode
+
+
+class ExitCode(IntEnum):
+    """The exit status of the process."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    DENIED = 4
+    UNREACHABLE = 5
+    CONFLICT = 6
+    PARTIAL = 7
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One error. `kafka` are the protocol codes that are reported as this one."""
+
+    code: str
+    title: str
+    exit: ExitCode
+    text: str
+    kafka: tuple[ErrorCode, ...] = ()
+
+
+_ENTRIES = (
+    Entry(
+        "LL0100",
+        "the broker refused the request",
+        ExitCode.FAILURE,
+        "The broker answered with an error that has no page of its own. Its name is Kafka's and "
+        "is part of the message.",
+    ),
+    Entry(
+        "LL0101",
+        "topic already exists",
+        ExitCode.CONFLICT,
+        "A topic of this name exists. `lakelog topic create --if-not-exists` accepts that; "
+        "`lakelog topic alter` changes partitions and configuration.",
+        (ErrorCode.TOPIC_ALREADY_EXISTS,),
+    ),
+    Entry(
+        "LL0102",
+        "topic not found",
+        ExitCode.NOT_FOUND,
+        "No topic of this name exists on the brokers asked, or it was deleted a moment ago. "
+        "`lakelog topic list` shows those that exist; `-b` chooses the brokers.",
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID),
+    ),
+    Entry(
+        "LL0103",
+        "invalid topic name",
+        ExitCode.USAGE,
+        "A topic name has 1 to 249 characters out of letters, digits, '.', '_' and '-', and is "
+        "neither '.' nor '..'.",
+        (ErrorCode.INVALID_TOPIC_EXCEPTION,),
+    ),
+    Entry(
+        "LL0104",
+        "partition not found",
+        ExitCode.NOT_FOUND,
+        "The topic has fewer partitions than the number asked for. They count from 0; "
+        "`lakelog topic describe` shows them.",
+    ),
+    Entry(
+        "LL0105",
+        "invalid number of partitions",
+        ExitCode.USAGE,
+        "A topic has at least one partition, and their number can only grow.",
+        (ErrorCode.INVALID_PARTITIONS,),
+    ),
+    Entry(
+        "LL0106",
+        "invalid replication factor",
+        ExitCode.USAGE,
+        "There cannot be more replicas of a partition than there are brokers.",
+        (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ),
+    Entry(
+        "LL0107",
+        "offset out of range",
+        ExitCode.FAILURE,
+        "The offset is below the log start offset (retention has removed it) or above the log end "
+        "offset. `lakelog topic describe` shows both.",
+        (ErrorCode.OFFSET_OUT_OF_RANGE,),
+    ),
+    Entry(
+        "LL0201",
+        "group not found",
+        ExitCode.NOT_FOUND,
+        "No consumer group of this name has members or committed offsets. `lakelog group list` "
+        "shows those that have.",
+        (ErrorCode.GROUP_ID_NOT_FOUND,),
+    ),
+    Entry(
+        "LL0202",
+        "group is in use",
+        ExitCode.CONFLICT,
+        "Offsets of a group can be changed only while it has no members: a running consumer would "
+        "commit over them. Stop its consumers and wait for their session timeout.",
+        (ErrorCode.NON_EMPTY_GROUP, ErrorCode.UNKNOWN_MEMBER_ID),
+    ),
+    Entry(
+        "LL0203",
+        "invalid group name",
+        ExitCode.USAGE,
+        "A group name must not be empty.",
+        (ErrorCode.INVALID_GROUP_ID,),
+    ),
+    Entry(
+        "LL0204",
+        "group coordinator not available",
+        ExitCode.UNREACHABLE,
+        "The broker that coordinates the group is starting or loading its groups. Try again in a "
+        "moment.",
+        (
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode.NOT_COORDINATOR,
+        ),
+    ),
+    Entry(
+        "LL0301",
+        "cannot reach the broker",
+        ExitCode.UNREACHABLE,
+        "Nothing accepts connections at the address, or the connection broke. Is the broker "
+        "running (`lakelog dev`), and are host and port right (`-b`, LAKELOG_BROKERS)? If the "
+        "first connection works and a later one fails, the broker advertises an address that this "
+        "host cannot reach: start it with `--advertise NAME=HOST:PORT`.",
+        (ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE),
+    ),
+    Entry(
+        "LL0302",
+        "no answer in time",
+        ExitCode.UNREACHABLE,
+        "The broker did not answer within `--timeout`. The request may still have been carried "
+        "out.",
+        (ErrorCode.REQUEST_TIMED_OUT,),
+    ),
+    Entry(
+        "LL0303",
+        "not a Kafka protocol answer",
+        ExitCode.UNREACHABLE,
+        "What listens at the address does not speak the Kafka protocol, or it expects TLS.",
+    ),
+    Entry(
+        "LL0304",
+        "partition has no leader",
+        ExitCode.UNREACHABLE,
+        "The broker that leads the partition is down, or its log directory is offline. The "
+        "broker's log names the reason.",
+        (
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.REPLICA_NOT_AVAILABLE,
+            ErrorCode.KAFKA_STORAGE_ERROR,
+        ),
+    ),
+    Entry(
+        "LL0305",
+        "not supported by the broker",
+        ExitCode.FAILURE,
+        "The broker does not implement this request, or not in a version this program knows.",
+        (ErrorCode.UNSUPPORTED_VERSION,),
+    ),
+    Entry(
+        "LL0401",
+        "permission denied",
+        ExitCode.DENIED,
+        "The broker's authorizer does not allow this to the user, or authentication failed.",
+        (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ),
+    ),
+    Entry(
+        "LL0402",
+        "listener is open to everybody",
+        ExitCode.USAGE,
+        "The broker has no authentication yet, and whoever reaches a listener beyond loopback may "
+        "read, write and delete everything. Listen on 127.0.0.1, or say --insecure if the network "
+        "is trusted.",
+    ),
+    Entry(
+        "LL0501",
+        "invalid configuration value",
+        ExitCode.USAGE,
+        "A configuration key does not exist, or its value is not one that the key allows. The "
+        "message names key, value and what is allowed; keys are Kafka's own.",
+        (ErrorCode.INVALID_CONFIG,),
+    ),
+    Entry(
+        "LL0601",
+        "record too large",
+        ExitCode.FAILURE,
+        "A batch is larger than the topic's max.message.bytes (1048588 unless set). "
+        "`lakelog topic alter TOPIC --config max.message.bytes=N` raises it.",
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE),
+    ),
+    Entry(
+        "LL0602",
+        "corrupt or invalid record",
+        ExitCode.FAILURE,
+        "A checksum is wrong, or a record breaks a rule of the topic, such as a key for "
+        "compaction or a timestamp near the present.",
+        (
+            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.INVALID_RECORD,
+            ErrorCode.INVALID_TIMESTAMP,
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ),
+    ),
+    Entry(
+        "LL0603",
+        "not enough replicas",
+        ExitCode.FAILURE,
+        "Fewer replicas are in sync than min.insync.replicas asks for.",
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+    ),
+    Entry(
+        "LL0604",
+        "part of the work was not done",
+        ExitCode.PARTIAL,
+        "Some records were not acknowledged, or some of the things named could not be handled; "
+        "the others were. The messages before this one say which.",
+    ),
+    Entry(
+        "LL0605",
+        "input line cannot be used",
+        ExitCode.FAILURE,
+        "The line is not what --input-format promises: a JSON object with the fields key, value, "
+        "headers, partition and timestamp_ms. Nothing after this line was produced.",
+    ),
+    Entry(
+        "LL0701",
+        "data folder is in use",
+        ExitCode.CONFLICT,
+        "Another broker holds the lock of the data folder. Two brokers on one folder would "
+        "destroy it: stop the other one, or give this one a folder of its own.",
+    ),
+    Entry(
+        "LL0702",
+        "address is in use",
+        ExitCode.CONFLICT,
+        "Another program listens at the address. `--listen HOST:0` takes a free port.",
+    ),
+    Entry(
+        "LL0703",
+        "data folder cannot be used",
+        ExitCode.FAILURE,
+        "The folder is not readable and writable, or its metadata is missing, damaged, or belongs "
+        "to another node or cluster. The broker refuses to start rather than guess: nothing in "
+        "the folder was changed.",
+    ),
+    Entry(
+        "LL0801",
+        "an optional part is not installed",
+        ExitCode.FAILURE,
+        "Tables need PySpark, pyarrow and PyIceberg: `pip install 'lakelog[spark]'`.",
+    ),
+    Entry(
+        "LL0802",
+        "Java not found",
+        ExitCode.FAILURE,
+        "PySpark needs a Java runtime, version 17 or newer, on the PATH or in JAVA_HOME (Debian: "
+        "apt-get install openjdk-17-jre-headless).",
+    ),
+    Entry(
+        "LL0803",
+        "table and topic disagree",
+        ExitCode.FAILURE,
+        "The table's recorded progress does not fit the topic, for example after the topic was "
+        "deleted and created again, or after retention removed what was not archived.",
+    ),
+    Entry(
+        "LL0901",
+        "confirmation needed",
+        ExitCode.USAGE,
+        "The command destroys something and cannot ask, because its input is not a terminal. "
+        "Repeat it with --yes.",
+    ),
+    Entry(
+        "LL0902",
+        "wrong arguments",
+        ExitCode.USAGE,
+        "The command line cannot be understood. `lakelog COMMAND --help` shows what is allowed.",
+    ),
+    Entry(
+        "LL0903",
+        "file not found",
+        ExitCode.NOT_FOUND,
+        "A file named on the command line does not exist or cannot be read.",
+    ),
+    Entry(
+        "LL0999",
+        "unexpected error",
+        ExitCode.FAILURE,
+        "A fault of this program. Repeat the command with --debug and report what it prints.",
+    ),
+)
+
+CATALOG: dict[str, Entry] = {entry.code: entry for entry in _ENTRIES}
+BY_KAFKA: dict[ErrorCode, Entry] = {code: entry for entry in _ENTRIES for code in entry.kafka}

@@ -1,0 +1,104 @@
+"""Sends records and learns of each what became of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lakelog.base.errors import KafkaError
+from lakelog.cli.record_text import Header, InputRecord
+
+
+class Metadata(Protocol):
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+
+
+class Delivery(Protocol):
+    @property
+    def done(self) -> bool: ...
+    def result(self) -> Metadata: ...
+
+
+class RecordSink(Protocol):
+    """The part of the producer that is used here."""
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery: ...
+
+
+@dataclass(slots=True)
+class Written:
+    """What went to one partition; offsets are -1 when the broker does not tell (acks=0)."""
+
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+
+
+@dataclass(slots=True)
+class Report:
+    """`bytes` are those of the keys and values written."""
+
+    records: int = 0
+    bytes: int = 0
+    failed: int = 0
+    first_error: KafkaError | None = None
+    partitions: dict[int, Written] = field(default_factory=dict)
+
+    def add(self, delivery: Delivery, size: int) -> None:
+        """Waits for a delivery and counts it."""
+        try:
+            metadata = delivery.result()
+        except KafkaError as error:
+            self.fail(error)
+            return
+        self.records += 1
+        self.bytes += size
+        written = self.partitions.setdefault(metadata.partition, Written())
+        if not written.records:
+            written.first_offset = metadata.offset
+        written.records += 1
+        written.last_offset = max(written.last_offset, metadata.offset)
+
+    def fail(self, error: KafkaError) -> None:
+        self.failed += 1
+        if self.first_error is None:
+            self.first_error = error
+
+
+def send_all(sink: RecordSink, topic: str, records: Iterable[InputRecord]) -> Report:
+    """Sends every record and waits for every answer; a record's failure does not stop the rest.
+
+    What `records` raises is raised after the records before it were answered.
+    """
+    report = Report()
+    waiting: deque[tuple[Delivery, int]] = deque()
+    try:
+        for record in records:
+            size = len(record.key or b"") + len(record.value or b"")
+            try:
+                delivery = sink.send(topic, record.value, record.key, *record[2:])
+            except KafkaError as error:
+                report.fail(error)
+                if not waiting and not report.records:
+                    raise
+                continue
+            waiting.append((delivery, size))
+            while waiting and waiting[0][0].done:
+                report.add(*waiting.popleft())
+    finally:
+        while waiting:
+            report.add(*waiting.popleft())
+    return report

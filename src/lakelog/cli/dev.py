@@ -1,0 +1,75 @@
+"""`lakelog dev`: a broker with settings for development, and what to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from lakelog import __version__
+from lakelog.cli.broker import BrokerArguments, run_broker
+from lakelog.cli.options import noun
+from lakelog.cli.render import note
+
+if TYPE_CHECKING:
+    from lakelog.server.app import ReadyInfo
+
+app = noun("dev", "Run a broker for development.")
+
+_SETTINGS = ("group.initial.rebalance.delay.ms=0",)
+_DEFAULT_PORT = 9092
+
+
+@app.default
+def dev(
+    *,
+    port: int = _DEFAULT_PORT,
+    data: str = ".lakelog",
+    partitions: int = 1,
+    settings: Annotated[
+        list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)
+    ] = None,
+    verbose: Annotated[int, Parameter(name=["--verbose", "-v"], count=True)] = 0,
+) -> int:
+    """Run a broker for development, on loopback only, until SIGTERM or ^C.
+
+    Like `serve`, but consumers of a new group need not wait for each other, and topics are
+    created when they are first used.
+
+    Parameters
+    ----------
+    port
+        Port on 127.0.0.1 (default 9092); 0 takes a free one.
+    data
+        Folder for everything the broker keeps (default .lakelog); it stays when the broker ends.
+    partitions
+        Partitions of a topic that is created without saying how many (default 1).
+    settings
+        KEY=VALUE with Kafka's keys; may be repeated.
+    verbose
+        Log more.
+    """
+    arguments = BrokerArguments(
+        data=data,
+        listen=f"127.0.0.1:{port}",
+        settings=(*_SETTINGS, f"num.partitions={partitions}", *(settings or ())),
+        verbose=verbose,
+    )
+    return run_broker(arguments, ready=lambda info: note(banner(info, Path(data))))
+
+
+def banner(info: ReadyInfo, data: Path) -> str:
+    """What a person sees when the broker is ready."""
+    port = info.address.rpartition(":")[2]
+    where = "" if port == str(_DEFAULT_PORT) else f" -b {info.address}"
+    return f"""
+lakelog {__version__} is ready on {info.address}, data in {data}
+
+  lakelog topic create demo{where} --partitions 3
+  echo hello | lakelog produce demo{where}
+  lakelog consume demo{where} -o start -e
+  lakelog table sync demo{where}
+
+Any Kafka client works with bootstrap servers {info.address}. ^C stops the broker.
+"""

@@ -1,0 +1,62 @@
+"""`lakelog explain`: what an error code means, without a network."""
+
+from __future__ import annotations
+
+import textwrap
+
+from lakelog.cli.catalog import CATALOG, Entry
+from lakelog.cli.failures import CliError, suggestion
+from lakelog.cli.options import DEFAULT_OUTPUT, Output, noun
+from lakelog.cli.render import Listing, show
+
+_WIDTH = 80
+
+app = noun("explain", "Explain an error code, or list them all.")
+
+
+@app.default
+def explain(code: str | None = None, /, *, output: Output = DEFAULT_OUTPUT) -> None:
+    """Explain an error code such as LL0102, or list all of them.
+
+    Parameters
+    ----------
+    code
+        The code in brackets after `error`; letter case and the leading LL do not matter.
+    """
+    entries = list(CATALOG.values()) if code is None else [find(code)]
+    if output.format == "table" and code is not None:
+        show(explanation(entries[0]))
+    else:
+        show(listing(entries), output.format)
+
+
+def find(code: str) -> Entry:
+    """The entry of a code as a person types it."""
+    wanted = f"LL{code.upper().removeprefix('LL').zfill(4)}"
+    if wanted not in CATALOG:
+        raise CliError("LL0902", f"no error has the code {wanted}", suggestion(wanted, CATALOG))
+    return CATALOG[wanted]
+
+
+def explanation(entry: Entry) -> str:
+    """The page of one error."""
+    names = ", ".join(code.name for code in entry.kafka)
+    lines = [f"{entry.code}: {entry.title}", "", *textwrap.wrap(entry.text, _WIDTH), ""]
+    lines.append(f"Exit status {entry.exit.value} ({entry.exit.name.lower()}).")
+    if names:
+        lines += textwrap.wrap(f"Kafka's names: {names}.", _WIDTH)
+    return "\n".join(lines)
+
+
+def listing(entries: list[Entry]) -> Listing:
+    rows = [
+        {
+            "code": entry.code,
+            "title": entry.title,
+            "exit_status": entry.exit.value,
+            "kafka": [code.name for code in entry.kafka],
+            "text": entry.text,
+        }
+        for entry in entries
+    ]
+    return Listing(rows, ("code", "title", "exit_status"))

@@ -1,0 +1,88 @@
+"""What went wrong, for a person: one line with a code, one with a hint, and an exit status."""
+
+from __future__ import annotations
+
+import errno
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TextIO
+
+from lakelog.base.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakelog.cli.catalog import Entry
+
+
+class CliError(Exception):
+    """Ends the command. `code` is one of the catalog's."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+    @property
+    def entry(self) -> Entry:
+        from lakelog.cli.catalog import CATALOG
+
+        return CATALOG[self.code]
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A hint with the nearest known name, or nothing."""
+    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"did you mean '{close[0]}'?" if close else ""
+
+
+def explain_exception(error: BaseException) -> CliError:
+    """The error to report for anything a command may raise."""
+    if isinstance(error, CliError):
+        return error
+    if isinstance(error, KafkaError):
+        return _from_kafka(error)
+    if isinstance(error, TimeoutError):
+        return CliError("LL0302", str(error) or "no answer in time", "raise --timeout")
+    if isinstance(error, ConnectionError):
+        return CliError("LL0301", _reason(error), "is the broker running? lakelog dev starts one")
+    if isinstance(error, OSError):
+        return _from_os(error)
+    return CliError("LL0999", f"{type(error).__name__}: {error}", "repeat with --debug")
+
+
+def _from_kafka(error: KafkaError) -> CliError:
+    from lakelog.cli.catalog import BY_KAFKA
+    from lakelog.client.errors import ClientError, PartitionNotFoundError, ProtocolError
+
+    hint = error.hint if isinstance(error, ClientError) else ""
+    if isinstance(error, PartitionNotFoundError):
+        return CliError("LL0104", error.message, hint)
+    if isinstance(error, ProtocolError):
+        return CliError("LL0303", error.message, hint)
+    entry = BY_KAFKA.get(error.code)
+    if entry is None:
+        return CliError("LL0100", str(error), hint)
+    return CliError(entry.code, error.message or entry.title, hint)
+
+
+def _from_os(error: OSError) -> CliError:
+    named = f"{error.filename}: {error.strerror}" if error.filename else _reason(error)
+    if error.errno in (errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
+        return CliError("LL0903", named)
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return CliError("LL0301", named)
+    return CliError("LL0999", named)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__
+
+
+def report(error: CliError, stream: TextIO, *, color: bool) -> None:
+    """Writes `error[CODE] message` and, if there is one, `hint: ...`."""
+    label = f"error[{error.code}]"
+    if color:
+        label = f"\x1b[1;31m{label}\x1b[0m"
+    hint = error.hint or f"lakelog explain {error.code}"
+    stream.write(f"{label} {error.message}\nhint: {hint}\n")

@@ -1,0 +1,84 @@
+"""From bytes to records to produce: lines, keys out of lines, JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from lakelog.cli.failures import CliError
+from lakelog.cli.record_text import Header, InputRecord, parse_json_line
+
+Progress = Callable[[int, int], None]
+"""Told bytes and records read so far."""
+
+LINE_BYTES_MAX = 256 << 20
+_PROGRESS_EVERY = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineParser:
+    """How a line becomes a record; the line comes without its line feed."""
+
+    input_format: str = "lines"
+    key: bytes | None = None
+    key_separator: bytes | None = None
+    key_field: str | None = None
+    headers: tuple[Header, ...] = ()
+    partition: int | None = None
+
+    def __post_init__(self) -> None:
+        sources = [self.key, self.key_separator, self.key_field]
+        if sum(source is not None for source in sources) > 1:
+            raise CliError("LL0902", "--key, --key-separator and --key-field exclude each other")
+        if self.input_format == "jsonl" and sources != [None, None, None]:
+            raise CliError("LL0902", "with --input-format jsonl the key is in the line")
+        if self.key_separator == b"":
+            raise CliError("LL0902", "--key-separator is empty")
+
+    def parse(self, line: bytes) -> InputRecord:
+        """Raises `ValueError` for a line that is not of the promised form."""
+        if self.input_format == "jsonl":
+            record = parse_json_line(line)
+            partition = record.partition if self.partition is None else self.partition
+            return record._replace(headers=record.headers + self.headers, partition=partition)
+        key, value = self._split(line)
+        return InputRecord(key, value, self.headers, self.partition)
+
+    def _split(self, line: bytes) -> tuple[bytes | None, bytes]:
+        if self.key_separator is not None:
+            key, separator, value = line.partition(self.key_separator)
+            return (key, value) if separator else (None, line)
+        if self.key_field is not None:
+            return _field(line, self.key_field), line
+        return self.key, line
+
+
+def _field(line: bytes, name: str) -> bytes | None:
+    fields = json.loads(line)
+    if not isinstance(fields, dict):
+        raise ValueError("not a JSON object")
+    value = fields.get(name)
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
+
+
+def read_records(
+    stream: IO[bytes], parser: LineParser, progress: Progress = lambda size, records: None
+) -> Iterator[InputRecord]:
+    """The records of a stream; `CliError` LL0605 names the first line that is none."""
+    size = number = 0
+    while line := stream.readline(LINE_BYTES_MAX):
+        number += 1
+        size += len(line)
+        if len(line) == LINE_BYTES_MAX:
+            raise CliError("LL0605", f"line {number} is longer than {LINE_BYTES_MAX} bytes")
+        try:
+            yield parser.parse(line.removesuffix(b"\n"))
+        except ValueError as error:
+            raise CliError("LL0605", f"line {number}: {error}") from error
+        if number % _PROGRESS_EVERY == 0:
+            progress(size, number)
+    progress(size, number)

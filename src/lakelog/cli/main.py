@@ -1,0 +1,160 @@
+"""The entry point: finds the noun, loads its module, and turns whatever it raises into one line.
+
+`--version` and `--help` are answered here, from the standard library alone, because importing the
+argument parser takes longer than the whole budget of those two (80 ms).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from lakelog import __version__
+from lakelog.base.errors import KafkaError
+from lakelog.cli.failures import CliError, explain_exception, report, suggestion
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_EXIT_INTERRUPTED = 130
+
+COMMANDS = {
+    "dev": "Run a broker for development: port 9092, data in ./.lakelog.",
+    "serve": "Run a broker.",
+    "topic": "List, create, describe, alter and delete topics.",
+    "produce": "Write records from a file or from standard input.",
+    "consume": "Read records of a topic.",
+    "group": "List, describe and reset consumer groups.",
+    "table": "Archive topics into Iceberg tables.",
+    "explain": "Explain an error code.",
+}
+# Options before the noun move behind it; those with a value take the next word along.
+_LEADING_VALUES = {"-b", "--brokers", "--bootstrap-server", "-f", "--format", "--timeout"}
+_LEADING_FLAGS = {"-q", "--quiet", "-v", "-vv", "--verbose", "--debug", "-y", "--yes"}
+
+_HELP_TAIL = """\
+Options of every command:
+  -b, --brokers HOST:PORT   brokers to ask (LAKELOG_BROKERS; default 127.0.0.1:9092)
+  -f, --format FORM         table, json or jsonl
+  -q, --quiet   -v, --verbose   --timeout 10s   -y, --yes   --debug
+  --version     --help
+
+lakelog COMMAND --help shows the options of a command.
+First steps: lakelog dev, then lakelog topic create demo, lakelog produce demo, lakelog consume demo
+"""
+
+
+def main() -> None:
+    """Runs the command line of this process and exits with its status."""
+    if "--debug" not in sys.argv:
+        sys.excepthook = _report_uncaught
+    status = run(sys.argv[1:])
+    sys.stdout.flush()
+    sys.exit(status)
+
+
+def run(argv: list[str]) -> int:
+    """The exit status of a command line; what it cannot handle by design it raises."""
+    try:
+        status = _dispatch(argv)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        _abandon_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
+    except (CliError, KafkaError, OSError) as error:
+        if "--debug" in argv:
+            raise
+        return _fail(error)
+
+
+def _dispatch(argv: list[str]) -> int:
+    leading, rest = split_leading(argv)
+    if not rest or rest[0] in ("--help", "-h", "help"):
+        sys.stdout.write(_help())
+        return 0
+    if rest[0] in ("--version", "version"):
+        sys.stdout.write(f"lakelog {__version__}\n")
+        return 0
+    if rest[0] not in COMMANDS:
+        kind = "option" if rest[0].startswith("-") else "command"
+        hint = suggestion(rest[0], COMMANDS) or "lakelog --help lists the commands"
+        raise CliError("LL0902", f"unknown {kind} '{rest[0]}'", hint)
+    return _run_noun(rest[0], _append(rest[1:], leading))
+
+
+def _run_noun(name: str, tokens: list[str]) -> int:
+    if name == "serve":
+        from lakelog.cli.broker import parse_plainly, run_broker
+
+        plain = parse_plainly(tokens)
+        if plain is not None:
+            return run_broker(plain)
+    from cyclopts.exceptions import CycloptsError
+
+    app = import_module(f"lakelog.cli.{name}").app
+    try:
+        result = app(tokens, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        message = " ".join(str(error).split())
+        raise CliError("LL0902", message, f"lakelog {name} --help") from error
+    return result if isinstance(result, int) else 0
+
+
+def split_leading(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Common options in front of the noun, and the rest."""
+    at = 0
+    while at < len(argv):
+        name, _, value = argv[at].partition("=")
+        if name in _LEADING_VALUES and not value:
+            at += 2
+        elif name in _LEADING_VALUES or argv[at] in _LEADING_FLAGS:
+            at += 1
+        else:
+            break
+    return argv[:at], argv[at:]
+
+
+def _append(tokens: list[str], options: list[str]) -> list[str]:
+    end = tokens.index("--") if "--" in tokens else len(tokens)
+    return tokens[:end] + options + tokens[end:]
+
+
+def _help() -> str:
+    lines = [f"lakelog {__version__}: a Kafka-protocol commit log", ""]
+    lines += ["Usage: lakelog COMMAND [OPTIONS]", "", "Commands:"]
+    lines += [f"  {name:<10}{summary}" for name, summary in COMMANDS.items()]
+    return "\n".join([*lines, "", _HELP_TAIL])
+
+
+def _fail(error: BaseException) -> int:
+    explained = explain_exception(error)
+    _flush_quietly()
+    color = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    report(explained, sys.stderr, color=color)
+    return int(explained.entry.exit)
+
+
+def _report_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """For `sys.excepthook`: a fault of ours is one line as well, unless --debug asks for more."""
+    _fail(error)
+
+
+def _flush_quietly() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _abandon_stdout()
+
+
+def _abandon_stdout() -> None:
+    """Nobody reads any more: what the interpreter still flushes at exit goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,92 @@
+"""Options that many commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from cyclopts import App, Group, Parameter
+
+from lakelog.cli.failures import CliError
+from lakelog.cli.moments import parse_duration_s
+
+COMMON = Group("Common options", sort_key=100)
+Format = Literal["table", "json", "jsonl"]
+
+
+@Parameter(name="*", group=COMMON)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """How to reach the brokers and how much to say."""
+
+    brokers: Annotated[
+        str,
+        Parameter(
+            name=["--brokers", "-b", "--bootstrap-server"],
+            env_var="LAKELOG_BROKERS",
+            help="HOST:PORT of one or more brokers, by commas (default 127.0.0.1:9092).",
+        ),
+    ] = "127.0.0.1:9092"
+    timeout: Annotated[
+        str, Parameter(help="How long to wait for an answer: 500ms, 10s, 2m (default 10s).")
+    ] = "10s"
+    quiet: Annotated[
+        bool, Parameter(name=["--quiet", "-q"], negative="", help="Say nothing but errors.")
+    ] = False
+    verbose: Annotated[
+        int, Parameter(name=["--verbose", "-v"], count=True, help="Log more; repeat for more.")
+    ] = 0
+    debug: Annotated[bool, Parameter(negative="", help="Show the traceback of an error.")] = False
+
+    @property
+    def timeout_s(self) -> float:
+        seconds = parse_duration_s(self.timeout)
+        if seconds <= 0:
+            raise CliError("LL0902", f"--timeout {self.timeout} is not a time to wait")
+        return seconds
+
+
+@Parameter(name="*", group=COMMON)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How a result is printed."""
+
+    format: Annotated[
+        Format,
+        Parameter(name=["--format", "-f"], help="Form of the result on stdout (default table)."),
+    ] = "table"
+
+
+@Parameter(name="*", group=COMMON)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """Leave to destroy something without being asked."""
+
+    yes: Annotated[
+        bool, Parameter(name=["--yes", "-y"], negative="", help="Do it without asking.")
+    ] = False
+
+
+DEFAULT_SESSION = Session()
+DEFAULT_OUTPUT = Output()
+NO_CONSENT = Consent()
+
+
+def noun(name: str, summary: str) -> App:
+    """The command-line parser of one noun; `main` has handled `--version`."""
+    return App(
+        name=f"lakelog {name}",
+        help=summary,
+        help_flags=["--help", "-h"],
+        version_flags=[],
+        default_parameter=Parameter(show_default=False),
+        result_action="return_value",
+    )
+
+
+def split_pair(text: str, what: str) -> tuple[str, str]:
+    """`key=value` in two; raises a usage error that names `what`."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise CliError("LL0902", f"{what} {text!r} is not KEY=VALUE")
+    return key, value

@@ -1,0 +1,97 @@
+"""Where to begin in a topic, as people write it, and the offsets that this means.
+
+start  end      the log start offset, the log end offset
+42              offset 42
++10  -10        10 after the start, 10 before the end
+@TIME           the first record at or after a time: ISO 8601, epoch milliseconds, @-1h
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from lakelog.cli.failures import CliError
+from lakelog.cli.moments import parse_moment_ms
+
+_NUMBER = re.compile(r"([+-]?)(\d{1,19})")
+_NAMED = {"start": "start", "earliest": "start", "beginning": "start", "end": "end"}
+_NAMED["latest"] = "end"
+
+
+class Anchor(Enum):
+    """What the number of a position counts from."""
+
+    START = "start"
+    END = "end"
+    OFFSET = "offset"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """`number` is added to START, taken from END, or is an offset or epoch milliseconds."""
+
+    anchor: Anchor
+    number: int = 0
+
+
+class Bounds(NamedTuple):
+    """A partition's log start offset and its log end offset (exclusive)."""
+
+    start: int
+    end: int
+
+
+def parse_position(text: str, now_ms: int) -> Position:
+    """Raises a usage error for anything but the forms above."""
+    if text in _NAMED:
+        return Position(Anchor(_NAMED[text]))
+    if text.startswith("@"):
+        return Position(Anchor.TIME, parse_moment_ms(text[1:], now_ms))
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise CliError(
+            "LL0902",
+            f"'{text}' is not an offset",
+            "write start, end, 42, +10, -10, @2026-01-31T09:00:00Z or @-1h",
+        )
+    anchor = {"+": Anchor.START, "-": Anchor.END, "": Anchor.OFFSET}[match[1]]
+    return Position(anchor, int(match[2]))
+
+
+def resolve(
+    position: Position,
+    bounds: Mapping[int, Bounds],
+    offset_at: Callable[[int, int], int | None],
+) -> dict[int, int]:
+    """The offset in each partition, never outside its bounds.
+
+    `offset_at(partition, timestamp_ms)` finds the first record at or after a time; None, when
+    there is none, means the end.
+    """
+    return {
+        partition: max(
+            limits.start, min(limits.end, _offset(position, partition, limits, offset_at))
+        )
+        for partition, limits in bounds.items()
+    }
+
+
+def _offset(
+    position: Position,
+    partition: int,
+    limits: Bounds,
+    offset_at: Callable[[int, int], int | None],
+) -> int:
+    if position.anchor is Anchor.START:
+        return limits.start + position.number
+    if position.anchor is Anchor.END:
+        return limits.end - position.number
+    if position.anchor is Anchor.OFFSET:
+        return position.number
+    found = offset_at(partition, position.number)
+    return limits.end if found is None else found

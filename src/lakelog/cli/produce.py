@@ -1,0 +1,210 @@
+"""`lakelog produce`: lines of a file or of standard input become records."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from cyclopts import Parameter
+
+from lakelog.base.errors import KafkaError
+from lakelog.cli.delivery import Report, send_all
+from lakelog.cli.failures import CliError
+from lakelog.cli.input_lines import LineParser, read_records
+from lakelog.cli.options import (
+    DEFAULT_OUTPUT,
+    DEFAULT_SESSION,
+    Output,
+    Session,
+    noun,
+    split_pair,
+)
+from lakelog.cli.render import Document, Listing, note, show
+
+if TYPE_CHECKING:
+    from lakelog.cli.input_lines import Progress
+
+app = noun("produce", "Write records from a file or from standard input.")
+
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+_ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+_STDIN = "-"
+
+
+@app.default
+def produce(
+    topic: str,
+    file: Annotated[str, Parameter(allow_leading_hyphen=True)] = _STDIN,
+    /,
+    *,
+    key: Annotated[str | None, Parameter(name=["--key", "-k"])] = None,
+    key_separator: Annotated[str | None, Parameter(name=["--key-separator", "-K"])] = None,
+    key_field: str | None = None,
+    header: Annotated[
+        list[str] | None, Parameter(name=["--header", "-H"], negative="", consume_multiple=False)
+    ] = None,
+    input_format: Literal["lines", "jsonl"] = "lines",
+    partition: Annotated[int | None, Parameter(name=["--partition", "-p"])] = None,
+    compression: Annotated[Compression, Parameter(name=["--compression", "-z"])] = "none",
+    acks: Annotated[Literal["all", "-1", "1", "0"], Parameter(allow_leading_hyphen=True)] = "all",
+    linger: str = "5ms",
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> int:
+    """Write a record for each line of a file or of standard input, and wait for all of them.
+
+    Only the line feed ends a line: carriage returns, empty lines and bytes that are no UTF-8 are
+    kept. With acks=all no record is stored twice or out of order, retries included.
+
+    Parameters
+    ----------
+    topic
+        Topic to write to.
+    file
+        File to read; standard input by default or as -.
+    key
+        Key of every record.
+    key_separator
+        Text between key and value; a line without it has no key.
+    key_field
+        Lines are JSON objects, kept as they are; this field of them becomes the key.
+    header
+        NAME=VALUE to add to every record; may be repeated.
+    input_format
+        lines (default), or jsonl: an object with key, value, headers, partition and timestamp_ms,
+        as `consume -f json` prints it.
+    partition
+        Partition for every record; without it the key decides as in Java's client.
+    compression
+        none (default), gzip, snappy, lz4 or zstd.
+    acks
+        Who must have the record: all replicas in sync (default), 1 for the leader, 0 for nobody.
+    linger
+        How long a batch waits for more records (default 5ms).
+    """
+    from lakelog.cli.moments import parse_duration_s
+
+    parser = LineParser(
+        input_format=input_format,
+        key=None if key is None else key.encode(),
+        key_separator=None if key_separator is None else key_separator.encode(),
+        key_field=key_field,
+        headers=tuple(_header(text) for text in header or ()),
+        partition=partition,
+    )
+    settings = _Settings(compression, _ACKS[acks], int(parse_duration_s(linger) * 1000))
+    started = time.monotonic()
+    report = _produce(topic, file, parser, settings, session)
+    return _finish(report, topic, time.monotonic() - started, session, output)
+
+
+class _Settings(NamedTuple):
+    """The producer's own options."""
+
+    compression: str
+    acks: int
+    linger_ms: int
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, value = split_pair(text, "--header")
+    return name, value.encode()
+
+
+def _produce(
+    topic: str, file: str, parser: LineParser, settings: _Settings, session: Session
+) -> Report:
+    from lakelog.client.producer import Producer
+
+    timeout_ms = int(session.timeout_s * 1000)
+    with _open_input(file) as stream, _progress(file, quiet=session.quiet) as progress:
+        producer = Producer(
+            session.brokers,
+            acks=settings.acks,
+            compression=settings.compression,
+            linger_ms=settings.linger_ms,
+            request_timeout_ms=timeout_ms,
+            delivery_timeout_ms=3 * timeout_ms,
+            max_block_ms=timeout_ms,
+        )
+        try:
+            return send_all(producer, topic, read_records(stream, parser, progress))
+        finally:
+            with suppress(KafkaError, TimeoutError):  # the report has counted these
+                producer.close(session.timeout_s)
+
+
+@contextmanager
+def _open_input(file: str) -> Iterator[IO[bytes]]:
+    if file == _STDIN:
+        if sys.stdin.isatty():
+            note("one record per line; ^D ends")
+        yield sys.stdin.buffer
+    else:
+        with Path(file).open("rb") as stream:
+            yield stream
+
+
+@contextmanager
+def _progress(file: str, *, quiet: bool) -> Iterator[Progress]:
+    """Tells bytes and records read to a bar on the terminal, or to nobody."""
+    if quiet or not sys.stderr.isatty() or (file == _STDIN and sys.stdin.isatty()):
+        yield lambda size, records: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (BarColumn(), DownloadColumn(), TextColumn("{task.fields[records]:,} records"))
+    total = None if file == _STDIN else Path(file).stat().st_size
+    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("produce", total=total, records=0)
+        yield lambda size, records: bar.update(task, completed=size, records=records)
+
+
+def _finish(report: Report, topic: str, elapsed_s: float, session: Session, output: Output) -> int:
+    if output.format == "table":
+        note(_sentence(report, topic, elapsed_s), quiet=session.quiet)
+    else:
+        show(summary(report, topic), output.format)
+    if report.failed:
+        first = report.first_error
+        if first is not None and not report.records:
+            raise first
+        raise CliError(
+            "LL0604", f"{report.failed} of {report.failed + report.records} not written: {first}"
+        )
+    return 0
+
+
+def _sentence(report: Report, topic: str, elapsed_s: float) -> str:
+    rate = report.records / max(elapsed_s, 0.001)
+    return (
+        f"{report.records:,} records, {report.bytes / 1e6:,.1f} MB to '{topic}' "
+        f"in {elapsed_s:.1f} s ({rate:,.0f}/s)"
+    )
+
+
+def summary(report: Report, topic: str) -> Document:
+    """What was written, per partition."""
+    rows = [
+        {
+            "partition": partition,
+            "records": written.records,
+            "first_offset": written.first_offset,
+            "last_offset": written.last_offset,
+        }
+        for partition, written in sorted(report.partitions.items())
+    ]
+    data = {
+        "topic": topic,
+        "records": report.records,
+        "bytes": report.bytes,
+        "failed": report.failed,
+        "partitions": rows,
+    }
+    return Document(data, {}, [Listing(rows, ("partition", "records", "first_offset"))])

@@ -1,0 +1,64 @@
+"""`lakelog serve`: a broker in the foreground."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lakelog.cli.broker import BrokerArguments, run_broker
+from lakelog.cli.options import noun
+
+app = noun("serve", "Run a broker in the foreground, until SIGTERM or ^C.")
+
+
+@app.default
+def serve(
+    *,
+    data: str | None = None,
+    listen: str | None = None,
+    advertise: Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)] = None,
+    properties: str | None = None,
+    settings: Annotated[
+        list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)
+    ] = None,
+    node_id: str | None = None,
+    insecure: Annotated[bool, Parameter(negative="")] = False,
+    verbose: Annotated[int, Parameter(name=["--verbose", "-v"], count=True)] = 0,
+) -> int:
+    """Run a broker in the foreground, until SIGTERM or ^C.
+
+    Parameters
+    ----------
+    data
+        Folder for everything the broker keeps (else log.dirs of the properties).
+    listen
+        HOST:PORT to listen on (else `listeners` of the properties, else 127.0.0.1:9092). Port 0
+        takes a free one.
+    advertise
+        NAME=HOST:PORT that clients are told to connect to, per listener name such as PLAINTEXT;
+        may be repeated. Without it they are told the address they came to, which is right unless
+        there is NAT in between.
+    properties
+        A server.properties file with Kafka's keys.
+    settings
+        KEY=VALUE with Kafka's keys; may be repeated, and goes before the file.
+    node_id
+        Number of this broker (else node.id of the properties, else 1).
+    insecure
+        Listen beyond loopback although there is no authentication.
+    verbose
+        Log more.
+    """
+    return run_broker(
+        BrokerArguments(
+            data=data,
+            listen=listen,
+            advertise=tuple(advertise or ()),
+            properties=properties,
+            settings=tuple(settings or ()),
+            node_id=node_id,
+            insecure=insecure,
+            verbose=verbose,
+        )
+    )

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.cli.broker import BrokerArguments, advertised, load_config, parse_plainly, run_broker
+from lakelog.cli.failures import CliError
+
+
+def test_a_plain_serve_needs_no_parser() -> None:
+    words = "--data d --listen 127.0.0.1:0 --set a=1 --set b=2 --advertise=X=h:1 --node-id 3 -v"
+    assert parse_plainly(words.split()) == BrokerArguments(
+        data="d",
+        listen="127.0.0.1:0",
+        node_id="3",
+        settings=("a=1", "b=2"),
+        advertise=("X=h:1",),
+        verbose=1,
+    )
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "--data", "--data --set a=1", "--data a --data b", "x", "--dat a", "--set="]
+)
+def test_whatever_is_not_plain_goes_to_the_parser(words: str) -> None:
+    assert parse_plainly(words.split()) is None
+
+
+def test_set_goes_before_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.retention.ms=1000\nnum.partitions = 4\n")
+    arguments = BrokerArguments(properties=str(file), settings=("num.partitions=7",))
+    config = load_config(arguments)
+    assert config.get_int("num.partitions") == 7
+    assert config.get_int("log.retention.ms") == 1000
+
+
+def test_unknown_keys_are_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    load_config(BrokerArguments(settings=("num.partitons=3",)))
+    assert "num.partitons" in caplog.text
+    assert "did you mean num.partitions?" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (BrokerArguments(settings=("log.retention.ms=x",)), "LL0501", "log.retention.ms=x"),
+        (BrokerArguments(settings=("novalue",)), "LL0902", "novalue"),
+        (BrokerArguments(data="d", listen="0.0.0.0:9092"), "LL0402", "0.0.0.0:9092"),
+        (BrokerArguments(data="d", settings=("listeners=PLAINTEXT://:9092",)), "LL0402", "9092"),
+        (BrokerArguments(data="d", listen="9092"), "LL0902", "--listen 9092"),
+        (BrokerArguments(data="d", listen="localhost:http"), "LL0902", "--listen"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(
+    arguments: BrokerArguments, code: str, words: str
+) -> None:
+    with pytest.raises(CliError) as caught:
+        run_broker(arguments)
+    assert caught.value.code == code
+    assert words in caught.value.message
+
+
+def test_the_command_line_advertises_before_the_file() -> None:
+    config, _ = BrokerConfig.from_mapping(
+        {"advertised.listeners": "PLAINTEXT://a:1", "listeners": "PLAINTEXT://127.0.0.1:9092"}
+    )
+    assert advertised(BrokerArguments(), config) == {"PLAINTEXT": "a:1"}
+    told = advertised(BrokerArguments(advertise=("plaintext=b:2",)), config)
+    assert told == {"PLAINTEXT": "b:2"}
+    with pytest.raises(CliError):
+        advertised(BrokerArguments(advertise=("b:2",)), config)

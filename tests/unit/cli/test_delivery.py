@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.delivery import Written, send_all
+from lakelog.cli.failures import CliError
+from lakelog.cli.record_text import Header, InputRecord
+
+_TOO_LARGE = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+_UNKNOWN = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "who knows")
+
+
+class _Metadata(NamedTuple):
+    partition: int
+    offset: int
+
+
+class _Delivery:
+    def __init__(self, metadata: _Metadata, error: KafkaError | None) -> None:
+        self._metadata = metadata
+        self._error = error
+        self.done = False
+
+    def result(self) -> _Metadata:
+        self.done = True
+        if self._error is not None:
+            raise self._error
+        return self._metadata
+
+
+class _Sink:
+    """Two partitions in turn; a value names what becomes of it."""
+
+    def __init__(self) -> None:
+        self.sent: list[InputRecord] = []
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> _Delivery:
+        if value == b"refused":
+            raise _TOO_LARGE
+        number = len(self.sent)
+        self.sent.append(InputRecord(key, value, tuple(headers), partition, timestamp_ms))
+        error = _UNKNOWN if value == b"lost" else None
+        return _Delivery(_Metadata(number % 2, 100 + number // 2), error)
+
+
+def _values(*values: bytes) -> Iterator[InputRecord]:
+    return (InputRecord(b"k", value) for value in values)
+
+
+def test_every_record_is_counted_where_it_went() -> None:
+    sink = _Sink()
+    records = [InputRecord(b"k", b"v", (("h", b"1"),), 1, 5), InputRecord(None, None)]
+    report = send_all(sink, "t", [*records, *_values(b"abc")])
+    assert sink.sent[:2] == records
+    assert (report.records, report.bytes, report.failed) == (3, 6, 0)
+    assert report.partitions == {0: Written(2, 100, 101), 1: Written(1, 100, 100)}
+
+
+def test_failures_do_not_stop_the_rest() -> None:
+    report = send_all(_Sink(), "t", _values(b"a", b"lost", b"refused", b"b"))
+    assert (report.records, report.failed) == (2, 2)
+    assert report.first_error is not None
+
+
+def test_a_refusal_at_the_first_record_ends_it() -> None:
+    with pytest.raises(KafkaError, match="too large"):
+        send_all(_Sink(), "t", _values(b"refused", b"a"))
+
+
+def test_bad_input_is_raised_after_what_came_before_was_answered() -> None:
+    deliveries: list[_Delivery] = []
+
+    class _Kept(_Sink):
+        def send(self, *arguments: object, **named: object) -> _Delivery:
+            deliveries.append(super().send(*arguments, **named))  # type: ignore[arg-type]
+            return deliveries[-1]
+
+    def records() -> Iterator[InputRecord]:
+        yield InputRecord(None, b"a")
+        raise CliError("LL0605", "line 2")
+
+    with pytest.raises(CliError, match="line 2"):
+        send_all(_Kept(), "t", records())
+    assert [delivery.done for delivery in deliveries] == [True]

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.failures import CliError, explain_exception, report, suggestion
+from lakelog.client.errors import PartitionNotFoundError, ProtocolError, TopicNotFoundError
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic 'a' exists"), "LL0101"),
+        (TopicNotFoundError("ordrs", hint="did you mean 'orders'?"), "LL0102"),
+        (PartitionNotFoundError("orders", 9, 3), "LL0104"),
+        (ProtocolError("3 bytes left"), "LL0303"),
+        (KafkaError(ErrorCode.FENCED_INSTANCE_ID), "LL0100"),
+        (TimeoutError(), "LL0302"),
+        (ConnectionRefusedError(111, "Connection refused"), "LL0301"),
+        (FileNotFoundError(2, "No such file or directory", "x"), "LL0903"),
+        (RuntimeError("oops"), "LL0999"),
+        (CliError("LL0901", "say so"), "LL0901"),
+    ],
+)
+def test_every_exception_has_a_code(error: Exception, code: str) -> None:
+    explained = explain_exception(error)
+    assert explained.code == code
+    assert explained.message
+
+
+def test_a_report_is_one_line_and_a_hint() -> None:
+    stream = io.StringIO()
+    error = explain_exception(TopicNotFoundError("ordrs", hint="did you mean 'orders'?"))
+    report(error, stream, color=False)
+    assert stream.getvalue() == (
+        "error[LL0102] topic 'ordrs' does not exist\nhint: did you mean 'orders'?\n"
+    )
+
+
+def test_a_report_without_hint_points_to_explain() -> None:
+    stream = io.StringIO()
+    report(CliError("LL0701", "in use"), stream, color=True)
+    assert "\x1b[" in stream.getvalue()
+    assert stream.getvalue().endswith("hint: lakelog explain LL0701\n")
+
+
+def test_only_a_near_name_is_suggested() -> None:
+    assert suggestion("ordrs", ["orders", "clicks"]) == "did you mean 'orders'?"
+    assert suggestion("zebra", ["orders", "clicks"]) == ""

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from lakelog.cli.main import COMMANDS, run, split_leading
+
+_ROOT = Path(__file__).parents[3]
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"\n  {name} " in printed for name in COMMANDS)
+
+
+def test_every_command_has_a_module_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        assert run([name, "--help"]) == 0
+        assert f"lakelog {name}" in capsys.readouterr().out
+
+
+def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    assert capsys.readouterr().out == f"lakelog {project['version']}\n"
+
+
+def test_version_and_help_load_neither_parser_nor_renderer() -> None:
+    code = (
+        "import sys; from lakelog.cli.main import run; run(['--version']); run(['--help']);"
+        "print([m for m in ('cyclopts', 'rich', 'asyncio', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+
+
+def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topc"]) == 2
+    assert capsys.readouterr().err == (
+        "error[LL0902] unknown command 'topc'\nhint: did you mean 'topic'?\n"
+    )
+
+
+def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "--formt", "json"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error[LL0902] ")
+    assert printed.err.endswith("hint: lakelog explain --help\n")
+
+
+def test_common_options_may_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert split_leading(["-b", "h:1", "-q", "--format=json", "topic", "list"]) == (
+        ["-b", "h:1", "-q", "--format=json"],
+        ["topic", "list"],
+    )
+    assert run(["--format", "json", "explain", "LL0102"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["code"] == "LL0102"
+
+
+@pytest.mark.parametrize("code", ["LL0102", "ll0102", "0102", "102"])
+def test_explain_takes_a_code_in_any_form(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", code]) == 0
+    assert capsys.readouterr().out.startswith("LL0102: topic not found\n")
+
+
+def test_a_closed_pipe_is_a_clean_end() -> None:
+    command = f"{sys.executable} -c 'from lakelog.cli.main import main; main()' explain -f jsonl"
+    script = f"set -o pipefail; {command} | true"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
