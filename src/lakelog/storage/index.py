@@ -66,10 +66,9 @@ class SegmentIndex:
         """The last entry at or before a byte position; -1 when there is none."""
         return bisect_right(self.positions, position) - 1
 
-    def offset_before_time(self, timestamp: int) -> int:
-        """A relative offset up to which every timestamp is below `timestamp`."""
-        entry = bisect_left(self.times, timestamp) - 1
-        return self.time_offsets[entry] if entry >= 0 else 0
+    def floor_time(self, timestamp: int) -> int:
+        """The last entry with a time below `timestamp`; -1 when there is none."""
+        return bisect_left(self.times, timestamp) - 1
 
     def truncate(self, offset: int) -> None:
         """Drops entries for relative offsets at or above `offset`."""

@@ -1,31 +1,29 @@
 """One partition's log: an append-only sequence of batches in segments.
 
-The log has one owner and is never called from two threads; only `FlushJob.run` leaves the loop.
 `log_start_offset` and `log_end_offset` never go back but by `truncate_to`. A failed append leaves
 no trace: every piece of state moves after the write.
 
-Source: `UnifiedLog` and `LocalLog` of `org.apache.kafka.storage.internals.log`.
+Source: `UnifiedLog` of `org.apache.kafka.storage.internals.log`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import BatchHeader, patch_offset_and_epoch, set_append_time
-from lakelog.storage.epochs import EpochCache
-from lakelog.storage.handles import HandleCache, LogSlice
-from lakelog.storage.producer_state import BatchMetadata, ProducerStateTable
+from lakelog.storage.handles import LogSlice
+from lakelog.storage.local_log import LocalLog
+from lakelog.storage.producer_state import BatchMetadata
+from lakelog.storage.retention import count_deletable
+from lakelog.storage.scan import scan_headers
 from lakelog.storage.segment import Segment
+from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
 from lakelog.storage.validate import Origin, check_batch, read_batch
 
 _RELATIVE_MAX = 0x7FFFFFFF
 _RECENT_MAX = 128
-PRODUCER_EXPIRATION_MS = 86_400_000
 
 
 class AppendResult(NamedTuple):
@@ -39,69 +37,10 @@ class AppendResult(NamedTuple):
     duplicate: bool
 
 
-class Log:
+class Log(LocalLog):
     """See the module. Offsets are of records, sizes in bytes, times in milliseconds."""
 
-    __slots__ = (
-        "_bases",
-        "_older",
-        "_random_below",
-        "_recent",
-        "active_segment",
-        "config",
-        "folder",
-        "handles",
-        "leader_epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "partition",
-        "producers",
-        "recovery_point",
-        "segments",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        topic_id: bytes,
-        config: LogConfig,
-        folder: Path,
-        handles: HandleCache,
-        segments: list[Segment],
-        *,
-        random_below: Callable[[int], int],
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        leader_epochs: EpochCache | None = None,
-        producers: ProducerStateTable | None = None,
-    ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.topic_id = topic_id
-        self.config = config
-        self.folder = folder
-        self.handles = handles
-        self.segments = segments
-        self._bases = [segment.base_offset for segment in segments]
-        self.active_segment = segments[-1]
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = self.active_segment.next_offset
-        self.recovery_point = recovery_point
-        """Everything before it is on the device."""
-        self.leader_epochs = leader_epochs if leader_epochs is not None else EpochCache()
-        self.producers = (
-            producers if producers is not None else ProducerStateTable(PRODUCER_EXPIRATION_MS)
-        )
-        self._random_below = random_below
-        self._recent: dict[int, int] = {}
-        self._older: dict[int, int] = {}
-
-    @property
-    def size(self) -> int:
-        return sum(segment.size for segment in self.segments)
+    __slots__ = ()
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """Called when this broker becomes the leader: the epoch begins at the log's end."""
@@ -188,28 +127,6 @@ class Log:
             or segment.is_full(config.segment_index_bytes)
         )
 
-    def roll(self, now_ms: int) -> Segment:
-        """Seals the active segment and begins the next one at the log's end."""
-        config = self.config
-        old, base = self.active_segment, self.log_end_offset
-        if old.size == 0 and old.base_offset == base:
-            return old
-        old.seal()
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
-        segment = Segment.create(
-            self.handles,
-            self.folder,
-            base,
-            interval=config.index_interval_bytes,
-            created_ms=now_ms,
-            jitter_ms=self._random_below(jitter) if jitter > 0 else 0,
-        )
-        self.segments.append(segment)
-        self._bases.append(base)
-        self.active_segment = segment
-        self._recent, self._older = {}, {}
-        return segment
-
     # Reading
 
     def read(
@@ -255,6 +172,88 @@ class Log:
                 limit = segment.position_of(end_offset) if bounded else segment.size
                 return _slice(segment, position, limit, max_bytes, min_one)
         return None
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at or after a time (ms); `CorruptLog` for a batch that is damaged."""
+        return find_by_timestamp(self, timestamp)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the greatest timestamp."""
+        return find_max_timestamp(self)
+
+    # Removing
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
+        """Applies retention and returns how many segments went; call it every few minutes.
+
+        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`.
+        """
+        self._remove_doomed(now_ms)
+        committed = self.log_end_offset if high_watermark is None else high_watermark
+        count = count_deletable(self, now_ms, committed)
+        if not count:
+            return 0
+        if count == len(self.segments):
+            self.roll(now_ms)
+        start = self.segments[count].base_offset
+        self.snapshots.remove_before(start)
+        for _ in range(count):
+            self._delete_segment(self.segments.pop(0), now_ms + self.config.file_delete_delay_ms)
+        self._bases = [segment.base_offset for segment in self.segments]
+        self.advance_log_start(start)
+        return count
+
+    def advance_log_start(self, offset: int) -> None:
+        """Hides everything before `offset`; whole segments go with the next retention run."""
+        if not offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"the log cannot start at {offset}: it ends at {self.log_end_offset}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts off the batch that holds `offset` and all after it; a follower's duty (KIP-101)."""
+        if offset >= self.log_end_offset:
+            return
+        self.truncations += 1
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            if self.before_truncate is not None:
+                self.before_truncate()
+        if offset < self._bases[0]:
+            self._restart_at(offset)
+            self.log_end_offset = end = offset
+        else:
+            self.log_end_offset = end = self._cut_segments(offset)
+        self.log_start_offset = min(self.log_start_offset, end)
+        self._recent, self._older = {}, {}
+        self.leader_epochs.truncate_from_end(end)
+        self.snapshots.remove_beyond(end)
+        self.rebuild_producers()
+
+    def _cut_segments(self, offset: int) -> int:
+        keep = bisect_right(self._bases, offset)
+        for segment in reversed(self.segments[keep:]):
+            self._delete_segment(segment, 0)
+        del self.segments[keep:], self._bases[keep:]
+        self.active_segment = segment = self.segments[-1]
+        return segment.truncate(offset)
+
+    def rebuild_producers(self) -> None:
+        """Makes the producers' state from the newest snapshot and the log after it."""
+        table = self.producers
+        start, table.entries = self.snapshots.newest(self.log_end_offset)
+        for segment in self.segments:
+            if segment.next_offset <= start or not segment.size:
+                continue
+            position = segment.position_of(start) if start > segment.base_offset else 0
+            for _, header in scan_headers(segment.open().file, position, segment.size):
+                if header.producer_id >= 0 and header.base_offset >= start:
+                    table.update(header, header.base_offset)
+        table.end_offset = self.log_end_offset
 
 
 def _slice(

@@ -13,11 +13,12 @@ import struct
 from pathlib import Path
 
 from lakelog.records.batch import BatchHeader
-from lakelog.runtime.api import Buffer, File
+from lakelog.runtime.api import Buffer, Disk, File
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import Handle, HandleCache
 from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
-from lakelog.storage.names import INDEX, LOG, TIME_INDEX, file_name
+from lakelog.storage.index_files import IndexFiles
+from lakelog.storage.names import LOG, file_name
 from lakelog.storage.scan import scan_headers
 
 _SPAN = struct.Struct(">qi11xi")
@@ -101,12 +102,20 @@ class Segment:
             created_ms=created_ms,
             jitter_ms=jitter_ms,
         )
-        for suffix in (INDEX, TIME_INDEX, LOG):
-            file = handles.disk.open(segment.path(suffix), create=True)
-            file.truncate(0)
-            file.close()
         segment._index = SegmentIndex()
+        segment._files.cut(segment._index)
+        file = handles.disk.open(segment.path(LOG), create=True)
+        file.truncate(0)
+        file.close()
         return segment
+
+    @property
+    def disk(self) -> Disk:
+        return self._handles.disk
+
+    @property
+    def _files(self) -> IndexFiles:
+        return IndexFiles(self.disk, self.folder, self.base_offset)
 
     def path(self, suffix: str) -> Path:
         return self.folder / file_name(self.base_offset, suffix)
@@ -181,7 +190,27 @@ class Segment:
             return timestamp - self.first_timestamp
         return now_ms - self.created_ms
 
+    def greatest_timestamp(self) -> int:
+        """Of all its records; -1 when none has one."""
+        _ = self.index
+        return self.max_timestamp
+
     # Finding
+
+    def position_before_time(self, timestamp: int) -> int:
+        """A batch's position before which every timestamp is below `timestamp`."""
+        index = self.index
+        entry = index.floor_time(timestamp)
+        if entry < 0:
+            return 0
+        time, offset = index.times[entry], self.base_offset + index.time_offsets[entry]
+        position = self.position_of(offset)
+        for _, header in scan_headers(self.open().file, position, self.size):
+            if header.last_offset == offset and header.max_timestamp == time:
+                return position
+            break
+        self.rebuild_index()
+        return self.position_before_time(timestamp)
 
     def position_of(self, offset: int) -> int:
         """Where the first batch begins that ends at or after `offset`; `size` when none does."""
@@ -243,7 +272,7 @@ class Segment:
         """Both indexes, loaded and compared with the log on first use."""
         index = self._index
         if index is None:
-            index = self._index = SegmentIndex.decode(self._read(INDEX), self._read(TIME_INDEX))
+            index = self._index = self._files.read()
             if not index.is_ordered(self.size) or not self._resume(index):
                 self.rebuild_index()
                 index = self._index
@@ -251,22 +280,38 @@ class Segment:
 
     def rebuild_index(self) -> None:
         """Makes both indexes from the log, in memory and on disk."""
-        index = self._index = SegmentIndex()
-        self._cut_index_files(index)
+        self.begin_rebuild()
+        for position, header in scan_headers(self.open().file, 0, self.size):
+            self.note_header(position, header)
+        self.end_rebuild()
+
+    def begin_rebuild(self) -> None:
+        """Empties the indexes; every batch must then be noted again, in order."""
+        self._index = SegmentIndex()
+        self._files.cut(self._index)
         self.max_timestamp = self.max_timestamp_offset = -1
         self.bytes_since_entry = 0
-        for position, header in scan_headers(self.open().file, 0, self.size):
-            self._note_header(position, header)
+        self.next_offset = self.base_offset
+
+    def end_rebuild(self) -> None:
+        if self.sealed:
+            self.seal()
+        else:
+            self.write_index()
+
+    def cut_at(self, position: int) -> None:
+        """Ends the file at `position`, up to which every batch has been noted."""
+        self.open().file.truncate(position)
+        self.size = position
         self.write_index()
 
     def load_tail(self) -> None:
         """Finds the end of a cleanly closed segment from the last index entries on."""
-        entry = self._read_last(INDEX, ENTRY_SIZE)
-        offset, position = struct.unpack(">ii", entry) if entry else (0, 0)
-        timestamp = self._read_last(TIME_INDEX, TIME_ENTRY_SIZE)
-        if timestamp:
-            self.max_timestamp, relative = struct.unpack(">qi", timestamp)
+        entry, time = self._files.read_last()
+        if time is not None:
+            self.max_timestamp, relative = time
             self.max_timestamp_offset = self.base_offset + relative
+        offset, position = entry or (0, 0)
         try:
             complete = self._follow(position, self.base_offset + offset if entry else -1)
         except CorruptLog:
@@ -292,17 +337,8 @@ class Segment:
 
     def write_index(self) -> None:
         """Appends the entries that the index files lack. They are not synced."""
-        index = self._index
-        if index is None:
-            return
-        if len(index.offsets) > index.written:
-            entries = index.encode_offsets(index.written)
-            self._write(INDEX, index.written * ENTRY_SIZE, entries)
-            index.written = len(index.offsets)
-        if len(index.times) > index.written_times:
-            entries = index.encode_times(index.written_times)
-            self._write(TIME_INDEX, index.written_times * TIME_ENTRY_SIZE, entries)
-            index.written_times = len(index.times)
+        if self._index is not None:
+            self._files.append(self._index)
 
     def _resume(self, index: SegmentIndex) -> bool:
         """Takes up the counts where the last entries end; false if those are not of this log.
@@ -325,13 +361,14 @@ class Segment:
             if header.last_offset == self.max_timestamp_offset:
                 time_found = time_found or header.max_timestamp == self.max_timestamp
             if position >= last_entry:
-                self._note_header(position, header)
+                self.note_header(position, header)
             elif header.max_timestamp > self.max_timestamp:
                 self.max_timestamp = header.max_timestamp
                 self.max_timestamp_offset = header.last_offset
         return time_found
 
-    def _note_header(self, position: int, header: BatchHeader) -> None:
+    def note_header(self, position: int, header: BatchHeader) -> None:
+        """`note` for a batch that is found in the file."""
         self.note(position, header.size, header.last_offset, header.max_timestamp)
         self.next_offset = header.last_offset + 1
 
@@ -345,39 +382,6 @@ class Segment:
         base, _, delta = _SPAN.unpack(window)
         return bool(base + delta == self.base_offset + index.offsets[entry])
 
-    def _read(self, suffix: str) -> bytes:
-        try:
-            return self._handles.disk.read(self.path(suffix))
-        except FileNotFoundError:
-            return b""
-
-    def _read_last(self, suffix: str, entry_size: int) -> bytes:
-        try:
-            file = self._handles.disk.open(self.path(suffix))
-        except FileNotFoundError:
-            return b""
-        try:
-            entries = file.size() // entry_size
-            return file.read_at((entries - 1) * entry_size, entry_size) if entries else b""
-        finally:
-            file.close()
-
-    def _write(self, suffix: str, position: int, data: bytes) -> None:
-        file = self._handles.disk.open(self.path(suffix), create=True)
-        try:
-            file.write_at(position, data)
-        finally:
-            file.close()
-
-    def _cut_index_files(self, index: SegmentIndex) -> None:
-        sizes = ((INDEX, index.written * ENTRY_SIZE), (TIME_INDEX, index.written_times * 12))
-        for suffix, size in sizes:
-            file = self._handles.disk.open(self.path(suffix), create=True)
-            try:
-                file.truncate(size)
-            finally:
-                file.close()
-
     # Ending
 
     def seal(self) -> None:
@@ -387,18 +391,27 @@ class Segment:
         self.write_index()
         self.sealed = True
 
-    def truncate(self, offset: int) -> None:
-        """Cuts off the batch that holds `offset` and all after it."""
-        index = self.index
-        self.size = position = self.position_of(offset)
-        file = self.open().file
+    def truncate(self, offset: int) -> int:
+        """Cuts off the batch that holds `offset` and all after it; returns where the log now ends.
+
+        That is below `offset` when it lay within a batch.
+        """
+        position = self.position_of(offset)
+        file, end = self.open().file, offset
+        if position < self.size:
+            end = min(offset, self._span(file.read_at(position, _SPAN.size), 0, position)[0])
         file.truncate(position)
+        self.size = position
         self.torn = self.sealed = False
+        if not position:
+            self.first_timestamp = -1
+        index = self.index
         index.truncate(offset - self.base_offset)
-        self._cut_index_files(index)
-        self.next_offset = self.base_offset
+        self._files.cut(index)
         if not self._resume(index):
             self.rebuild_index()
+        self.next_offset = end
+        return end
 
     def unload(self) -> None:
         """Gives up the descriptor and, once sealed, the indexes."""
@@ -407,9 +420,7 @@ class Segment:
             self._index = None
         self._handles.close(self)
 
-    def close(self) -> None:
-        """Writes what the index files lack and lets go of the file."""
-        if self._index is not None:
+    def finish(self) -> None:
+        """Writes what the index files lack before the log is closed."""
+        if self._index is not None and not self.sealed:
             self.seal()
-            self._index = None
-        self._handles.close(self)

@@ -1,0 +1,85 @@
+"""The text files that say how far something has come.
+
+    0                     version
+    2                     number of lines that follow
+    topic-a 0 1234        topic, partition, offset   (or: leader epoch, start offset)
+    topic-a 1 99
+
+Source: `CheckpointFile`, `OffsetCheckpointFile` and `LeaderEpochCheckpointFile` of
+`org.apache.kafka`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+TopicPartition = tuple[str, int]
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+
+_VERSION = "0"
+
+
+class MalformedCheckpoint(ValueError):  # noqa: N818 - a state of the file
+    """The file is not what was written; what it said must be found out from the logs."""
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return _encode(
+        f"{topic} {partition} {offsets[topic, partition]}" for topic, partition in offsets
+    )
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    offsets = {}
+    for line in _lines(data):
+        match line.split(" "):
+            case [topic, partition, offset]:
+                offsets[topic, _whole(partition)] = _whole(offset)
+            case _:
+                raise MalformedCheckpoint(f"line {line!r} is not topic, partition and offset")
+    return offsets
+
+
+def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    return _encode(f"{epoch} {start}" for epoch, start in entries)
+
+
+def decode_epochs(data: bytes) -> list[tuple[int, int]]:
+    """(epoch, start offset), both strictly rising."""
+    entries: list[tuple[int, int]] = []
+    for line in _lines(data):
+        epoch, _, start = line.partition(" ")
+        entry = _whole(epoch), _whole(start)
+        if entries and not (entries[-1][0] < entry[0] and entries[-1][1] < entry[1]):
+            raise MalformedCheckpoint(f"epoch {entry} after {entries[-1]}")
+        entries.append(entry)
+    return entries
+
+
+def _encode(lines: Iterable[str]) -> bytes:
+    rows = list(lines)
+    return "\n".join((_VERSION, str(len(rows)), *rows, "")).encode()
+
+
+def _lines(data: bytes) -> list[str]:
+    try:
+        lines = data.decode("ascii").split("\n")
+    except UnicodeDecodeError:
+        raise MalformedCheckpoint("the file is not text") from None
+    if len(lines) < 3 or lines[0] != _VERSION or lines[-1]:
+        raise MalformedCheckpoint("the file has no version 0, no count or no last line end")
+    rows = lines[2:-1]
+    if _whole(lines[1]) != len(rows):
+        raise MalformedCheckpoint(f"{len(rows)} lines where {lines[1]} are announced")
+    return rows
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise MalformedCheckpoint(f"{text!r} is not a whole number")
+    return int(text)

@@ -1,0 +1,381 @@
+"""A data folder: whose it is, which logs are in it, and what is known of them.
+
+    .lock                              held while a process uses the folder
+    meta.properties                    cluster, node and folder id
+    .kafka_cleanshutdown               there only between a clean stop and the next start
+    recovery-point-offset-checkpoint   up to where each log is on the device
+    log-start-offset-checkpoint        where each log starts, if not at its first segment
+    replication-offset-checkpoint      each log's high watermark
+    cleaner-offset-checkpoint          up to where each log is compacted
+    <topic>-<partition>/               a log; with -delete or -stray at the end no longer one
+
+Source: `LogManager` of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Mapping
+from pathlib import Path
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.base.uuids import encode_uuid, random_uuid
+from lakelog.runtime.api import Clock, Disk, FileLock, Random
+from lakelog.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    MalformedCheckpoint,
+    TopicPartition,
+    decode_offsets,
+    encode_epochs,
+    encode_offsets,
+)
+from lakelog.storage.errors import CorruptLog, DirectoryInUse, WrongDirectory
+from lakelog.storage.files import read_if_exists, replace
+from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
+from lakelog.storage.loader import LoadRequest, LogLoader, Recovery
+from lakelog.storage.local_log import PRODUCER_EXPIRATION_MS
+from lakelog.storage.log import Log
+from lakelog.storage.names import (
+    DELETE_DIR,
+    LOG,
+    STRAY_DIR,
+    dir_name,
+    parse_dir_name,
+    retired_dir_name,
+)
+from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.storage.properties import (
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    MetaProperties,
+    decode_meta_properties,
+    decode_partition_metadata,
+    encode_meta_properties,
+    encode_partition_metadata,
+)
+from lakelog.storage.segment import Segment
+
+_logger = logging.getLogger(__name__)
+_LOCK = ".lock"
+_CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+
+
+class CheckpointJob:
+    """The checkpoint files to be replaced; `run` blocks on the device and may be in a thread."""
+
+    __slots__ = ("_disk", "_files")
+
+    def __init__(self, disk: Disk, files: dict[Path, bytes]) -> None:
+        self._disk = disk
+        self._files = files
+
+    def run(self) -> None:
+        for path, data in self._files.items():
+            self._disk.write_atomic(path, data)
+
+
+class LogDirectory:
+    """One data folder, from `open` to `close`. `logs` are the live ones."""
+
+    def __init__(
+        self,
+        path: Path,
+        disk: Disk,
+        clock: Clock,
+        random: Random,
+        *,
+        max_open_files: int = MAX_OPEN_DEFAULT,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    ) -> None:
+        self.path = path
+        self._disk = disk
+        self._clock = clock
+        self._random = random
+        self.handles = HandleCache(disk, max_open_files)
+        self.producer_expiration_ms = producer_expiration_ms
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: dict[TopicPartition, CorruptLog] = {}
+        """Logs that are offline because durable data is missing or wrong."""
+        self.recoveries: dict[TopicPartition, Recovery] = {}
+        """What an unclean stop cost each log that was scanned."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.clean = False
+        """Whether the last process that used the folder stopped cleanly."""
+        self._meta: MetaProperties | None = None
+        self._lock: FileLock | None = None
+        self._offline: dict[TopicPartition, tuple[int, int]] = {}
+        self._doomed: list[tuple[int, Path]] = []
+        self._written: dict[Path, bytes] = {}
+        self._cleaner_offsets: dict[TopicPartition, int] = {}
+
+    @property
+    def meta(self) -> MetaProperties:
+        assert self._meta is not None, "the folder is not open"
+        return self._meta
+
+    @property
+    def cluster_id(self) -> str:
+        return self.meta.cluster_id
+
+    # Opening
+
+    def open(self, cluster_id: str | None, node_id: int) -> None:
+        """Locks the folder and makes sure that it is this node's, creating it if it is new.
+
+        `cluster_id` `None` takes the folder's, or a new one. Raises `DirectoryInUse` or
+        `WrongDirectory`; the lock is then free again.
+        """
+        self._disk.make_dirs(self.path)
+        try:
+            self._lock = self._disk.lock(self.path / _LOCK)
+        except BlockingIOError:
+            raise DirectoryInUse(
+                f"{self.path} is in use by another process (it holds {self.path / _LOCK})"
+            ) from None
+        try:
+            self._meta = self._load_meta(cluster_id, node_id)
+        except BaseException:
+            self._release()
+            raise
+        self.clean = self._disk.exists(self.path / _CLEAN_SHUTDOWN)
+
+    def _load_meta(self, cluster_id: str | None, node_id: int) -> MetaProperties:
+        path = self.path / META_PROPERTIES
+        data = read_if_exists(self._disk, path)
+        if data is None:
+            return self._format(cluster_id, node_id)
+        try:
+            meta = decode_meta_properties(data)
+        except ValueError as error:
+            raise WrongDirectory(f"{path} cannot be used: {error}") from error
+        if meta.node_id != node_id:
+            raise WrongDirectory(f"{path} belongs to node {meta.node_id}, this is node {node_id}")
+        if cluster_id not in (None, meta.cluster_id):
+            raise WrongDirectory(
+                f"{path} belongs to cluster {meta.cluster_id}, this is cluster {cluster_id}"
+            )
+        return meta
+
+    def _format(self, cluster_id: str | None, node_id: int) -> MetaProperties:
+        logs = [name for name in self._disk.list(self.path) if parse_dir_name(name)]
+        if logs:
+            raise WrongDirectory(
+                f"{self.path} has logs ({logs[0]}) but no {META_PROPERTIES}: put it back"
+            )
+        meta = MetaProperties(
+            cluster_id or encode_uuid(random_uuid(self._random)), node_id, random_uuid(self._random)
+        )
+        self._disk.write_atomic(self.path / META_PROPERTIES, encode_meta_properties(meta))
+        return meta
+
+    # Loading
+
+    def load_logs(
+        self, configs: Callable[[str, bytes], LogConfig], known_topic_ids: Container[bytes]
+    ) -> dict[TopicPartition, Log]:
+        """Opens every log of a known topic; recovers them all after an unclean stop.
+
+        Directories of unknown topics become `-stray`. What cannot be used is in `failed`.
+        """
+        clean = self.clean
+        if clean:
+            self._disk.remove(self.path / _CLEAN_SHUTDOWN)
+            self._disk.sync_dir(self.path)
+        recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+        starts = self._read_checkpoint(LOG_STARTS)
+        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        self._cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
+        loader = LogLoader(
+            self.handles,
+            now_ms=self._clock.wall_ms(),
+            random_below=self._random.below,
+            producer_expiration_ms=self.producer_expiration_ms,
+        )
+        for name in self._disk.list(self.path):
+            folder, key = self.path / name, parse_dir_name(name)
+            if name.endswith(DELETE_DIR) and self._disk.is_dir(folder):
+                self._doomed.append((0, folder))
+            if key is None or not self._disk.is_dir(folder):
+                continue
+            point, start = recovery_points.get(key, 0), starts.get(key, 0)
+            self._offline[key] = point, start
+            topic_id = self._topic_id(key, folder)
+            if topic_id is None:
+                continue
+            if topic_id not in known_topic_ids:
+                self._mark_stray(key, folder)
+                continue
+            config = configs(key[0], topic_id)
+            request = LoadRequest(*key, topic_id, config, folder, clean, point, start)
+            self._load(loader, request)
+        return self.logs
+
+    def _load(self, loader: LogLoader, request: LoadRequest) -> None:
+        key = request.topic, request.partition
+        try:
+            log, recovery = loader.load(request)
+        except CorruptLog as error:
+            _logger.error("%s-%d is offline: %s", *key, error)
+            self.failed[key] = error
+            return
+        log.before_truncate = self.write_checkpoints
+        self.logs[key] = log
+        del self._offline[key]
+        if recovery.segments_scanned:
+            self.recoveries[key] = recovery
+        for reason in recovery.reasons:
+            _logger.warning("%s-%d was cut at offset %d: %s", *key, log.log_end_offset, reason)
+
+    def _topic_id(self, key: TopicPartition, folder: Path) -> bytes | None:
+        """`None` for a directory that has been dealt with."""
+        path = folder / PARTITION_METADATA
+        data = read_if_exists(self._disk, path)
+        if data is None:
+            sizes = [
+                self._disk.size(folder / n) for n in self._disk.list(folder) if n.endswith(LOG)
+            ]
+            if not any(sizes):
+                self._mark_stray(key, folder)
+            else:
+                self.failed[key] = CorruptLog(path, 0, "the file is missing")
+            return None
+        try:
+            return decode_partition_metadata(data)
+        except ValueError as error:
+            self.failed[key] = CorruptLog(path, 0, str(error))
+            return None
+
+    def _mark_stray(self, key: TopicPartition, folder: Path) -> None:
+        del self._offline[key]
+        target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), STRAY_DIR)
+        _logger.warning("%s belongs to no known topic; keeping it as %s", folder, target.name)
+        self._disk.rename(folder, target)
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        data = read_if_exists(self._disk, self.path / name)
+        try:
+            return decode_offsets(data) if data is not None else {}
+        except MalformedCheckpoint as error:
+            _logger.warning("%s is ignored: %s", self.path / name, error)
+            return {}
+
+    # Logs
+
+    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
+        """A new, empty log. `FileExistsError` if its directory is there."""
+        key = topic, partition
+        folder = self.path / dir_name(topic, partition)
+        if self._disk.exists(folder):
+            raise FileExistsError(f"{folder} exists")
+        self._disk.make_dirs(folder)
+        replace(self._disk, folder / PARTITION_METADATA, encode_partition_metadata(topic_id))
+        replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
+        segment = Segment.create(
+            self.handles,
+            folder,
+            0,
+            interval=config.index_interval_bytes,
+            created_ms=self._clock.wall_ms(),
+        )
+        log = self.logs[key] = Log(
+            topic,
+            partition,
+            topic_id,
+            config,
+            folder,
+            self.handles,
+            [segment],
+            random_below=self._random.below,
+            producers=ProducerStateTable(self.producer_expiration_ms),
+            created=True,
+        )
+        log.before_truncate = self.write_checkpoints
+        return log
+
+    def schedule_delete(self, log: Log) -> None:
+        """Takes a log out of use; its files go with `purge_deleted` after the topic's delay."""
+        key = log.topic, log.partition
+        log.abandon()
+        target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
+        self._disk.rename(log.folder, target)
+        log.move_to(target)
+        self.logs.pop(key, None)
+        self.high_watermarks.pop(key, None)
+        self._doomed.append((self._clock.wall_ms() + log.config.file_delete_delay_ms, target))
+
+    def due_deletions(self, now_ms: int) -> list[Path]:
+        """Directories to be removed now, each given out once; `Disk.remove_tree` may block."""
+        due = [path for when, path in self._doomed if when <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        return due
+
+    def purge_deleted(self, now_ms: int) -> int:
+        """Removes the directories that are due and returns how many."""
+        due = self.due_deletions(now_ms)
+        for path in due:
+            self._disk.remove_tree(path)
+        return len(due)
+
+    # Checkpoints
+
+    def begin_checkpoints(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> CheckpointJob:
+        """The checkpoint files that have changed, encoded."""
+        if high_watermarks is not None:
+            self.high_watermarks = dict(high_watermarks)
+        points = {key: point for key, (point, _) in self._offline.items()}
+        starts = {key: start for key, (_, start) in self._offline.items() if start}
+        for key, log in self.logs.items():
+            points[key] = log.recovery_point
+            if log.log_start_offset > log.segments[0].base_offset:
+                starts[key] = log.log_start_offset
+        files = {
+            RECOVERY_POINTS: points,
+            LOG_STARTS: starts,
+            HIGH_WATERMARKS: self.high_watermarks,
+            CLEANER_OFFSETS: self._cleaner_offsets,
+        }
+        changed = {}
+        for name, offsets in files.items():
+            path, data = self.path / name, encode_offsets(offsets)
+            if self._written.get(path) != data:
+                self._written[path] = changed[path] = data
+        return CheckpointJob(self._disk, changed)
+
+    def write_checkpoints(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Blocks until the four checkpoint files are durable."""
+        self.begin_checkpoints(high_watermarks).run()
+
+    # Closing
+
+    def close(self, clean: bool = True) -> None:
+        """Gives the folder up; no flush may be under way.
+
+        Clean: every log is made durable, so that the next start scans nothing. That is not claimed
+        while a log is offline: its recovery point stays, and the next start looks at it again.
+        """
+        try:
+            if clean:
+                for log in self.logs.values():
+                    log.close()
+                self.write_checkpoints()
+                if not self.failed:
+                    path = self.path / _CLEAN_SHUTDOWN
+                    self._disk.write_atomic(path, _CLEAN_SHUTDOWN_CONTENT)
+        finally:
+            for log in self.logs.values():
+                log.abandon()
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

@@ -1,0 +1,230 @@
+"""Opening a partition's directory: the segments, then what the log knows about itself.
+
+Nothing but the `.log` files is believed. After a clean stop their end is found from the last index
+entry on; after an unclean one they are scanned from the recovery point on. Leader epochs and
+producers come from their files as far as these fit the log, and from the log otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.storage.checkpoint import LEADER_EPOCHS, MalformedCheckpoint, decode_epochs
+from lakelog.storage.epochs import EpochCache
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.files import read_if_exists, remove_if_exists
+from lakelog.storage.handles import HandleCache
+from lakelog.storage.log import Log
+from lakelog.storage.names import (
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    TXN_INDEX,
+    file_name,
+    offset_of,
+)
+from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.storage.recovery import recover_segment, set_aside
+from lakelog.storage.scan import scan_headers
+from lakelog.storage.segment import Segment
+from lakelog.storage.snapshots import ProducerSnapshots
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What recovery did to one log."""
+
+    segments_scanned: int = 0
+    bytes_cut: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """What is known of a log before its directory is opened."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    config: LogConfig
+    folder: Path
+    clean: bool
+    recovery_point: int
+    log_start_offset: int
+
+
+class LogLoader:
+    """Opens logs of one data folder."""
+
+    def __init__(
+        self,
+        handles: HandleCache,
+        *,
+        now_ms: int,
+        random_below: Callable[[int], int],
+        producer_expiration_ms: int,
+    ) -> None:
+        self._handles = handles
+        self._disk = handles.disk
+        self._now_ms = now_ms
+        self._random_below = random_below
+        self._producer_expiration_ms = producer_expiration_ms
+
+    def load(self, request: LoadRequest) -> tuple[Log, Recovery]:
+        """Raises `CorruptLog` when data that was durable is missing or wrong."""
+        folder, recovery = request.folder, Recovery()
+        names = self._remove_leftovers(folder)
+        segments = self._segments(request, names)
+        if request.clean:
+            segments[-1].load_tail()
+        else:
+            self._recover(segments, request.recovery_point, recovery)
+        self._check_end(segments, request, recovery)
+        start = max(request.log_start_offset, segments[0].base_offset)
+        snapshots = ProducerSnapshots(
+            self._disk,
+            folder,
+            [offset_of(name) or 0 for name in names if name.endswith(SNAPSHOT)],
+        )
+        log = Log(
+            request.topic,
+            request.partition,
+            request.topic_id,
+            request.config,
+            folder,
+            self._handles,
+            segments,
+            random_below=self._random_below,
+            log_start_offset=start,
+            recovery_point=min(request.recovery_point, segments[-1].next_offset),
+            leader_epochs=self._epochs(request, segments, start),
+            producers=ProducerStateTable(self._producer_expiration_ms),
+            snapshots=snapshots,
+        )
+        snapshots.remove_beyond(log.log_end_offset)
+        log.rebuild_producers()
+        log.producers.remove_expired(self._now_ms)
+        snapshots.prune({segment.base_offset for segment in segments})
+        return log, recovery
+
+    def _remove_leftovers(self, folder: Path) -> list[str]:
+        names = self._disk.list(folder)
+        for name in names:
+            if name.endswith((DELETED, ".tmp")):
+                remove_if_exists(self._disk, folder / name)
+        return [name for name in names if not name.endswith((DELETED, ".tmp"))]
+
+    def _segments(self, request: LoadRequest, names: list[str]) -> list[Segment]:
+        folder = request.folder
+        bases = [offset_of(name) for name in names if name.endswith(LOG)]
+        segments: list[Segment] = []
+        for base in sorted(base for base in bases if base is not None):
+            segment = self._new_segment(request, base)
+            segment.size = self._disk.size(segment.path(LOG))
+            if segments:
+                segments[-1].sealed = True
+                segments[-1].next_offset = base
+            segments.append(segment)
+        self._check_orphans(folder, names, {segment.base_offset for segment in segments})
+        if not segments:
+            segments.append(self._first_segment(request))
+        return segments
+
+    def _check_orphans(self, folder: Path, names: list[str], bases: set[int]) -> None:
+        """An index with entries whose `.log` is gone means that records are gone."""
+        for name in names:
+            offset = offset_of(name)
+            if not name.endswith((INDEX, TIME_INDEX, TXN_INDEX)) or offset in bases:
+                continue
+            if offset is not None and self._disk.size(folder / name):
+                missing = folder / file_name(offset, LOG)
+                raise CorruptLog(missing, 0, f"the file is missing although {name} has entries")
+            remove_if_exists(self._disk, folder / name)
+
+    def _first_segment(self, request: LoadRequest) -> Segment:
+        """A directory may be found without a segment only before anything was written to it."""
+        if request.recovery_point > request.log_start_offset:
+            missing = request.folder / file_name(request.log_start_offset, LOG)
+            reason = f"no segment is there, yet offsets up to {request.recovery_point} were durable"
+            raise CorruptLog(missing, 0, reason)
+        return self._create_segment(request, request.log_start_offset)
+
+    def _new_segment(self, request: LoadRequest, base: int) -> Segment:
+        interval = request.config.index_interval_bytes
+        return Segment(
+            self._handles, request.folder, base, interval=interval, created_ms=self._now_ms
+        )
+
+    def _create_segment(self, request: LoadRequest, base: int) -> Segment:
+        interval = request.config.index_interval_bytes
+        return Segment.create(
+            self._handles, request.folder, base, interval=interval, created_ms=self._now_ms
+        )
+
+    def _recover(self, segments: list[Segment], recovery_point: int, recovery: Recovery) -> None:
+        for number, segment in enumerate(segments):
+            is_last = number + 1 == len(segments)
+            if not is_last and segments[number + 1].base_offset <= recovery_point:
+                continue
+            recovery.segments_scanned += 1
+            cut = recover_segment(segment, recovery_point)
+            if cut is None:
+                if not is_last:
+                    segment.unload()
+                continue
+            recovery.bytes_cut += cut.size
+            recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")
+            for later in segments[number + 1 :]:
+                recovery.bytes_cut += set_aside(later)
+            del segments[number + 1 :]
+            segment.sealed = False
+            return
+
+    def _check_end(self, segments: list[Segment], request: LoadRequest, recovery: Recovery) -> None:
+        """The log must reach what was durable, and what has been promised as its start."""
+        last = segments[-1]
+        end = last.next_offset
+        if end < request.recovery_point:
+            reason = f"the log ends at offset {end}, yet {request.recovery_point} was durable"
+            raise CorruptLog(last.path(LOG), last.size, reason)
+        if end < request.log_start_offset:
+            if request.clean:
+                reason = f"the log ends at offset {end} before its start"
+                raise CorruptLog(last.path(LOG), last.size, reason)
+            for segment in segments:
+                recovery.bytes_cut += set_aside(segment)
+            segments[:] = [self._create_segment(request, request.log_start_offset)]
+
+    def _epochs(self, request: LoadRequest, segments: list[Segment], start: int) -> EpochCache:
+        data = read_if_exists(self._disk, request.folder / LEADER_EPOCHS)
+        try:
+            epochs = EpochCache(decode_epochs(data or b""))
+        except MalformedCheckpoint as error:
+            if segments[-1].next_offset > segments[0].base_offset:
+                _logger.warning("%s: %s; rebuilding it", request.folder / LEADER_EPOCHS, error)
+            epochs = EpochCache()
+            _add_epochs(epochs, segments)
+            epochs.dirty = True
+        epochs.truncate_from_end(segments[-1].next_offset)
+        if not request.clean:
+            dirty = [s for s in segments if s.next_offset > request.recovery_point]
+            _add_epochs(epochs, dirty)
+        epochs.truncate_from_start(start)
+        return epochs
+
+
+def _add_epochs(epochs: EpochCache, segments: list[Segment]) -> None:
+    for segment in segments:
+        if not segment.size:
+            continue
+        for _, header in scan_headers(segment.open().file, 0, segment.size):
+            if header.partition_leader_epoch > epochs.latest:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)

@@ -1,0 +1,241 @@
+"""The segments of one log and what happens to whole files: rolling, flushing, deleting, closing.
+
+`Log` adds what the bytes mean. The log has one owner and is never called from two threads; only
+`FlushJob.run` leaves the loop.
+
+Source: `LocalLog` of `org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from pathlib import Path
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
+from lakelog.storage.epochs import EpochCache
+from lakelog.storage.files import remove_if_exists, replace
+from lakelog.storage.flush import FlushJob
+from lakelog.storage.handles import HandleCache
+from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES
+from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.storage.properties import PARTITION_METADATA, encode_partition_metadata
+from lakelog.storage.segment import Segment
+from lakelog.storage.snapshots import ProducerSnapshots
+
+PRODUCER_EXPIRATION_MS = 86_400_000
+
+
+class LocalLog:
+    """State and files. Offsets are of records, sizes in bytes, times in milliseconds."""
+
+    __slots__ = (
+        "_bases",
+        "_doomed",
+        "_flushing",
+        "_new_names",
+        "_older",
+        "_random_below",
+        "_recent",
+        "active_segment",
+        "before_truncate",
+        "config",
+        "folder",
+        "handles",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "topic",
+        "topic_id",
+        "truncations",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        folder: Path,
+        handles: HandleCache,
+        segments: list[Segment],
+        *,
+        random_below: Callable[[int], int],
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        leader_epochs: EpochCache | None = None,
+        producers: ProducerStateTable | None = None,
+        snapshots: ProducerSnapshots | None = None,
+        created: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.folder = folder
+        self.handles = handles
+        self.segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self.active_segment = segments[-1]
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = self.active_segment.next_offset
+        self.recovery_point = recovery_point
+        """Everything before it is on the device."""
+        self.leader_epochs = leader_epochs if leader_epochs is not None else EpochCache()
+        self.producers = (
+            producers if producers is not None else ProducerStateTable(PRODUCER_EXPIRATION_MS)
+        )
+        self.snapshots = (
+            snapshots if snapshots is not None else ProducerSnapshots(handles.disk, folder)
+        )
+        self.truncations = 0
+        self.before_truncate: Callable[[], None] | None = None
+        """Called when the recovery point has gone back, before anything is cut off."""
+        self._random_below = random_below
+        self._flushing = False
+        self._new_names: set[Path] = {folder, folder.parent} if created else set()
+        self._doomed: list[tuple[int, Path]] = []
+        self._recent: dict[int, int] = {}
+        self._older: dict[int, int] = {}
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    def roll(self, now_ms: int) -> Segment:
+        """Seals the active segment and begins the next one at the log's end."""
+        config = self.config
+        old, base = self.active_segment, self.log_end_offset
+        if old.size == 0 and old.base_offset == base:
+            return old
+        old.seal()
+        self.snapshots.write(self.producers)
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        segment = Segment.create(
+            self.handles,
+            self.folder,
+            base,
+            interval=config.index_interval_bytes,
+            created_ms=now_ms,
+            jitter_ms=self._random_below(jitter) if jitter > 0 else 0,
+        )
+        self.segments.append(segment)
+        self._bases.append(base)
+        self.active_segment = segment
+        self._recent, self._older = {}, {}
+        self._new_names.add(self.folder)
+        return segment
+
+    # Durability
+
+    def begin_flush(self) -> FlushJob | None:
+        """What to sync; `None` when all is durable or a flush is under way."""
+        if self._flushing or (self.recovery_point >= self.log_end_offset and not self._new_names):
+            return None
+        self._flushing = True
+        disk = self.handles.disk
+        replacements = []
+        if self.folder.parent in self._new_names:
+            path = self.folder / PARTITION_METADATA
+            replacements.append((path, encode_partition_metadata(self.topic_id)))
+        if self.leader_epochs.dirty:
+            path = self.folder / LEADER_EPOCHS
+            replacements.append((path, encode_epochs(self.leader_epochs.entries)))
+            self.leader_epochs.dirty = False
+        job = FlushJob(
+            disk, self.log_end_offset, self.truncations, [], replacements, sorted(self._new_names)
+        )
+        for segment in self.unflushed_segments():
+            segment.write_index()
+            handle = segment.open()
+            handle.readers += 1
+            job.handles.append(handle)
+        self._new_names = set()
+        return job
+
+    def finish_flush(self, job: FlushJob) -> None:
+        """Takes note that `job.run()` has returned."""
+        job.release()
+        self._flushing = False
+        if job.generation == self.truncations:
+            self.recovery_point = max(self.recovery_point, job.end_offset)
+
+    def flush(self) -> None:
+        """Blocks until everything appended is durable. No other flush may be under way."""
+        assert not self._flushing
+        job = self.begin_flush()
+        if job is not None:
+            job.run()
+            self.finish_flush(job)
+
+    def unflushed_segments(self) -> list[Segment]:
+        """Those with records at or beyond the recovery point."""
+        number = bisect_right(self._bases, self.recovery_point) - 1
+        return [segment for segment in self.segments[max(number, 0) :] if segment.size]
+
+    def _restart_at(self, offset: int) -> None:
+        """Deletes every segment and begins again at `offset`."""
+        old = self.segments[0]
+        for segment in reversed(self.segments):
+            self._delete_segment(segment, 0)
+        segment = Segment.create(
+            self.handles,
+            self.folder,
+            offset,
+            interval=self.config.index_interval_bytes,
+            created_ms=old.created_ms,
+        )
+        self.segments, self._bases = [segment], [offset]
+        self.active_segment = segment
+        self._new_names.add(self.folder)
+
+    def _delete_segment(self, segment: Segment, due_ms: int) -> None:
+        """Renames the `.log` last: without it, what is left is no segment."""
+        self.handles.close(segment)
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            path = segment.path(suffix)
+            target = path.with_name(path.name + DELETED)
+            try:
+                self.handles.disk.rename(path, target)
+            except FileNotFoundError:
+                continue
+            self._doomed.append((due_ms, target))
+
+    def _remove_doomed(self, now_ms: int) -> None:
+        for _, path in [entry for entry in self._doomed if entry[0] <= now_ms]:
+            remove_if_exists(self.handles.disk, path)
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+
+    def write_epochs(self) -> None:
+        """Writes the leader epochs without waiting for the device."""
+        data = encode_epochs(self.leader_epochs.entries)
+        replace(self.handles.disk, self.folder / LEADER_EPOCHS, data)
+        self.leader_epochs.dirty = False
+
+    def close(self) -> None:
+        """Makes everything durable and gives up the files. Slices stay readable."""
+        for segment in self.segments:
+            segment.finish()
+        if self.producers.end_offset > self.log_start_offset:
+            self.snapshots.write(self.producers)
+        self.flush()
+        if self.leader_epochs.dirty:
+            self.write_epochs()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Gives up the files without writing anything."""
+        for segment in self.segments:
+            self.handles.close(segment)
+
+    def move_to(self, folder: Path) -> None:
+        """Tells the log that its directory has been renamed."""
+        self.folder = self.snapshots.folder = folder
+        for segment in self.segments:
+            segment.folder = folder

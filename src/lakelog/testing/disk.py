@@ -1,0 +1,352 @@
+"""A disk in memory that fails when told to, and forgets what was not synced.
+
+What survives a power failure is what the `Disk` contract promises and no more: file contents up to
+the last `sync`, and names up to the last operation that a `sync_dir` covered (names change in
+order, as a journalling file system keeps them). Given randomness, a power failure keeps some of
+the rest: later names, and unsynced writes whole, torn at a sector, or not at all.
+
+It does not model time, permissions or a device that lies about syncing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from lakelog.runtime.api import Buffer, Clock, File, Random
+
+_SECTOR = 512
+Operation = Literal["read", "write", "truncate", "sync", "name"]
+
+
+class DiskStopped(Exception):  # noqa: N818 - an event, not an error
+    """The process was killed at this step. Not an `OSError`: nobody may handle it."""
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    """A file's bytes: as they are, as they are on the device, and the writes between the two."""
+
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+    writes: list[tuple[int, bytes]] = field(default_factory=list)
+    modified_ms: int = 0
+
+
+_Tree = dict[Path, _Node | None]
+"""Directories have no node."""
+
+
+@dataclass(slots=True)
+class _Fault:
+    operation: Operation
+    code: int
+    matches: Callable[[Path], bool]
+    skip: int
+    partial: int
+
+
+class MemoryFile:
+    """See `lakelog.runtime.api.File`."""
+
+    def __init__(self, disk: MemoryDisk, path: Path, node: _Node) -> None:
+        self._disk = disk
+        self._path = path
+        self._node = node
+        self._generation = disk.generation
+        self._closed = False
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def fileno(self) -> int:
+        return -1
+
+    def size(self) -> int:
+        self._check()
+        return len(self._node.data)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self._check()
+        self._disk.step("read", self._path)
+        return bytes(self._node.data[offset : offset + size])
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        self._check()
+        content = bytes(data)
+        allowed, error = self._disk.admit(self._path, offset + len(content), self._node)
+        taken = content if error is None else content[: max(0, min(allowed - offset, len(content)))]
+        if taken:
+            self._store(offset, taken)
+        if error is not None:
+            raise error
+
+    def _store(self, offset: int, content: bytes) -> None:
+        node = self._node
+        if len(node.data) < offset:
+            node.data.extend(bytes(offset - len(node.data)))
+        node.data[offset : offset + len(content)] = content
+        node.writes.append((offset, content))
+        node.modified_ms = self._disk.clock.wall_ms()
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        self._disk.step("truncate", self._path)
+        node = self._node
+        del node.data[size:]
+        node.data.extend(bytes(size - len(node.data)))
+        node.durable = node.durable[:size]
+        node.writes = [
+            (offset, content[: size - offset]) for offset, content in node.writes if offset < size
+        ]
+
+    def sync(self) -> None:
+        self._check()
+        self._disk.step("sync", self._path)
+        self._node.durable = bytes(self._node.data)
+        self._node.writes.clear()
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check(self) -> None:
+        if self._closed or self._generation != self._disk.generation:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(self._path))
+
+
+class MemoryLock:
+    def __init__(self, locks: set[Path], path: Path) -> None:
+        self._locks = locks
+        self._path = path
+
+    def release(self) -> None:
+        self._locks.discard(self._path)
+
+
+class MemoryDisk:
+    """See `lakelog.runtime.api.Disk`. `capacity` is in bytes over all files."""
+
+    def __init__(self, clock: Clock, *, capacity: int | None = None) -> None:
+        self.clock = clock
+        self.capacity = capacity
+        self.generation = 0
+        self.steps = 0
+        """Operations so far that change or sync something."""
+        self.stop_at: int | None = None
+        """The step at which the process dies."""
+        self._tree: _Tree = {Path("/"): None}
+        self._durable: _Tree = dict(self._tree)
+        self._journal: list[tuple[frozenset[Path], Callable[[_Tree], None]]] = []
+        self._faults: list[_Fault] = []
+        self._locks: set[Path] = set()
+
+    # Failures
+
+    def fail(
+        self,
+        operation: Operation,
+        code: int,
+        *,
+        suffix: str = "",
+        skip: int = 0,
+        partial: int = 0,
+    ) -> None:
+        """The next such operation on a path ending in `suffix`, after `skip` others, fails once.
+
+        A write takes its first `partial` bytes before it fails.
+        """
+        fault = _Fault(operation, code, lambda path: str(path).endswith(suffix), skip, partial)
+        self._faults.append(fault)
+
+    def kill(self) -> None:
+        """The process dies; the host does not. Open files and locks are gone, nothing else."""
+        self.generation += 1
+        self.stop_at = None
+        self._locks.clear()
+
+    def crash(self, random: Random | None = None) -> None:
+        """The power fails. Without `random` all that was not synced is lost."""
+        self.kill()
+        if random is not None:
+            for _, change in self._journal[: random.below(len(self._journal) + 1)]:
+                change(self._durable)
+        self._journal.clear()
+        self._tree = dict(self._durable)
+        for node in {id(node): node for node in self._tree.values() if node}.values():
+            data = bytearray(node.durable)
+            for offset, content in node.writes if random is not None else ():
+                assert random is not None
+                _tear(data, offset, content, random)
+            node.data, node.durable, node.writes = data, bytes(data), []
+
+    def step(self, operation: Operation, path: Path) -> _Fault | None:
+        """Counts an operation and raises what it was told to."""
+        fault = self._take_fault(operation, path)
+        if operation != "read":
+            if self.stop_at is not None and self.steps >= self.stop_at:
+                raise DiskStopped(f"{operation} {path}")
+            self.steps += 1
+        if fault is not None and operation != "write":
+            raise OSError(fault.code, os.strerror(fault.code), str(path))
+        return fault
+
+    def admit(self, path: Path, end: int, node: _Node) -> tuple[int, OSError | None]:
+        """Up to which byte a write may reach, and the error that it ends with."""
+        fault = self.step("write", path)
+        if fault is not None:
+            error = OSError(fault.code, os.strerror(fault.code), str(path))
+            return len(node.data) + fault.partial, error
+        grown = max(0, end - len(node.data))
+        if self.capacity is not None and self.used + grown > self.capacity:
+            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            return len(node.data) + max(0, self.capacity - self.used), full
+        return end, None
+
+    @property
+    def used(self) -> int:
+        return sum(len(node.data) for node in self._tree.values() if node is not None)
+
+    def _take_fault(self, operation: Operation, path: Path) -> _Fault | None:
+        for fault in self._faults:
+            if fault.operation == operation and fault.matches(path):
+                if fault.skip:
+                    fault.skip -= 1
+                    continue
+                self._faults.remove(fault)
+                return fault
+        return None
+
+    # Files
+
+    def open(self, path: Path, *, create: bool = False) -> MemoryFile:
+        node = self._tree.get(path)
+        if node is None:
+            if not create or path in self._tree:
+                raise self._missing(path)
+            self._need_dir(path.parent)
+            node = new = _Node(modified_ms=self.clock.wall_ms())
+            self._change({path.parent}, lambda tree: tree.__setitem__(path, new))
+        return MemoryFile(self, path, node)
+
+    def read(self, path: Path) -> bytes:
+        file = self.open(path)
+        return file.read_at(0, file.size())
+
+    def write_atomic(self, path: Path, data: Buffer) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        file = self.open(temporary, create=True)
+        file.truncate(0)
+        file.write_at(0, data)
+        file.sync()
+        file.close()
+        self.rename(temporary, path)
+        self.sync_dir(path.parent)
+
+    def exists(self, path: Path) -> bool:
+        return path in self._tree
+
+    def size(self, path: Path) -> int:
+        return self.open(path).size()
+
+    def modified_ms(self, path: Path) -> int:
+        node = self._tree.get(path)
+        if node is None:
+            raise self._missing(path)
+        return node.modified_ms
+
+    # Names
+
+    def list(self, path: Path) -> list[str]:
+        self._need_dir(path)
+        return sorted(child.name for child in self._tree if child.parent == path != child)
+
+    def is_dir(self, path: Path) -> bool:
+        return path in self._tree and self._tree[path] is None
+
+    def make_dirs(self, path: Path) -> None:
+        for folder in (*reversed(path.parents), path):
+            if folder not in self._tree:
+                self._make_dir(folder)
+
+    def _make_dir(self, folder: Path) -> None:
+        self._change({folder.parent}, lambda tree: tree.__setitem__(folder, None))
+
+    def rename(self, source: Path, target: Path) -> None:
+        if source not in self._tree:
+            raise self._missing(source)
+        self._need_dir(target.parent)
+
+        def move(tree: _Tree) -> None:
+            inside = [path for path in tree if path == source or source in path.parents]
+            moved = {target / path.relative_to(source): tree.pop(path) for path in inside}
+            tree.update(moved)
+
+        self._change({source.parent, target.parent}, move)
+
+    def remove(self, path: Path) -> None:
+        if self._tree.get(path) is None:
+            raise self._missing(path)
+        self._change({path.parent}, lambda tree: tree.__delitem__(path))
+
+    def remove_tree(self, path: Path) -> None:
+        self._need_dir(path)
+
+        def cut(tree: _Tree) -> None:
+            for inside in [other for other in tree if other == path or path in other.parents]:
+                del tree[inside]
+
+        self._change({path.parent}, cut)
+
+    def sync_dir(self, path: Path) -> None:
+        self._need_dir(path)
+        self.step("sync", path)
+        covered = [number for number, entry in enumerate(self._journal, 1) if path in entry[0]]
+        end = max(covered, default=0)
+        for _, change in self._journal[:end]:
+            change(self._durable)
+        del self._journal[:end]
+
+    def _change(self, folders: set[Path], change: Callable[[_Tree], None]) -> None:
+        self.step("name", min(folders))
+        change(self._tree)
+        self._journal.append((frozenset(folders), change))
+
+    def _need_dir(self, path: Path) -> None:
+        if not self.is_dir(path):
+            raise self._missing(path)
+
+    def _missing(self, path: Path) -> FileNotFoundError:
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+    # The rest
+
+    def lock(self, path: Path) -> MemoryLock:
+        if path in self._locks:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), str(path))
+        self.open(path, create=True)
+        self._locks.add(path)
+        return MemoryLock(self._locks, path)
+
+    def is_resident(self, file: File, offset: int, size: int) -> bool:
+        return True
+
+    def read_ahead(self, file: File, offset: int, size: int) -> None:
+        file.read_at(offset, size)
+
+
+def _tear(data: bytearray, offset: int, content: bytes, random: Random) -> None:
+    """Keeps a write, some of its sectors, or only the growth of the file."""
+    kept = content
+    match random.below(3):
+        case 0:
+            kept = bytes(len(content)) if random.below(2) else b""
+        case 1:
+            kept = content[: random.below(len(content) // _SECTOR + 1) * _SECTOR]
+    if kept and len(data) < offset:
+        data.extend(bytes(offset - len(data)))
+    data[offset : offset + len(kept)] = kept
