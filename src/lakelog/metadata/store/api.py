@@ -67,9 +67,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """`snapshot` is given only when entries from the asked index on are gone; `entries` follow it.
+    """`entries` without gaps, from the asked index or from the end of `snapshot` on.
 
-    Without a snapshot the entries begin at the asked index, without gaps.
+    A snapshot is given to who asks from 0, and when entries from the asked index on are gone.
     """
 
     snapshot: Snapshot | None

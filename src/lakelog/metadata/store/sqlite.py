@@ -37,7 +37,7 @@ from lakelog.metadata.store.api import (
 _APPLICATION_ID = 0x4C4B4C47
 _FORMAT_VERSION = 1
 _BUSY_TIMEOUT_S = 5.0
-_ENTRIES_KEPT = 1000
+_ENTRIES_KEPT = 100
 _NOT_COMMITTED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}
 _WRITERS_KEPT = 1000
 
@@ -199,9 +199,9 @@ class SqliteLog:
     def _read(self, connection: sqlite3.Connection, from_index: int) -> LogRead:
         end = self._number("SELECT end FROM state")
         first = self._number("SELECT coalesce(min(idx), -1) FROM entry")
-        snapshot = None
-        if from_index < end and not 0 <= first <= from_index:
-            snapshot = self._read_snapshot(connection)
+        kept = from_index >= end or 0 <= first <= from_index
+        snapshot = None if kept and from_index else self._read_snapshot(connection)
+        if snapshot is not None:
             from_index = snapshot.end
         rows = connection.execute(
             "SELECT idx, controller_epoch, writer_id, serial, payload, crc FROM entry"
@@ -218,10 +218,12 @@ class SqliteLog:
             raise MetadataCorrupt(f"{self._path}: entries before {end} are missing")
         return LogRead(snapshot, tuple(entries))
 
-    def _read_snapshot(self, connection: sqlite3.Connection) -> Snapshot:
+    def _read_snapshot(self, connection: sqlite3.Connection) -> Snapshot | None:
         row = connection.execute("SELECT end, payload, crc FROM snapshot").fetchone()
-        if row is None or row[2] != _snapshot_crc(row[0], row[1]):
-            raise MetadataCorrupt(f"{self._path}: the snapshot is missing or damaged")
+        if row is None:
+            return None
+        if row[2] != _snapshot_crc(row[0], row[1]):
+            raise MetadataCorrupt(f"{self._path}: the snapshot is damaged")
         return Snapshot(row[0], row[1])
 
     def _insert(self, connection: sqlite3.Connection, batch: MetadataBatch, end: int) -> None:

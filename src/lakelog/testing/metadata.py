@@ -1,0 +1,125 @@
+"""A metadata store that fails in the ways a remote one does, repeatably from a seed.
+
+It wraps a real store: what it reports may be late, unknown or an error, but what is in the log is
+what the inner store put there. An append reported as unknown was dropped, was done, or will be
+done some turns of the loop later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from lakelog.metadata.errors import MetadataUnavailable
+from lakelog.metadata.store.api import (
+    AppendOutcome,
+    ControllerTerm,
+    LogRead,
+    MetadataBatch,
+    MetadataStore,
+    Outcome,
+    Snapshot,
+)
+from lakelog.runtime.api import Random
+
+_UNKNOWN = AppendOutcome(Outcome.UNKNOWN, -1)
+
+
+class FaultyStore:
+    """A `MetadataStore`. Percentages are of appends; delays are in turns of the loop."""
+
+    def __init__(
+        self,
+        inner: MetadataStore,
+        random: Random,
+        *,
+        unknown_percent: int = 30,
+        unavailable_percent: int = 0,
+        delay_turns_max: int = 5,
+    ) -> None:
+        self._inner = inner
+        self._random = random
+        self._unknown_percent = unknown_percent
+        self._unavailable_percent = unavailable_percent
+        self._delay_turns_max = delay_turns_max
+        self._late: set[asyncio.Task[AppendOutcome]] = set()
+        self._registered: tuple[int, bytes] | None = None
+        self._session = False
+
+    async def open(self, *, create: bool) -> None:
+        await self._inner.open(create=create)
+        self._session = True
+
+    async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+        await self._reach()
+        if self._random.below(100) >= self._unknown_percent:
+            return await self._inner.append(batch, expected_end)
+        fate = self._random.below(3)
+        if fate == 0:
+            await self._inner.append(batch, expected_end)
+        elif fate == 1:
+            late = asyncio.get_running_loop().create_task(self._append_late(batch, expected_end))
+            self._late.add(late)
+            late.add_done_callback(self._late.discard)
+        return _UNKNOWN
+
+    async def position_of(self, writer_id: bytes, serial: int) -> int | None:
+        await self._reach()
+        return await self._inner.position_of(writer_id, serial)
+
+    async def read(self, from_index: int) -> LogRead:
+        await self._reach()
+        return await self._inner.read(from_index)
+
+    async def write_snapshot(self, snapshot: Snapshot) -> None:
+        await self._reach()
+        await self._inner.write_snapshot(snapshot)
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        self._inner.watch(callback)
+
+    async def register_broker(self, broker_id: int, incarnation_id: bytes) -> None:
+        await self._reach()
+        await self._inner.register_broker(broker_id, incarnation_id)
+        self._registered = (broker_id, incarnation_id)
+
+    async def live_brokers(self) -> Mapping[int, bytes]:
+        await self._reach()
+        return await self._inner.live_brokers()
+
+    async def elect(self) -> ControllerTerm:
+        await self._reach()
+        return await self._inner.elect()
+
+    async def close(self) -> None:
+        await self.lose_session()
+
+    async def lose_session(self) -> None:
+        """The others see this broker die; every call fails until `restore_session`."""
+        self._session = False
+        if self._late:
+            await asyncio.gather(*self._late, return_exceptions=True)
+        await self._inner.close()
+
+    async def restore_session(self) -> None:
+        """Registered again, as the same broker; somebody else may be controller by now."""
+        await self._inner.open(create=False)
+        if self._registered is not None:
+            await self._inner.register_broker(*self._registered)
+        self._session = True
+
+    async def _append_late(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+        await self._delay()
+        return await self._inner.append(batch, expected_end)
+
+    async def _reach(self) -> None:
+        """The way to the store: takes time, and may end before it."""
+        await self._delay()
+        if not self._session:
+            raise MetadataUnavailable("the session is lost")
+        if self._random.below(100) < self._unavailable_percent:
+            raise MetadataUnavailable("injected")
+
+    async def _delay(self) -> None:
+        for _ in range(self._random.below(self._delay_turns_max + 1)):
+            await asyncio.sleep(0)

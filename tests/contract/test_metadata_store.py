@@ -1,0 +1,299 @@
+"""What every metadata store promises, whichever it is (`lakelog.metadata.store.api`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakelog.metadata.errors import BrokerIdInUse, MetadataMissing
+from lakelog.metadata.store.api import (
+    BATCH_BYTES_MAX,
+    MetadataBatch,
+    MetadataStore,
+    Outcome,
+    Snapshot,
+)
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.runtime.posix import SystemClock
+from lakelog.testing.metadata import FaultyStore
+from lakelog.testing.randomness import SeededRandom
+
+WRITER = b"writer-aaaaaaaaa"
+OTHER = b"writer-bbbbbbbbb"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """`handle` makes one more store over the same log; `first` and `second` may be the same."""
+
+    name: str
+    handle: Callable[[Path], MetadataStore]
+    two_handles: bool
+
+
+def _embedded(path: Path) -> MetadataStore:
+    return EmbeddedStore(path / METADATA_FILE, SystemClock())
+
+
+def _shared(path: Path) -> MetadataStore:
+    return EmbeddedStore(path / METADATA_FILE, SystemClock(), shared=True)
+
+
+def _faulty(path: Path) -> MetadataStore:
+    return FaultyStore(_shared(path), SeededRandom(7))
+
+
+VARIANTS = [
+    Variant("embedded", _embedded, False),
+    Variant("embedded-two-handles", _shared, True),
+    Variant("faulty", _faulty, True),
+]
+
+
+class Cluster:
+    """Stores over one log; broker 1 is the first's, broker 2 the second's."""
+
+    def __init__(self, variant: Variant, path: Path) -> None:
+        self._variant = variant
+        self._path = path
+        self._opened: list[MetadataStore] = []
+        self.epoch = 0
+
+    async def handle(self, *, create: bool = False) -> MetadataStore:
+        store = self._variant.handle(self._path)
+        await store.open(create=create)
+        self._opened.append(store)
+        return store
+
+    async def start(self) -> None:
+        self.first = await self.handle(create=True)
+        await self.first.register_broker(1, b"1" * 16)
+        self.epoch = (await self.first.elect()).epoch
+        self.second = await self.handle() if self._variant.two_handles else self.first
+
+    async def stop(self) -> None:
+        for store in self._opened:
+            await store.close()
+
+    async def append(
+        self,
+        serial: int,
+        end: int,
+        *,
+        writer: bytes = WRITER,
+        payload: bytes = b"x",
+        store: MetadataStore | None = None,
+        epoch: int | None = None,
+    ) -> Outcome:
+        """As the API says to: the very same append until its outcome is known."""
+        chosen = self.first if store is None else store
+        batch = MetadataBatch(writer, serial, self.epoch if epoch is None else epoch, payload)
+        while (answer := await chosen.append(batch, end)).outcome is Outcome.UNKNOWN:
+            pass
+        mine = await chosen.position_of(writer, serial)
+        return answer.outcome if mine is None else Outcome.DONE
+
+
+Scenario = Callable[[Cluster], Coroutine[Any, Any, None]]
+Run = Callable[[Scenario], None]
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda variant: variant.name)
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    def play(scenario: Scenario) -> None:
+        async def whole() -> None:
+            async with _started(request.param, tmp_path) as cluster:
+                await asyncio.wait_for(scenario(cluster), 30)
+
+        asyncio.run(whole())
+
+    return play
+
+
+@contextlib.asynccontextmanager
+async def _started(variant: Variant, path: Path) -> AsyncIterator[Cluster]:
+    cluster = Cluster(variant, path)
+    try:
+        await cluster.start()
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+def test_entries_are_read_in_order_from_any_index(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for index in range(5):
+            payload = b"%d" % index
+            assert await cluster.append(index + 1, index, payload=payload) is Outcome.DONE
+        for start in range(6):
+            read = await cluster.second.read(start)
+            assert read.snapshot is None
+            assert [(entry.index, entry.payload) for entry in read.entries] == [
+                (index, b"%d" % index) for index in range(start, 5)
+            ]
+
+    run(scenario)
+
+
+def test_only_one_append_wins_an_index(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        outcomes = await asyncio.gather(
+            cluster.append(1, 0, payload=b"a"),
+            cluster.append(1, 0, payload=b"b", writer=OTHER, store=cluster.second),
+        )
+        assert sorted(outcome.name for outcome in outcomes) == ["DONE", "LOST"]
+        winner = b"a" if outcomes[0] is Outcome.DONE else b"b"
+        assert [entry.payload for entry in (await cluster.first.read(0)).entries] == [winner]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("end", [0, 2])
+def test_an_append_elsewhere_than_at_the_end_is_lost(run: Run, end: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.append(1, 0)
+        assert await cluster.append(2, end) is Outcome.LOST
+        assert len((await cluster.first.read(0)).entries) == 1
+
+    run(scenario)
+
+
+def test_a_repeated_append_is_stored_once_and_found(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        assert await cluster.append(1, 0) is Outcome.DONE
+        assert await cluster.append(1, 0) is Outcome.DONE
+        assert len((await cluster.second.read(0)).entries) == 1
+        assert await cluster.second.position_of(WRITER, 1) == 0
+        assert await cluster.second.position_of(WRITER, 2) is None
+        assert await cluster.second.position_of(OTHER, 1) is None
+
+    run(scenario)
+
+
+def test_another_epoch_than_the_controllers_is_fenced(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for epoch in (cluster.epoch - 1, cluster.epoch + 1):
+            assert await cluster.append(1, 0, epoch=epoch) is Outcome.FENCED
+        assert (await cluster.first.read(0)).entries == ()
+
+    run(scenario)
+
+
+def test_a_new_term_fences_the_one_before(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        old = cluster.epoch
+        term = await cluster.first.elect()
+        assert (term.broker_id, term.epoch) == (1, old + 1)
+        assert await cluster.append(1, 0, epoch=old) is Outcome.FENCED
+        assert await cluster.append(2, 0, epoch=term.epoch) is Outcome.DONE
+
+    run(scenario)
+
+
+def test_a_live_controller_keeps_its_term_and_a_dead_one_loses_it(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        if cluster.second is cluster.first:
+            cluster.second = await cluster.handle()
+        await cluster.second.register_broker(2, b"2" * 16)
+        assert await cluster.second.live_brokers() == {1: b"1" * 16, 2: b"2" * 16}
+        assert (await cluster.second.elect()).broker_id == 1
+        await cluster.first.close()
+        assert await cluster.second.live_brokers() == {2: b"2" * 16}
+        term = await cluster.second.elect()
+        assert (term.broker_id, term.epoch) == (2, cluster.epoch + 1)
+
+    run(scenario)
+
+
+def test_a_broker_id_can_be_registered_by_one_only(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        twin = await cluster.handle()
+        with pytest.raises(BrokerIdInUse):
+            await twin.register_broker(1, b"t" * 16)
+        await cluster.first.close()
+        await twin.register_broker(1, b"t" * 16)
+        assert await twin.live_brokers() == {1: b"t" * 16}
+
+    run(scenario)
+
+
+def test_a_watcher_hears_of_another_writers_entry(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        if cluster.second is cluster.first:
+            return
+        heard = asyncio.Event()
+        seen = 0
+
+        def changed() -> None:
+            heard.set()
+
+        cluster.second.watch(changed)
+        await cluster.append(1, 0)
+        while not seen:
+            await heard.wait()
+            heard.clear()
+            seen = len((await cluster.second.read(0)).entries)
+
+    run(scenario)
+
+
+def test_old_entries_give_way_to_a_snapshot(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        end = 150
+        for index in range(end):
+            assert await cluster.append(index + 1, index) is Outcome.DONE
+        await cluster.first.write_snapshot(Snapshot(end - 10, b"s" * BATCH_BYTES_MAX * 2))
+        await cluster.first.write_snapshot(Snapshot(5, b"too late"))
+        read = await cluster.second.read(0)
+        assert read.snapshot is not None
+        assert (read.snapshot.end, len(read.snapshot.payload)) == (end - 10, BATCH_BYTES_MAX * 2)
+        assert [entry.index for entry in read.entries] == list(range(end - 10, end))
+        recent = await cluster.second.read(end - 20)
+        assert recent.snapshot is None
+        assert len(recent.entries) == 20
+
+    run(scenario)
+
+
+def test_everything_is_there_after_reopening(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        payload = bytes(range(256)) * 10
+        await cluster.append(1, 0, payload=payload)
+        await cluster.stop()
+        again = await cluster.handle()
+        assert [entry.payload for entry in (await again.read(0)).entries] == [payload]
+        assert await again.position_of(WRITER, 1) == 0
+        await again.register_broker(1, b"n" * 16)
+        assert (await again.elect()).epoch > cluster.epoch
+
+    run(scenario)
+
+
+def test_closing_twice_is_allowed(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.first.close()
+        await cluster.first.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_a_log_that_should_be_there_is_missed(variant: Variant, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with pytest.raises(MetadataMissing):
+            await variant.handle(tmp_path).open(create=False)
+
+    asyncio.run(scenario())
+
+
+def test_the_largest_batch_fits(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        assert await cluster.append(1, 0, payload=b"y" * BATCH_BYTES_MAX) is Outcome.DONE
+
+    run(scenario)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakelog.metadata.errors import BrokerIdInUse
+from lakelog.metadata.store.liveness import Neighbourhood
+
+
+class _Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_stopped_process_is_fenced_although_it_holds_its_lock(tmp_path: Path) -> None:
+    clock = _Clock()
+    neighbourhood = Neighbourhood(tmp_path / "metadata.db", clock, 9.0)
+    registration = neighbourhood.register(1, b"1" * 16)
+    clock.now += 8.9
+    assert neighbourhood.live() == {1: b"1" * 16}
+    clock.now += 0.2
+    assert neighbourhood.live() == {}
+    registration.beat()
+    assert neighbourhood.live() == {1: b"1" * 16}
+    registration.release()
+    assert neighbourhood.live() == {}
+
+
+def test_one_holder_at_a_time(tmp_path: Path) -> None:
+    neighbourhood = Neighbourhood(tmp_path / "metadata.db", _Clock(), 9.0)
+    registration = neighbourhood.register(1, b"1" * 16)
+    with pytest.raises(BrokerIdInUse):
+        neighbourhood.register(1, b"2" * 16)
+    registration.release()
+    neighbourhood.register(1, b"2" * 16).release()
+
+
+def test_other_files_are_no_brokers(tmp_path: Path) -> None:
+    (tmp_path / "metadata.db-broker-x").touch()
+    (tmp_path / "metadata.db-wal").touch()
+    (tmp_path / "metadata.db-broker-3").touch()
+    assert Neighbourhood(tmp_path / "metadata.db", _Clock(), 9.0).live() == {}

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lakelog.metadata.errors import (
+    MetadataCorrupt,
+    MetadataMissing,
+    MetadataOffline,
+    MetadataUnavailable,
+    MetadataUnsupported,
+)
+from lakelog.metadata.store.api import ControllerTerm, MetadataBatch, Outcome, Snapshot
+from lakelog.metadata.store.sqlite import SqliteLog
+
+WRITER = b"w" * 16
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A log of three entries and no process."""
+    path = tmp_path / "metadata.db"
+    log = SqliteLog(path)
+    log.open(create=True)
+    epoch = log.take_term(1, log.controller()).epoch
+    for index in range(3):
+        batch = MetadataBatch(WRITER, index, epoch, b"payload %d" % index)
+        assert log.append(batch, index).outcome is Outcome.DONE
+    log.close()
+    return path
+
+
+def _read(path: Path) -> int:
+    log = SqliteLog(path)
+    try:
+        log.open(create=False)
+        return len(log.read(0).entries)
+    finally:
+        log.close()
+
+
+def _execute(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(statement)
+    connection.close()
+
+
+def test_what_was_written_is_read(path: Path) -> None:
+    assert _read(path) == 3
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def _garbage(path: Path) -> None:
+    path.write_bytes(b"not a database" * 1000)
+
+
+def _zero_page(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[8192:12288] = bytes(4096)
+    path.write_bytes(data)
+
+
+def _sql(statement: str) -> Callable[[Path], None]:
+    return lambda path: _execute(path, statement)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncate,
+        _garbage,
+        _zero_page,
+        _sql("UPDATE entry SET payload = CAST('payload X' AS BLOB) WHERE idx = 1"),
+        _sql("UPDATE entry SET controller_epoch = 9 WHERE idx = 1"),
+        _sql("DELETE FROM entry WHERE idx = 1"),
+        _sql("DELETE FROM entry WHERE idx = 0"),
+        _sql("DELETE FROM entry WHERE idx = 2"),
+        _sql("PRAGMA application_id = 7"),
+    ],
+)
+def test_damage_is_told_and_not_repaired(path: Path, damage: Callable[[Path], None]) -> None:
+    damage(path)
+    with pytest.raises(MetadataCorrupt, match=r"metadata\.db"):
+        _read(path)
+
+
+def test_a_flipped_bit_of_a_payload_is_found(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[data.index(b"payload 1") + 8] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(MetadataCorrupt, match="entry 1"):
+        _read(path)
+
+
+def test_a_damaged_snapshot_is_found(path: Path) -> None:
+    log = SqliteLog(path)
+    log.open(create=False)
+    log.write_snapshot(Snapshot(3, b"snapshot"))
+    log.close()
+    assert _read(path) == 0
+    _execute(path, "UPDATE snapshot SET end = 2")
+    with pytest.raises(MetadataCorrupt, match="snapshot"):
+        _read(path)
+
+
+@pytest.mark.parametrize("remains", [None, b""])
+def test_a_lost_file_is_missed(path: Path, remains: bytes | None) -> None:
+    path.unlink()
+    if remains is not None:
+        path.write_bytes(remains)
+    with pytest.raises(MetadataMissing):
+        _read(path)
+
+
+def test_a_newer_format_is_refused(path: Path) -> None:
+    _execute(path, "PRAGMA user_version = 2")
+    with pytest.raises(MetadataUnsupported, match="newer version"):
+        _read(path)
+
+
+def test_a_folder_that_is_not_there_is_no_corruption(tmp_path: Path) -> None:
+    with pytest.raises(MetadataUnavailable):
+        SqliteLog(tmp_path / "no" / "metadata.db").open(create=True)
+
+
+def test_a_full_device_refuses_and_recovers(path: Path) -> None:
+    log = SqliteLog(path)
+    log.open(create=False)
+    assert log._connection is not None
+    log._connection.execute("PRAGMA max_page_count = 9")
+    large = MetadataBatch(WRITER, 9, 1, b"x" * 100_000)
+    with pytest.raises(MetadataUnavailable, match="full"):
+        log.append(large, 3)
+    log._connection.execute("PRAGMA max_page_count = 1000000")
+    assert log.append(large, 3).outcome is Outcome.DONE
+    log.close()
+
+
+class _FailingCommit(sqlite3.Connection):
+    def execute(self, sql: str, *arguments: object) -> sqlite3.Cursor:
+        if sql == "COMMIT":
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+            raise error
+        return super().execute(sql, *arguments)  # type: ignore[arg-type]
+
+
+def test_after_a_failed_sync_nothing_is_touched_again(path: Path) -> None:
+    log = SqliteLog(path)
+    log.open(create=False)
+    log.close()
+    log._connection = sqlite3.connect(path, isolation_level=None, factory=_FailingCommit)
+    assert log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3).outcome is Outcome.UNKNOWN
+    with pytest.raises(MetadataOffline, match="restart"):
+        log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3)
+    with pytest.raises(MetadataOffline):
+        log.read(0)
+    log.close()
+
+
+def test_a_busy_file_is_unavailable_in_bounded_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakelog.metadata.store.sqlite._BUSY_TIMEOUT_S", 0.05)
+    log = SqliteLog(path)
+    log.open(create=False)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(MetadataUnavailable, match="locked"):
+        log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3)
+    other.execute("ROLLBACK")
+    assert log.append(MetadataBatch(WRITER, 9, 1, b"x"), 3).outcome is Outcome.DONE
+    other.close()
+    log.close()
+
+
+def test_two_that_found_the_same_term_do_not_both_get_the_next(path: Path) -> None:
+    log = SqliteLog(path)
+    log.open(create=False)
+    term = log.controller()
+    assert log.take_term(2, term) == ControllerTerm(2, term.epoch + 1)
+    assert log.take_term(3, term) == ControllerTerm(2, term.epoch + 1)
+    log.close()

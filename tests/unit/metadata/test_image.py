@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakelog.metadata.errors import MetadataCorrupt
+from lakelog.metadata.image import MetadataImage, PartitionImage
+from lakelog.metadata.records import (
+    BrokerRecord,
+    ClusterRecord,
+    ConfigRecord,
+    PartitionRecord,
+    ProducerIdBlock,
+    Record,
+    ResourceType,
+    TopicRecord,
+    TopicRemoved,
+)
+
+A, B = b"a" * 16, b"b" * 16
+
+
+def _image(records: Iterable[Record]) -> MetadataImage:
+    return MetadataImage().apply_all(records, 1)
+
+
+def _topic(name: str, topic_id: bytes, leaders: list[int]) -> list[Record]:
+    return [
+        TopicRecord(name, topic_id),
+        *(
+            PartitionRecord(topic_id, number, (leader,), (leader,), leader, 0, 0)
+            for number, leader in enumerate(leaders)
+        ),
+    ]
+
+
+def test_a_topic_is_found_by_name_and_by_id() -> None:
+    image = _image(_topic("t", A, [1, 1]))
+    topic = image.topic("t")
+    assert topic is not None
+    assert topic is image.topic_by_id(A)
+    assert len(topic) == image.partition_count == 2
+    assert topic.partition(1) == PartitionImage(1, (1,), (1,), 1, 0, 0)
+    assert topic.partition(2) is None
+    assert image.topic("u") is None
+
+
+def test_a_removed_topic_takes_its_configuration_along() -> None:
+    image = _image(_topic("t", A, [1]))
+    image = image.apply(ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "1"))
+    image = image.apply(TopicRemoved(A))
+    assert image.topic("t") is None
+    assert image.topic_by_id(A) is None
+    assert not image.configs(ResourceType.TOPIC, "t")
+    assert image.partition_count == 0
+
+
+def test_a_brokers_start_raises_the_epochs_of_what_it_leads() -> None:
+    image = _image(_topic("t", A, [1, 2]) + _topic("u", B, [2]))
+    before = image.topic("u")
+    image = image.apply(BrokerRecord(1, A, 1, (), None))
+    topic = image.topic("t")
+    assert topic is not None
+    assert [topic.partitions[n].leader_epoch for n in (0, 1)] == [1, 0]
+    assert [topic.partitions[n].partition_epoch for n in (0, 1)] == [1, 0]
+    assert image.topic("u") is before
+
+
+def test_the_older_image_does_not_change() -> None:
+    old = _image(_topic("t", A, [1, 1]))
+    new = old.apply(PartitionRecord(A, 1, (1,), (), -1, 9, 9))
+    assert old.topic("t") != new.topic("t")
+    assert old == _image(_topic("t", A, [1, 1]))
+
+
+def test_a_config_is_set_and_removed() -> None:
+    image = _image([ConfigRecord(ResourceType.BROKER, "", "k", "v")])
+    assert dict(image.configs(ResourceType.BROKER, "")) == {"k": "v"}
+    image = image.apply(ConfigRecord(ResourceType.BROKER, "", "k", None))
+    assert not image.config_map
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [TopicRemoved(A)],
+        [PartitionRecord(A, 0, (1,), (1,), 1, 0, 0)],
+        [TopicRecord("t", A), TopicRecord("t", B)],
+        [ProducerIdBlock(1, 2000), ProducerIdBlock(1, 1000)],
+    ],
+)
+def test_records_that_cannot_follow_one_another_are_corrupt(records: list[Record]) -> None:
+    with pytest.raises(MetadataCorrupt):
+        _image(records)
+
+
+_STEPS = st.lists(
+    st.one_of(
+        st.builds(BrokerRecord, st.integers(1, 3), st.just(A), st.integers(1, 9), st.just(()),
+                  st.none()),
+        st.builds(ConfigRecord, st.just(4), st.sampled_from(["", "1"]), st.sampled_from("kl"),
+                  st.sampled_from([None, "v", "w"])),
+        st.builds(PartitionRecord, st.sampled_from([A, B]), st.integers(0, 3), st.just((1, 2)),
+                  st.just((1,)), st.integers(1, 3), st.integers(0, 5), st.integers(0, 5)),
+    ),
+    max_size=30,
+)  # fmt: skip
+
+
+@given(_STEPS)
+def test_a_snapshot_leads_to_the_same_image(steps: list[Record]) -> None:
+    start: list[Record] = [ClusterRecord("c"), *_topic("t", A, [1]), *_topic("u", B, [2])]
+    image = _image([*start, *steps, ProducerIdBlock(2, 3000)])
+    assert _image(image.to_records()) == image
+
+
+@given(_STEPS)
+def test_one_by_one_is_the_same_as_together(steps: list[Record]) -> None:
+    start = _image(_topic("t", A, [1]) + _topic("u", B, [2]))
+    image = start
+    for record in steps:
+        image = image.apply(record)
+    assert image == start.apply_all(steps, start.end)

@@ -1,0 +1,272 @@
+"""The driver over a store that is late, unknown and lost, and over one that works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.controller.brokers import plan_producer_ids, plan_register_broker
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import ConfigRecord, Record, ResourceType
+from lakelog.metadata.store.api import BATCH_BYTES_MAX
+from lakelog.metadata.store.embedded import EmbeddedStore
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.runtime.posix import SystemClock, SystemRandom
+from lakelog.testing.metadata import FaultyStore
+from lakelog.testing.randomness import SeededRandom
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.path = path / "metadata.db"
+        self.tasks = AsyncioTasks(asyncio.get_running_loop())
+
+    def embedded(self, *, shared: bool = False) -> EmbeddedStore:
+        return EmbeddedStore(self.path, SystemClock(), shared=shared)
+
+    def log(self, store: EmbeddedStore | FaultyStore, broker_id: int = 1) -> MetadataLog:
+        return MetadataLog(store, self.tasks, SystemRandom(), broker_id=broker_id)
+
+
+def _play(path: Path, scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        world = World(path)
+        try:
+            await asyncio.wait_for(scenario(world), 30)
+        finally:
+            world.tasks.close()
+
+    asyncio.run(whole())
+
+
+def _set(key: str, value: str = "v") -> Callable[[MetadataImage], Plan[int]]:
+    """A plan that answers how many settings there were."""
+
+    def plan(image: MetadataImage) -> Plan[int]:
+        before = len(image.configs(ResourceType.BROKER, ""))
+        return Plan((ConfigRecord(ResourceType.BROKER, "", key, value),), before)
+
+    return plan
+
+
+def _ids(image: MetadataImage) -> Plan[range]:
+    return plan_producer_ids(image, 1)
+
+
+def test_subscribers_hear_first_and_a_restart_replays(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        heard: list[tuple[int, int, tuple[Record, ...]]] = []
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        log.subscribe(lambda old, new, records: heard.append((old.end, new.end, records)))
+        assert await log.submit(_ids) == range(1000)
+        assert [(old, new, len(records)) for old, new, records in heard] == [(0, 1, 1)]
+        image = log.image
+        await log.close()
+
+        again = world.log(world.embedded())
+        await again.open(create=False)
+        assert again.image == image
+        assert await again.submit(_ids) == range(1000, 2000)
+        await again.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_plans_that_wait_share_an_entry_and_see_one_another(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        results = await asyncio.gather(*(log.submit(_set(f"k{n}")) for n in range(50)))
+        assert results == list(range(50))
+        assert log.image.end <= 2
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_plan_that_fails_fails_alone(tmp_path: Path) -> None:
+    def refuse(image: MetadataImage) -> Plan[int]:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "no")
+
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        one, other = await asyncio.gather(
+            log.submit(refuse), log.submit(_set("k")), return_exceptions=True
+        )
+        assert isinstance(one, KafkaError)
+        assert one.code is ErrorCode.INVALID_CONFIG
+        assert other == 0
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_large_plans_are_split_over_entries_and_too_large_ones_refused(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        half = "v" * (BATCH_BYTES_MAX * 2 // 3)
+        await asyncio.gather(*(log.submit(_set(f"k{n}", half)) for n in range(3)))
+        assert log.image.end == 3
+        with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
+            await log.submit(_set("k", "v" * BATCH_BYTES_MAX))
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_closing_finishes_what_was_asked_and_refuses_the_rest(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        asked = asyncio.create_task(log.submit(_ids))
+        await asyncio.sleep(0)
+        await log.close()
+        assert await asked == range(1000)
+        with pytest.raises(KafkaError):
+            await log.submit(_ids)
+
+    _play(tmp_path, scenario)
+
+
+def test_a_caller_that_goes_away_leaves_the_log_working(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        asked = asyncio.create_task(log.submit(_ids))
+        await asyncio.sleep(0)
+        asked.cancel()
+        assert await log.submit(_ids) == range(1000, 2000)
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_snapshot_bounds_the_replay(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        await asyncio.gather(*(log.submit(_set(f"k{n % 7}", str(n))) for n in range(1100)))
+        await log.submit(_ids)
+        image = log.image
+        await log.close()
+
+        store = world.embedded()
+        await store.open(create=False)
+        read = await store.read(0)
+        await store.close()
+        assert read.snapshot is not None
+        assert read.snapshot.end + len(read.entries) == image.end
+        assert len(read.snapshot.payload) < 1000
+
+        again = world.log(world.embedded())
+        await again.open(create=False)
+        assert again.image == image
+        await again.close()
+
+    _play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_block_is_handed_out_twice_whatever_is_unknown(tmp_path: Path, seed: int) -> None:
+    async def scenario(world: World) -> None:
+        store = FaultyStore(
+            world.embedded(), SeededRandom(seed), unknown_percent=50, unavailable_percent=2
+        )
+        log = world.log(store)
+        while True:
+            try:
+                await log.open(create=True)
+                break
+            except Exception:  # noqa: BLE001 - injected; a fresh broker process would retry
+                log = world.log(store)
+        answers: list[range | BaseException] = []
+        for _ in range(6):
+            answers += await asyncio.gather(
+                *(log.submit(_ids) for _ in range(3)), return_exceptions=True
+            )
+        given = [answer for answer in answers if isinstance(answer, range)]
+        failures = [answer for answer in answers if not isinstance(answer, range)]
+        codes = {error.code for error in failures if isinstance(error, KafkaError)}
+        assert codes <= {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR}
+        assert len(codes) > 0 or not failures
+        assert len({block.start for block in given}) == len(given)
+        await log.close()
+
+        again = world.log(world.embedded())
+        await again.open(create=False)
+        assert all(block.stop <= again.image.next_producer_id for block in given)
+        known = set(range(0, again.image.next_producer_id, 1000))
+        assert {block.start for block in given} <= known
+        if not failures:
+            assert len(known) == len(given)
+        await again.close()
+
+    _play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_controller_that_lost_its_session_does_no_harm(tmp_path: Path, seed: int) -> None:
+    async def scenario(world: World) -> None:
+        first_store = FaultyStore(world.embedded(shared=True), SeededRandom(seed))
+        first = world.log(first_store, 1)
+        await first.open(create=True)
+        second = world.log(world.embedded(shared=True), 2)
+        await second.open(create=False)
+        await first.submit(lambda image: plan_register_broker(image, 1, first.incarnation_id))
+        with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+            await second.submit(_ids)
+
+        await first_store.lose_session()
+        assert await second.submit(_ids) == range(1000)
+        await first_store.restore_session()
+        with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+            await first.submit(_ids)
+
+        await second.close()
+        assert await first.submit(_ids) == range(1000, 2000)
+        assert first.image.brokers[1].epoch == 1
+        await first.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_another_brokers_change_arrives_by_itself(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        first = world.log(world.embedded(shared=True), 1)
+        await first.open(create=True)
+        second = world.log(world.embedded(shared=True), 2)
+        await second.open(create=False)
+        heard = asyncio.Event()
+        second.subscribe(lambda old, new, records: heard.set())
+        await first.submit(_ids)
+        await heard.wait()
+        assert second.image.next_producer_id == 1000
+        await first.close()
+        await second.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_failing_subscriber_does_not_leave_anybody_waiting(tmp_path: Path) -> None:
+    def fail(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
+        raise ZeroDivisionError
+
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        log.subscribe(fail)
+        results = await asyncio.gather(log.submit(_ids), log.submit(_ids), return_exceptions=True)
+        assert all(isinstance(result, ZeroDivisionError) for result in results)
+        await log.close()
+
+    _play(tmp_path, scenario)

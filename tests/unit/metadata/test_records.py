@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.endpoint import Endpoint
+from lakelog.metadata.errors import MetadataCorrupt, MetadataUnsupported
+from lakelog.metadata.records import (
+    BrokerRecord,
+    ClusterRecord,
+    ConfigRecord,
+    PartitionRecord,
+    ProducerIdBlock,
+    Record,
+    ResourceType,
+    TopicRecord,
+    TopicRemoved,
+    decode_records,
+    encode_record,
+    encode_records,
+)
+
+ID = bytes(range(16))
+
+GOLDEN: list[tuple[Record, bytes]] = [
+    (ClusterRecord("MkU3OEVBNTcwNTJENDM2Qg"), b'["cluster",0,"MkU3OEVBNTcwNTJENDM2Qg"]\n'),
+    (
+        BrokerRecord(1, ID, 3, (Endpoint("PLAINTEXT", "::1", 9092),), None),
+        b'["broker",0,1,"AAECAwQFBgcICQoLDA0ODw",3,[["PLAINTEXT","::1",9092]],null]\n',
+    ),
+    (TopicRecord("a.b", ID), b'["topic",0,"a.b","AAECAwQFBgcICQoLDA0ODw"]\n'),
+    (
+        PartitionRecord(ID, 7, (1, 2), (2,), 2, 5, 6),
+        b'["partition",0,"AAECAwQFBgcICQoLDA0ODw",7,[1,2],[2],2,5,6]\n',
+    ),
+    (TopicRemoved(ID), b'["topic-removed",0,"AAECAwQFBgcICQoLDA0ODw"]\n'),
+    (
+        ConfigRecord(ResourceType.TOPIC, "t", "k", 'line\n"é'),
+        '["config",0,2,"t","k","line\\n\\"é"]\n'.encode(),
+    ),
+    (ConfigRecord(ResourceType.BROKER, "", "k", None), b'["config",0,4,"","k",null]\n'),
+    (ProducerIdBlock(1, 1 << 62), b'["producer-ids",0,1,4611686018427387904]\n'),
+]
+
+
+@pytest.mark.parametrize(("record", "stored"), GOLDEN, ids=lambda item: type(item).__name__)
+def test_the_stored_form_does_not_change(record: Record, stored: bytes) -> None:
+    assert encode_record(record) == stored
+    assert decode_records(stored) == [record]
+
+
+def test_a_batch_is_its_records_in_order() -> None:
+    records = [record for record, _ in GOLDEN]
+    assert decode_records(encode_records(records)) == records
+    assert decode_records(b"") == []
+
+
+@pytest.mark.parametrize("stored", [b'["topic",1,"t","x"]\n', b'["feature",0]\n'])
+def test_what_a_newer_version_wrote_is_refused(stored: bytes) -> None:
+    with pytest.raises(MetadataUnsupported, match="newer version"):
+        decode_records(stored)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b'["topic",0,"t"]\n',
+        b'["topic",0,1,"AAECAwQFBgcICQoLDA0ODw"]\n',
+        b'["topic",0,"t","short"]\n',
+        b'["topic",0,"t","AAECAwQFBgcICQoLDA0ODw"]',
+        b'["producer-ids",0,1,1.5]\n',
+        b'["producer-ids",0,1,true]\n',
+        b'["partition",0,"AAECAwQFBgcICQoLDA0ODw",7,["1"],[1],1,0,0]\n',
+        b'["broker",0,1,"AAECAwQFBgcICQoLDA0ODw",3,[1],null]\n',
+        b'"topic"\n',
+        b"[]\n",
+        b'[["topic"],0]\n',
+        b"{\n",
+        b"\xff\n",
+    ],
+)
+def test_what_nobody_wrote_is_corrupt(stored: bytes) -> None:
+    with pytest.raises(MetadataCorrupt):
+        decode_records(stored)
