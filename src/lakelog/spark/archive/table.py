@@ -1,0 +1,125 @@
+"""The Iceberg side of the archive: catalog, table, columns, properties.
+
+PyIceberg takes a second to import, so this module is imported when an archive is opened, not
+before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import (
+    BinaryType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+from sqlalchemy.exc import SQLAlchemyError
+
+SNAPSHOTS_MAX = 100
+"""Every commit copies the list of snapshots; left alone it would be slower each time."""
+
+_HEADER = StructType(
+    NestedField(10, "key", StringType(), required=False),
+    NestedField(11, "value", BinaryType(), required=False),
+)
+# Ids are numbered level by level, as PyIceberg renumbers them when it creates a table.
+SCHEMA = Schema(
+    NestedField(1, "topic", StringType(), required=True),
+    NestedField(2, "partition", IntegerType(), required=True),
+    NestedField(3, "offset", LongType(), required=True),
+    NestedField(4, "timestamp", TimestamptzType(), required=True),
+    NestedField(5, "timestampType", IntegerType(), required=True),
+    NestedField(6, "key", BinaryType(), required=False),
+    NestedField(7, "value", BinaryType(), required=False),
+    NestedField(8, "headers", ListType(9, _HEADER, element_required=True), required=False),
+)
+PROPERTIES = {
+    "commit.retry.num-retries": "0",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": str(SNAPSHOTS_MAX),
+}
+"""No retries: PyIceberg's own would repeat a lost commit without looking at the progress again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """Where a table is: enough to open it in another process. `identifier` is (namespace, name)."""
+
+    catalog: Mapping[str, str]
+    identifier: tuple[str, str]
+
+    def load(self) -> Table:
+        return open_catalog(self.catalog).load_table(self.identifier)
+
+
+def sqlite_catalog(warehouse: str) -> dict[str, str]:
+    """PyIceberg's properties of the catalog that lives in a warehouse folder.
+
+    Raises `ValueError` for a warehouse that is not a local folder, which needs a catalog of its
+    own.
+    """
+    parts = urlsplit(warehouse)
+    if parts.scheme not in ("", "file"):
+        raise ValueError(f"a warehouse must be a local folder, not {warehouse!r}")
+    folder = Path(parts.path if parts.scheme else warehouse).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return {
+        "type": "sql",
+        "uri": f"sqlite:///{folder / 'catalog.db'}",
+        "warehouse": folder.as_uri(),
+    }
+
+
+def open_catalog(properties: Mapping[str, str]) -> Catalog:
+    """Two processes that create the catalog's tables at once disturb each other: one retries."""
+    try:
+        return load_catalog("lakelog", **properties)
+    except SQLAlchemyError:
+        time.sleep(0.5)
+        return load_catalog("lakelog", **properties)
+
+
+def ensure_table(address: TableAddress) -> Table:
+    """Loads the table, creating it and its namespace first if they are missing."""
+    catalog = open_catalog(address.catalog)
+    try:
+        return catalog.load_table(address.identifier)
+    except NoSuchTableError:
+        pass
+    with contextlib.suppress(NamespaceAlreadyExistsError, SQLAlchemyError):
+        catalog.create_namespace_if_not_exists(address.identifier[0])
+    try:
+        properties = {**PROPERTIES, "schema.name-mapping.default": _name_mapping()}
+        return catalog.create_table(address.identifier, SCHEMA, properties=properties)
+    except TableAlreadyExistsError:
+        return catalog.load_table(address.identifier)
+
+
+def arrow_schema() -> pa.Schema:
+    """The table's columns with their field ids, as the Parquet files hold them."""
+    return schema_to_pyarrow(SCHEMA)
+
+
+def _name_mapping() -> str:
+    return str(SCHEMA.name_mapping.model_dump_json())

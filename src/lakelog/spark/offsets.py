@@ -1,0 +1,109 @@
+"""Offsets of many partitions, in memory and as the JSON that streaming checkpoints hold.
+
+The JSON is the official Kafka connector's, `{"topic": {"partition": offset}}`, so a query may
+start from a checkpoint that `format("kafka")` wrote. Topic ids ride along as an extra topic
+without partitions, `"name@id": {}`: `@` cannot occur in a topic's name, and the official
+connector reads such an entry as nothing. They are what tells a topic from its successor of the
+same name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+LATEST_OFFSET = -1
+EARLIEST_OFFSET = -2
+
+Offsets = dict[str, dict[int, int]]
+"""Topic to partition to offset (the next one to read)."""
+
+TimestampsByPartition = dict[str, dict[int, int]]
+"""Topic to partition to milliseconds since the epoch."""
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class StreamOffset:
+    """A point in a stream: offsets, and the ids of the topics they belong to."""
+
+    offsets: Offsets = field(default_factory=dict)
+    topic_ids: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, dict[str, int]]:
+        """Ordered, so that equal points have equal text, by which Spark compares them."""
+        entries: dict[str, dict[str, int]] = {
+            topic: {str(partition): offset for partition, offset in sorted(partitions.items())}
+            for topic, partitions in self.offsets.items()
+        }
+        entries.update({f"{topic}@{self.topic_ids[topic]}": {} for topic in self.topic_ids})
+        return dict(sorted(entries.items()))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
+        """Raises `ValueError` when `value` is not of the documented shape."""
+        plain = {name: inner for name, inner in value.items() if "@" not in name}
+        ids = dict(name.split("@", 1) for name in value if "@" in name)
+        return cls(_checked(plain), ids)
+
+
+def parse_offsets(text: str) -> Offsets:
+    """Offsets or timestamps by topic and partition. Raises `ValueError`."""
+    value = _json(text)
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f'expected JSON such as {{"topic": {{"0": 23, "1": -2}}}}, not {text!r}')
+    return _checked(value)
+
+
+def parse_assign(text: str) -> tuple[TopicPartition, ...]:
+    """`{"topic": [0, 1]}` as (topic, partition) pairs. Raises `ValueError`."""
+    value = _json(text)
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f'expected JSON such as {{"topic": [0, 1]}}, not {text!r}')
+    found: list[TopicPartition] = []
+    for topic, partitions in value.items():
+        if not isinstance(partitions, list) or not all(_is_int(p) and p >= 0 for p in partitions):
+            raise ValueError(f"the partitions of {topic!r} must be a list of whole numbers")
+        found.extend((topic, partition) for partition in partitions)
+    return tuple(dict.fromkeys(found))
+
+
+def items(offsets: Offsets) -> Iterator[tuple[TopicPartition, int]]:
+    """Every partition with its offset, in order."""
+    for topic in sorted(offsets):
+        for partition in sorted(offsets[topic]):
+            yield (topic, partition), offsets[topic][partition]
+
+
+def from_items(pairs: Mapping[TopicPartition, int]) -> Offsets:
+    offsets: Offsets = {}
+    for (topic, partition), offset in pairs.items():
+        offsets.setdefault(topic, {})[partition] = offset
+    return offsets
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON ({error}): {text!r}") from None
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _checked(value: Mapping[str, Any]) -> Offsets:
+    offsets: Offsets = {}
+    for topic, partitions in value.items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"the partitions of {topic!r} must be an object")
+        offsets[topic] = {}
+        for partition, offset in partitions.items():
+            if not partition.isdecimal() or not _is_int(offset):
+                raise ValueError(f"{topic!r}: {partition!r}: {offset!r} is no partition and offset")
+            offsets[topic][int(partition)] = offset
+    return offsets

@@ -1,0 +1,73 @@
+"""A local Spark session for the commands that bring their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class JavaMissingError(Exception):
+    """Spark cannot start. The text says what to install."""
+
+
+def require_java() -> None:
+    """Raises `JavaMissingError` unless a `java` can be found where Spark looks for it."""
+    home = os.environ.get("JAVA_HOME", "")
+    if home and (Path(home) / "bin" / "java").is_file():
+        return
+    if not home and shutil.which("java"):
+        return
+    where = f"in JAVA_HOME ({home})" if home else "on the PATH"
+    raise JavaMissingError(
+        f"Spark needs Java 17 or newer and there is none {where}: install it, for example with "
+        "apt-get install openjdk-17-jre-headless"
+    )
+
+
+def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSession:
+    """A session whose workers run this Python and whose own log goes to the file `log`.
+
+    Java writes to the standard error it inherits, from its first moment on, so that is what is
+    exchanged while it starts. Raises `JavaMissingError`.
+    """
+    require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
+    with warnings.catch_warnings(), _standard_error_to(log):
+        warnings.simplefilter("ignore", FutureWarning)
+        from pyspark.sql import SparkSession
+
+        return (
+            SparkSession.builder.appName(name)
+            .master(master)
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.memory", "1g")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "4")
+            .getOrCreate()
+        )
+
+
+@contextmanager
+def _standard_error_to(path: Path) -> Iterator[None]:
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)

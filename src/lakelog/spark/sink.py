@@ -1,0 +1,167 @@
+"""The sink: rows to records, by an idempotent producer, at least once.
+
+Nothing here knows about batches of a query: a task that fails and runs again writes its rows
+again, as does a micro-batch that Spark repeats after a crash. Columns are the official
+connector's: value, and optionally key, topic, partition, headers, timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+)
+
+from lakelog.spark.broker import open_producer
+from lakelog.spark.columns import HEADERS_TYPE
+from lakelog.spark.errors import OptionError
+from lakelog.spark.options import SinkOptions, parse_sink_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from lakelog.client.producer.api import Producer
+    from lakelog.client.producer.results import Delivery
+
+_BYTES: tuple[DataType, ...] = (BinaryType(), StringType())
+_ACCEPTED: dict[str, tuple[DataType, ...]] = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "headers": (HEADERS_TYPE,),
+    "timestamp": (TimestampType(), LongType()),
+}
+_IN_FLIGHT_MAX = 10_000
+
+
+@dataclass
+class Written(WriterCommitMessage):  # type: ignore[misc]
+    """What one task wrote."""
+
+    records: int
+
+
+class _Writing:
+    """What the batch and the streaming writer share."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Returns when every row has been acknowledged. Raises the first delivery's error."""
+        written = 0
+        with open_producer(
+            self._options.bootstrap,
+            acks=self._options.acks,
+            compression=self._options.compression,
+            request_bytes_max=self._options.request_bytes_max,
+            client_id=self._options.client_id,
+        ) as producer:
+            pending: list[Delivery] = []
+            for batch in iterator:
+                for record in _records(batch, self._options.topic):
+                    pending.append(producer.send(**record))
+                    if len(pending) >= _IN_FLIGHT_MAX:
+                        written += _settle(producer, pending)
+            written += _settle(producer, pending)
+        return Written(written)
+
+
+class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
+    """`df.write.format("lakelog").mode("append")`."""
+
+
+class StreamWriter(_Writing, DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """`df.writeStream.format("lakelog")`. There is nothing to do at commit or abort."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """The records are in the log already."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """A log takes nothing back."""
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
+    if overwrite:
+        raise OptionError('a topic is only ever appended to: use .mode("append")')
+    return BatchWriter(_checked(options, schema))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
+    return StreamWriter(_checked(options, schema))
+
+
+def _checked(options: Mapping[str, str], schema: StructType) -> SinkOptions:
+    given = parse_sink_options(options)
+    for field in schema:
+        accepted = _ACCEPTED.get(field.name)
+        if accepted is None:
+            known = ", ".join(_ACCEPTED)
+            raise OptionError(f"column {field.name!r} is not among those of a record: {known}")
+        if not any(_same_shape(field.dataType, wanted) for wanted in accepted):
+            expected = " or ".join(wanted.simpleString() for wanted in accepted)
+            raise OptionError(
+                f"column {field.name!r} must be {expected}, not {field.dataType.simpleString()}"
+            )
+    if "value" not in schema.fieldNames():
+        raise OptionError("a row to write needs a column 'value'")
+    if given.topic is None and "topic" not in schema.fieldNames():
+        raise OptionError("the option 'topic' or a column 'topic' is needed")
+    return given
+
+
+def _same_shape(given: DataType, wanted: DataType) -> bool:
+    """Equal but for nullability, which expressions change as they like."""
+    return bool(given.simpleString() == wanted.simpleString())
+
+
+def _records(batch: pa.RecordBatch, topic: str | None) -> Iterator[dict[str, Any]]:
+    """Arguments of `Producer.send`, row by row. The option `topic` wins over the column."""
+    columns = {name: _values(name, batch.column(name)) for name in batch.schema.names}
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    for row in rows:
+        name = topic or row.get("topic")
+        if name is None:
+            raise OptionError("a row without a topic, and no option 'topic'")
+        yield {
+            "topic": name,
+            "value": row["value"],
+            "key": row.get("key"),
+            "headers": [(h["key"], h["value"]) for h in row.get("headers") or ()],
+            "partition": row.get("partition"),
+            "timestamp_ms": row.get("timestamp"),
+        }
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    import pyarrow as pa
+
+    if name in ("key", "value"):
+        return list(column.cast(pa.binary()).to_pylist())
+    if name == "timestamp" and pa.types.is_timestamp(column.type):
+        return list(column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64()).to_pylist())
+    return list(column.to_pylist())
+
+
+def _settle(producer: Producer, pending: list[Delivery]) -> int:
+    producer.flush()
+    for delivery in pending:
+        delivery.result()
+    count = len(pending)
+    pending.clear()
+    return count

@@ -1,0 +1,58 @@
+"""What PySpark finds by its name: the data source `lakelog`, without registration.
+
+Spark imports every installed `pyspark_*` module at the first unknown format, and one that fails
+breaks all Python data sources of the session. So nothing but the standard library and PySpark is
+imported here; everything else waits until a query is planned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(DataSource):  # type: ignore[misc]
+    """`spark.read`, `readStream`, `write` and `writeStream` with `format("lakelog")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "lakelog"
+
+    def schema(self) -> StructType:
+        from lakelog.spark.source import schema_of
+
+        return schema_of(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from lakelog.spark.source import batch_reader
+
+        return batch_reader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from lakelog.spark.source import stream_reader
+
+        return stream_reader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from lakelog.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        from lakelog.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema)
