@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
+from lakelog.storage.timestamps import TimestampOffset
 from lakelog.storage.validate import Origin
 
 logger = logging.getLogger(__name__)
@@ -23,6 +25,8 @@ class Partition:
     """Raises `KafkaError` from every method that the protocol has an answer for."""
 
     __slots__ = (
+        "_active_segment",
+        "_on_roll",
         "_retired",
         "index",
         "key",
@@ -33,7 +37,8 @@ class Partition:
         "topic_id",
     )
 
-    def __init__(self, log: Log, leader_epoch: int) -> None:
+    def __init__(self, log: Log, leader_epoch: int, on_roll: Callable[[Partition], object]) -> None:
+        """`on_roll` is called when a segment was closed, for it to be made durable."""
         self.topic = log.topic
         self.topic_id = log.topic_id
         self.index = log.partition
@@ -42,6 +47,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.offline_reason: str | None = None
         self._retired = False
+        self._on_roll = on_roll
+        self._active_segment = log.active_segment
 
     @property
     def high_watermark(self) -> int:
@@ -66,12 +73,34 @@ class Partition:
     ) -> AppendResult:
         """Appends one record batch, whose offset and epoch fields are overwritten in place."""
         self._check_online()
+        log = self.log
         try:
-            return self.log.append(
-                batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
-            )
+            result = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+            if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+                self._flush_now()
         except OSError as error:
             raise self._storage_error(error) from error
+        if log.active_segment is not self._active_segment:
+            self._active_segment = log.active_segment
+            self._on_roll(self)
+        return result
+
+    def _flush_now(self) -> None:
+        """`flush.messages` promises that so many records are durable before they are answered."""
+        job = self.log.begin_flush()
+        if job is not None:
+            job.run()
+            self.log.finish_flush(job)
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether the topic was deleted."""
+        return self._retired
+
+    def become_leader(self, leader_epoch: int) -> None:
+        """The epoch begins at the log's end."""
+        self.leader_epoch = leader_epoch
+        self.log.assign_epoch(leader_epoch)
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool) -> LogSlice | None:
         """Whole stored batches from the one that holds `offset`, up to the high watermark."""

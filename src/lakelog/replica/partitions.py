@@ -15,6 +15,7 @@ from lakelog.replica.partition import Partition
 class Partitions:
     def __init__(self) -> None:
         self._by_key: dict[tuple[str | bytes, int], Partition] = {}
+        self._offline: dict[tuple[str | bytes, int], str] = {}
 
     def __iter__(self) -> Iterator[Partition]:
         """Each partition once."""
@@ -27,17 +28,37 @@ class Partitions:
         return self._by_key.get((topic, index))
 
     def find(self, topic: str | bytes, index: int) -> Partition:
-        """Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID for an id."""
+        """Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID for an id, or
+        KAFKA_STORAGE_ERROR for a partition whose log cannot be used.
+        """
         partition = self._by_key.get((topic, index))
         if partition is not None:
             return partition
-        if isinstance(topic, str) or any(key[0] == topic for key in self._by_key):
+        reason = self._offline.get((topic, index))
+        if reason is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+        known = (key[0] for keys in (self._by_key, self._offline) for key in keys)
+        if isinstance(topic, str) or topic in known:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
 
     def add(self, partition: Partition) -> None:
         self._by_key[partition.topic, partition.index] = partition
         self._by_key[partition.topic_id, partition.index] = partition
+
+    def add_offline(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
+        """The partition exists and its log cannot be used: corrupt is not absent."""
+        self._offline[topic, index] = reason
+        self._offline[topic_id, index] = reason
+
+    def forget_offline(self, topic: str, topic_id: bytes) -> None:
+        """The topic is gone, and with it its claim on the log."""
+        gone = [key for key in self._offline if key[0] in (topic, topic_id)]
+        for key in gone:
+            del self._offline[key]
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        return (topic, index) in self._offline
 
     def remove(self, partition: Partition) -> None:
         """Whoever holds the partition still is told that its topic is gone."""

@@ -16,7 +16,7 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
-from lakelog.runtime.api import Clock
+from lakelog.runtime.api import Clock, Random
 from lakelog.server.connection import Connection
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.topics import Topics
@@ -40,6 +40,7 @@ class Broker:
     cluster_id: str
     data_path: Path
     clock: Clock
+    random: Random
     metadata: MetadataLog
     partitions: Partitions
     purgatory: Purgatory

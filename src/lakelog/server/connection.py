@@ -239,7 +239,7 @@ class Connection:
             while self._out and budget > 0:
                 head = self._out[0]
                 sent = self._send_slice(head) if isinstance(head, LogSlice) else self._send_bytes()
-                if self._warming:
+                if sent is None:
                     return
                 budget -= sent
                 self._unsent -= sent
@@ -268,12 +268,13 @@ class Connection:
             out.appendleft(memoryview(data)[sent:])
         return sent
 
-    def _send_slice(self, head: LogSlice) -> int:
+    def _send_slice(self, head: LogSlice) -> int | None:
+        """Bytes sent, or none if the range must first come from the device."""
         position = head.position + self._slice_sent
         count = min(head.size - self._slice_sent, SEND_SIZE_MAX)
         if not self._disk.is_resident(head.file, position, count):
             self._warm(head, position, count)
-            return 0
+            return None
         sent = self._net.send_file(self._sock, head.file, position, count)
         if not sent:
             raise OSError("the segment ends before its index says")
@@ -329,6 +330,11 @@ class Connection:
     def _release_out(self) -> None:
         _release(list(self._out))
         self._out.clear()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of this connection has not been answered yet."""
+        return bool(self._pending)
 
     def drop_idle_buffer(self) -> None:
         """Gives the receive buffer back while nothing is in it."""

@@ -16,7 +16,7 @@ from types import CoroutineType
 from typing import Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.registry import APIS, Api
+from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.connection import Connection, ProtocolViolation, Reply
 from lakelog.wire.codec import decode
@@ -159,7 +159,7 @@ class Dispatcher:
             response = route.handler(context, request)
         except ProtocolViolation:
             raise
-        except Exception as error:  # noqa: BLE001 - a bug costs one connection, not the broker
+        except Exception as error:
             raise _bug(route, connection, error) from error
         if response is DEFERRED:
             return
@@ -219,12 +219,3 @@ def _bug(route: Route, connection: Connection, error: BaseException) -> Protocol
         exc_info=error,
     )
     return ProtocolViolation(f"{route.api.name} failed: {error!r}")
-
-
-def all_routes(handlers: dict[str, Handler], *, in_place: frozenset[str]) -> dict[int, Route]:
-    """Routes for the handlers, by API name."""
-    by_name = {api.name: api for api in APIS.values()}
-    return {
-        by_name[name].key: Route(by_name[name], handler, in_place=name in in_place)
-        for name, handler in handlers.items()
-    }

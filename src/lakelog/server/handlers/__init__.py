@@ -1,1 +1,4 @@
-"""One module per API: `handle(broker, context, request)` answers it. They do not import each other."""
+"""One module per API: `handle(broker, context, request)` answers it.
+
+Handlers do not import each other.
+"""

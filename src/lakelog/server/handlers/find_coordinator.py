@@ -1,4 +1,7 @@
-"""FindCoordinator (10): which broker coordinates a group. The offsets topic is made on first use."""
+"""FindCoordinator (10): which broker coordinates a group.
+
+The offsets topic is made on first use.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from lakelog.protocol.find_coordinator import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
-from lakelog.server.topics import OFFSETS_TOPIC
 
 _GROUP = 0
 _TRANSACTION = 1
@@ -41,7 +43,7 @@ async def _find(broker: Broker, context: Context, key_type: int, key: str) -> Co
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not served")
         if key_type != _GROUP:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is unknown")
-        await broker.topics.ensure_internal(OFFSETS_TOPIC)
+        await broker.topics.ensure_group_topic()
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message

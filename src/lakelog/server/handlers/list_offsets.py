@@ -59,9 +59,8 @@ def _offset(
         return ListOffsetsPartitionResponse(offset=end, leader_epoch=partition.leader_epoch)
     if wanted in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        epoch = log.leader_epochs.epoch_for_offset(start)
         return ListOffsetsPartitionResponse(
-            offset=start, leader_epoch=partition.leader_epoch if epoch is None else epoch
+            offset=start, leader_epoch=log.leader_epochs.epoch_of(start)
         )
     if wanted in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return ListOffsetsPartitionResponse()

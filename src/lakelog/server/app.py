@@ -1,0 +1,312 @@
+"""The broker process: builds the object graph, starts it in order, and stops it in reverse.
+
+Order of a start: the data folder is locked, the metadata log replayed, this start recorded in it
+(which raises the leader epochs), logs are opened and recovered, groups are replayed, and only then
+are connections accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from dataclasses import dataclass
+
+from lakelog.base.config import ConfigError
+from lakelog.base.endpoint import Endpoint
+from lakelog.base.errors import KafkaError
+from lakelog.base.uuids import encode_uuid, random_uuid
+from lakelog.coordinator.group.config import GroupConfig
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
+from lakelog.metadata.controller.brokers import (
+    plan_cluster_id,
+    plan_producer_ids,
+    plan_register_broker,
+)
+from lakelog.metadata.describe_configs import effective_broker_config
+from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.records import Record
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.records.errors import CorruptRecord
+from lakelog.replica.fetch_session import FetchSessions
+from lakelog.replica.partitions import Partitions
+from lakelog.replica.purgatory import Purgatory
+from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
+from lakelog.runtime.api import Clock, Disk, Net, Random, Tasks
+from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Dispatcher
+from lakelog.server.listener import Acceptor
+from lakelog.server.maintenance import Maintenance
+from lakelog.server.offsets_log import LocalPartitionLog
+from lakelog.server.options import ReadyInfo, ServeOptions, StartError
+from lakelog.server.producer_ids import ProducerIds
+from lakelog.server.replicas import Replicas
+from lakelog.server.routes import newer_api_versions, routes
+from lakelog.server.topics import Topics
+from lakelog.storage.directory import LogDirectory
+from lakelog.storage.errors import StorageError
+from lakelog.storage.names import parse_dir_name
+from lakelog.wire.errors import WireError
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything outside the broker."""
+
+    clock: Clock
+    disk: Disk
+    net: Net
+    tasks: Tasks
+    random: Random
+
+
+class Server:
+    """One broker, from `start` to `stop`."""
+
+    def __init__(self, options: ServeOptions, world: World) -> None:
+        self._options = options
+        self._world = world
+        clock, tasks, random = world.clock, world.tasks, world.random
+        self._directory = LogDirectory(options.data, world.disk, clock, random)
+        self._store = EmbeddedStore(options.data / METADATA_FILE, clock)
+        self._metadata = MetadataLog(self._store, tasks, random, broker_id=options.node_id)
+        self._partitions = Partitions()
+        self._acceptors: list[Acceptor] = []
+        purgatory = Purgatory(clock, tasks)
+        topics = Topics(self._metadata, random, lambda: self.broker.config)
+        self.broker = Broker(
+            node_id=options.node_id,
+            cluster_id="",
+            data_path=options.data,
+            clock=clock,
+            random=random,
+            metadata=self._metadata,
+            partitions=self._partitions,
+            purgatory=purgatory,
+            fetch_sessions=FetchSessions(
+                random,
+                slots_max=options.config.get_int("max.incremental.fetch.session.cache.slots"),
+            ),
+            producer_ids=ProducerIds(self._reserve_producer_ids, tasks),
+            topics=topics,
+            groups=GroupCoordinator(
+                GroupConfig.from_broker(options.config),
+                clock,
+                tasks,
+                random,
+                LocalPartitionLog(GROUP_TOPIC, self._partitions, purgatory, clock),
+                topics,
+            ),
+            disk_space=lambda: world.disk.space(options.data),
+            advertised=options.advertise,
+            static_config=options.config,
+        )
+        self._dispatcher = Dispatcher(
+            routes(self.broker), newer_api_versions(self.broker), clock, tasks
+        )
+        self._maintenance = Maintenance(
+            self._partitions,
+            self._directory,
+            self._dispatcher.connections,
+            lambda: self.broker.config,
+            clock,
+            world.disk,
+            tasks,
+        )
+        self._replicas = Replicas(
+            options.node_id,
+            self._directory,
+            self._partitions,
+            lambda: self.broker.config,
+            self._maintenance.flush_soon,
+        )
+
+    # Starting
+
+    async def start(self) -> None:
+        """Raises `StartError`; whatever had been started is then stopped again."""
+        self._bind()
+        try:
+            await self._open()
+        except BaseException:
+            self._close_listeners()
+            raise
+        for acceptor in self._acceptors:
+            acceptor.start()
+        self._maintenance.start()
+
+    async def _open(self) -> None:
+        try:
+            self._directory.open(None, self._options.node_id)
+        except (StorageError, OSError) as error:
+            raise StartError(str(error)) from error
+        try:
+            await self._open_metadata()
+            self._replicas.load(self._metadata.image)
+            self._metadata.subscribe(self._on_metadata)
+            await self._load_groups(self._metadata.image)
+        except BaseException as error:
+            await self._metadata.close()
+            self._directory.close(clean=False)
+            if isinstance(error, StorageError | MetadataError | KafkaError | ConfigError | OSError):
+                raise StartError(str(error)) from error
+            raise
+
+    async def _open_metadata(self) -> None:
+        """Finds out who this is, and records that it has started."""
+        node_id, random = self._options.node_id, self._world.random
+        names = self._world.disk.list(self._options.data)
+        has_logs = any(parse_dir_name(name) is not None for name in names)
+        await self._metadata.open(create=METADATA_FILE not in names and not has_logs)
+        fresh = encode_uuid(random_uuid(random))
+        known = self._directory.cluster_id
+        self.broker.cluster_id = await self._metadata.submit(
+            lambda image: plan_cluster_id(image, known, fresh)
+        )
+        rack = self._options.config.get("broker.rack")
+        await self._metadata.submit(
+            lambda image: plan_register_broker(
+                image,
+                node_id,
+                self._metadata.incarnation_id,
+                endpoints=self._advertised_endpoints(),
+                rack=rack if isinstance(rack, str) else None,
+            )
+        )
+        self._use_dynamic_config(self._metadata.image)
+
+    def _advertised_endpoints(self) -> tuple[Endpoint, ...]:
+        return tuple(
+            Endpoint(name, host, port) for name, (host, port) in self._options.advertise.items()
+        )
+
+    def _bind(self) -> None:
+        config, world = self._options.config, self._world
+        for name, host, port in self._wanted_listeners():
+            try:
+                listener = world.net.listen(host, port, backlog=_BACKLOG)
+            except OSError as error:
+                self._close_listeners()
+                raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+            self._acceptors.append(
+                Acceptor(
+                    name,
+                    listener,
+                    self._dispatcher,
+                    world.net,
+                    world.disk,
+                    world.tasks,
+                    world.clock,
+                    frame_size_max=config.get_int("socket.request.max.bytes"),
+                    connections_max=config.get_int("max.connections"),
+                )
+            )
+
+    def _wanted_listeners(self) -> list[tuple[str, str, int]]:
+        listen = self._options.listen
+        if not listen:
+            return [(end.name, end.host, end.port) for end in self._options.config.listeners]
+        host, _, port = listen.rpartition(":")
+        if not port.isdecimal() or int(port) > 65_535:
+            raise StartError(f"{listen!r} is not HOST:PORT")
+        return [("PLAINTEXT", host.strip("[]"), int(port))]
+
+    # Following the metadata log
+
+    def _on_metadata(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        if new.config_map is not old.config_map:
+            self._use_dynamic_config(new)
+        gone = self._replicas.update(old, new)
+        if gone:
+            self.broker.groups.on_topics_deleted(gone)
+            self._wake_fetches(old, gone)
+        topic = new.topic(GROUP_TOPIC)
+        if topic is not None and topic is not old.topic(GROUP_TOPIC):
+            self._world.tasks.spawn(self._load_groups(new), name="load-groups")
+
+    def _wake_fetches(self, old: MetadataImage, gone: list[tuple[str, bytes]]) -> None:
+        """A fetch that waits on a deleted topic is answered that it is unknown."""
+        for _, topic_id in gone:
+            topic = old.topic_by_id(topic_id)
+            for index in topic.partitions if topic is not None else ():
+                self.broker.purgatory.check((topic_id, index))
+
+    def _use_dynamic_config(self, image: MetadataImage) -> None:
+        try:
+            self.broker.use_config(
+                effective_broker_config(image, self._options.config, self._options.node_id)
+            )
+        except ConfigError as error:
+            logger.warning("dynamic configuration is ignored: %s", error)
+
+    async def _load_groups(self, image: MetadataImage) -> None:
+        topic = image.topic(GROUP_TOPIC)
+        groups = self.broker.groups
+        for index in sorted(topic.partitions) if topic is not None else ():
+            if index in groups.partitions or self._partitions.get(GROUP_TOPIC, index) is None:
+                continue
+            try:
+                await groups.load_partition(index)
+            except (KafkaError, OSError, CorruptRecord, WireError) as error:
+                logger.error("groups of %s-%d cannot be loaded: %s", GROUP_TOPIC, index, error)
+
+    async def _reserve_producer_ids(self) -> range:
+        return await self._metadata.submit(
+            lambda image: plan_producer_ids(image, self._options.node_id)
+        )
+
+    # Stopping
+
+    @property
+    def ready_info(self) -> ReadyInfo:
+        return ReadyInfo(
+            listeners=tuple((entry.name, *entry.address) for entry in self._acceptors),
+            data=self._options.data,
+            node_id=self._options.node_id,
+            cluster_id=self.broker.cluster_id,
+        )
+
+    async def stop(self) -> None:
+        """A clean stop: the next start scans nothing."""
+        self._close_listeners()
+        for connection in list(self._dispatcher.connections):
+            connection.close()
+        self.broker.groups.close()
+        await self._maintenance.stop()
+        await self._metadata.close()
+        self._directory.close(clean=True)
+
+    def _close_listeners(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.close()
+
+
+def serve(options: ServeOptions) -> None:
+    """Runs a broker until SIGTERM or SIGINT, then stops it cleanly. Raises `StartError`."""
+    asyncio.run(_serve(options))
+
+
+async def _serve(options: ServeOptions) -> None:
+    loop = asyncio.get_running_loop()
+    tasks = AsyncioTasks(loop)
+    world = World(SystemClock(), PosixDisk(), AsyncioNet(loop), tasks, SystemRandom())
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    server = Server(options, world)
+    try:
+        await server.start()
+        options.ready(server.ready_info)
+        await stopping.wait()
+        await server.stop()
+    finally:
+        tasks.close()

@@ -1,0 +1,50 @@
+"""CreatePartitions (37): raises the number of a topic's partitions; it never goes down."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.topics import (
+    MorePartitions,
+    TopicResult,
+    plan_create_partitions,
+)
+from lakelog.protocol.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+
+async def handle(
+    broker: Broker, context: Context, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    wanted = [
+        MorePartitions(
+            topic.name,
+            topic.count,
+            None
+            if topic.assignments is None
+            else [assignment.broker_ids for assignment in topic.assignments],
+        )
+        for topic in request.topics
+    ]
+    try:
+        results = await broker.metadata.submit(
+            lambda image: plan_create_partitions(
+                image, wanted, random=broker.random, validate_only=request.validate_only
+            )
+        )
+    except KafkaError as error:
+        results = [
+            TopicResult(topic.name, error=error.code, message=error.message) for topic in wanted
+        ]
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(
+                name=topic.name, error_code=result.error, error_message=result.message
+            )
+            for topic, result in zip(wanted, results, strict=True)
+        ]
+    )

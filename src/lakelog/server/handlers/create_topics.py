@@ -1,0 +1,83 @@
+"""CreateTopics (19): each topic is created or refused on its own.
+
+From version 5 on the response shows the new topic's counts and its whole configuration.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
+from lakelog.metadata.describe_configs import ConfigSource, describe_topic
+from lakelog.protocol.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+_CONFIGS_SINCE = 5
+
+
+async def handle(
+    broker: Broker, context: Context, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    wanted = [_new_topic(topic) for topic in request.topics]
+    try:
+        results = await broker.metadata.submit(
+            lambda image: plan_create_topics(
+                image,
+                wanted,
+                broker=broker.config,
+                random=broker.random,
+                validate_only=request.validate_only,
+            )
+        )
+    except KafkaError as error:
+        results = [
+            TopicResult(topic.name, error=error.code, message=error.message) for topic in wanted
+        ]
+    return CreateTopicsResponse(
+        topics=[
+            _response(broker, topic, result, context.version)
+            for topic, result in zip(request.topics, results, strict=True)
+        ]
+    )
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments={entry.partition_index: entry.broker_ids for entry in topic.assignments},
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _response(
+    broker: Broker, topic: CreatableTopic, result: TopicResult, version: int
+) -> CreatableTopicResult:
+    response = CreatableTopicResult(
+        name=topic.name,
+        topic_id=result.topic_id,
+        error_code=result.error,
+        error_message=result.message,
+    )
+    if result.error or version < _CONFIGS_SINCE:
+        return response
+    response.num_partitions = result.partitions
+    response.replication_factor = result.replication_factor
+    given = {config.name: config.value for config in topic.configs}
+    response.configs = [
+        CreatableTopicConfigs(
+            name=config.name,
+            value=given.get(config.name, config.value),
+            config_source=ConfigSource.TOPIC if config.name in given else config.source,
+            is_sensitive=config.sensitive,
+        )
+        for config in describe_topic(broker.image, topic.name, broker.config)
+    ]
+    return response

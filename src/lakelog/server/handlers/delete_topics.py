@@ -1,0 +1,48 @@
+"""DeleteTopics (20): by name, or from version 6 on by name or id."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.topics import (
+    TopicReference,
+    TopicResult,
+    plan_delete_topics,
+)
+from lakelog.protocol.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+_IDS_SINCE = 6
+
+
+async def handle(
+    broker: Broker, context: Context, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
+    if context.version >= _IDS_SINCE:
+        wanted = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        wanted = [TopicReference(name) for name in request.topic_names]
+    enabled = broker.config.get_bool("delete.topic.enable")
+    try:
+        results = await broker.metadata.submit(
+            lambda image: plan_delete_topics(image, wanted, enabled=enabled)
+        )
+    except KafkaError as error:
+        results = [
+            TopicResult(topic.name, topic.topic_id, error.code, error.message) for topic in wanted
+        ]
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=result.name,
+                topic_id=result.topic_id,
+                error_code=result.error,
+                error_message=result.message,
+            )
+            for result in results
+        ]
+    )

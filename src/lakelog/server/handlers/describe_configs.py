@@ -1,0 +1,94 @@
+"""DescribeConfigs (32): the settings in force and where each comes from."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.describe_configs import (
+    DescribedConfig,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
+from lakelog.metadata.records import ResourceType
+from lakelog.protocol.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+
+def handle(
+    broker: Broker, context: Context, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_described(broker, resource, request) for resource in request.resources]
+    )
+
+
+def _described(
+    broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+    try:
+        found = _find(broker, resource)
+    except KafkaError as error:
+        result.error_code = error.code
+        result.error_message = error.message
+        return result
+    result.configs = [
+        _row(
+            config,
+            with_synonyms=request.include_synonyms,
+            with_documentation=request.include_documentation,
+        )
+        for config in found
+    ]
+    return result
+
+
+def _find(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedConfig]:
+    keys = resource.configuration_keys
+    name = resource.resource_name
+    if resource.resource_type == ResourceType.TOPIC:
+        if broker.image.topic(name) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name}")
+        return describe_topic(broker.image, name, broker.config, keys)
+    if resource.resource_type != ResourceType.BROKER:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is not served"
+        )
+    if not name:
+        return describe_broker_defaults(broker.image, keys)
+    if name != str(broker.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"this is broker {broker.node_id}: ask broker {name} itself"
+        )
+    return describe_broker(broker.config, keys)
+
+
+def _row(
+    config: DescribedConfig, *, with_synonyms: bool, with_documentation: bool
+) -> DescribeConfigsResourceResult:
+    row = DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=config.read_only,
+        config_source=config.source,
+        is_sensitive=config.sensitive,
+        config_type=config.type,
+    )
+    if with_synonyms:
+        row.synonyms = [
+            DescribeConfigsSynonym(name=item.name, value=item.value, source=item.source)
+            for item in config.synonyms
+        ]
+    if with_documentation:
+        row.documentation = config.doc
+    return row

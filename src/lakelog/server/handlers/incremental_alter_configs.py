@@ -1,0 +1,59 @@
+"""IncrementalAlterConfigs (44): changes single keys of topics and brokers (KIP-339)."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.configs import (
+    ConfigChange,
+    ConfigResult,
+    ResourceChange,
+    plan_alter_configs,
+)
+from lakelog.protocol.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+
+async def handle(
+    broker: Broker, context: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    wanted = [
+        ResourceChange(
+            resource.resource_type,
+            resource.resource_name,
+            [
+                ConfigChange(config.name, config.config_operation, config.value)
+                for config in resource.configs
+            ],
+        )
+        for resource in request.resources
+    ]
+    try:
+        results = await broker.metadata.submit(
+            lambda image: plan_alter_configs(
+                image,
+                wanted,
+                broker=broker.static_config,
+                validate_only=request.validate_only,
+            )
+        )
+    except KafkaError as error:
+        results = [
+            ConfigResult(change.resource_type, change.resource_name, error.code, error.message)
+            for change in wanted
+        ]
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                resource_type=result.resource_type,
+                resource_name=result.resource_name,
+                error_code=result.error,
+                error_message=result.message,
+            )
+            for result in results
+        ]
+    )

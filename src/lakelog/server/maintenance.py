@@ -1,0 +1,191 @@
+"""What the broker does without being asked: flush, checkpoint, retain, purge, sweep.
+
+Each chore runs on the loop and is short; whatever waits for the device runs in a thread, each kind
+in its own, so that an fsync is never behind a slow removal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.topic_keys import LONG_MAX
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.runtime.api import Clock, Disk, Tasks, Timer
+from lakelog.server.connection import Connection
+from lakelog.storage.directory import LogDirectory
+from lakelog.storage.flush import FlushJob
+
+logger = logging.getLogger(__name__)
+
+_FLUSH_CHECK_S = 1.0
+_SWEEP_S = 5.0
+_BUFFER_IDLE_S = 10.0
+_RETENTION_DELAY_S = 30.0
+_PURGE_S = 5.0
+
+
+class Maintenance:
+    """The chores of one broker, from `start` to `stop`. `config` is the one in force."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        directory: LogDirectory,
+        connections: set[Connection],
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        disk: Disk,
+        tasks: Tasks,
+    ) -> None:
+        self._partitions = partitions
+        self._directory = directory
+        self._connections = connections
+        self._config = config
+        self._clock = clock
+        self._disk = disk
+        self._tasks = tasks
+        self._timers: dict[str, Timer] = {}
+        self._flushed_ms: dict[Partition, int] = {}
+        self._under_way: set[asyncio.Future[None]] = set()
+        self._checkpointing = False
+        self._stopped = False
+
+    def start(self) -> None:
+        self._every("flush", lambda: _FLUSH_CHECK_S, self._flush_aged)
+        self._every("sweep", lambda: _SWEEP_S, self._sweep)
+        self._every("purge", lambda: _PURGE_S, self._purge)
+        self._every(
+            "checkpoint",
+            lambda: self._seconds("replica.high.watermark.checkpoint.interval.ms"),
+            self._checkpoint,
+        )
+        first = min(_RETENTION_DELAY_S, self._seconds("log.retention.check.interval.ms"))
+        self._every(
+            "retention",
+            lambda: self._seconds("log.retention.check.interval.ms"),
+            self._retain,
+            first_s=first,
+        )
+
+    async def stop(self) -> None:
+        """Waits for the flushes under way."""
+        self._stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def flush_soon(self, partition: Partition) -> None:
+        """A segment was closed: makes it durable, which moves the recovery point behind it."""
+        self._tasks.call_soon(self._flush, partition)
+
+    def _every(
+        self,
+        name: str,
+        period_s: Callable[[], float],
+        chore: Callable[[], None],
+        *,
+        first_s: float | None = None,
+    ) -> None:
+        def run() -> None:
+            if self._stopped:
+                return
+            try:
+                chore()
+            except OSError:
+                logger.exception("%s failed", name)
+            self._timers[name] = self._tasks.call_later(period_s(), run)
+
+        delay = period_s() if first_s is None else first_s
+        self._timers[name] = self._tasks.call_later(delay, run)
+
+    def _seconds(self, key: str) -> float:
+        return max(self._config().get_int(key), 1) / 1000
+
+    # Flushing
+
+    def _flush_aged(self) -> None:
+        """`flush.ms`: nothing stays unflushed for longer."""
+        now = self._clock.wall_ms()
+        for partition in self._partitions:
+            flush_ms = partition.log.config.flush_ms
+            if flush_ms < LONG_MAX and now - self._flushed_ms.get(partition, 0) >= flush_ms:
+                self._flushed_ms[partition] = now
+                self._flush(partition)
+
+    def _flush(self, partition: Partition) -> None:
+        if self._stopped or partition.is_retired or partition.offline_reason is not None:
+            return
+        job = partition.log.begin_flush()
+        if job is None:
+            return
+        work = self._tasks.offload("fsync", job.run)
+        self._under_way.add(work)
+        work.add_done_callback(lambda done: self._on_flushed(partition, job, done))
+
+    def _on_flushed(self, partition: Partition, job: FlushJob, work: asyncio.Future[None]) -> None:
+        self._under_way.discard(work)
+        error = work.exception()
+        if error is None:
+            partition.log.finish_flush(job)
+            return
+        job.release()
+        if not partition.is_retired:
+            partition.take_offline(f"it could not be made durable: {error}")
+
+    # The data folder
+
+    def _checkpoint(self) -> None:
+        if self._checkpointing:
+            return
+        marks = {
+            (partition.topic, partition.index): partition.high_watermark
+            for partition in self._partitions
+        }
+        job = self._directory.begin_checkpoints(marks)
+        self._checkpointing = True
+        work = self._tasks.offload("checkpoint", job.run)
+        self._under_way.add(work)
+        work.add_done_callback(self._on_checkpointed)
+
+    def _on_checkpointed(self, work: asyncio.Future[None]) -> None:
+        self._under_way.discard(work)
+        self._checkpointing = False
+        if work.exception() is not None:
+            logger.error("the checkpoints could not be written: %s", work.exception())
+
+    def _retain(self) -> None:
+        now = self._clock.wall_ms()
+        for partition in list(self._partitions):
+            if partition.offline_reason is None:
+                deleted = partition.log.delete_old_segments(now, partition.high_watermark)
+                if deleted:
+                    logger.info(
+                        "retention: %s-%d now starts at offset %d (%d segments deleted)",
+                        partition.topic,
+                        partition.index,
+                        partition.log.log_start_offset,
+                        deleted,
+                    )
+
+    def _purge(self) -> None:
+        """Directories of deleted topics, when their delay has passed."""
+        for path in self._directory.due_deletions(self._clock.wall_ms()):
+            self._tasks.offload("remove", lambda path=path: self._disk.remove_tree(path))  # type: ignore[misc]
+
+    # Connections
+
+    def _sweep(self) -> None:
+        """Closes connections that have been silent too long, and takes back idle buffers."""
+        now = self._clock.monotonic()
+        idle_s = self._config().get_int("connections.max.idle.ms") / 1000
+        for connection in list(self._connections):
+            silent = now - connection.last_active
+            if 0 < idle_s < silent and not connection.is_waiting:
+                connection.close()
+            elif silent > _BUFFER_IDLE_S:
+                connection.drop_idle_buffer()

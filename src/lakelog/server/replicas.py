@@ -1,0 +1,142 @@
+"""Keeps the logs on disk equal to the metadata image.
+
+The record comes first, the files follow: a topic's directories are made after the metadata log says
+that it exists, and renamed away after it says that it does not. What a crash leaves between the two
+is put right at the next start, from the image.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config import ConfigError
+from lakelog.base.topic_config import LogConfig
+from lakelog.metadata.describe_configs import effective_log_config
+from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.storage.directory import LogDirectory
+from lakelog.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+DeletedTopics = list[tuple[str, bytes]]
+
+
+class Replicas:
+    """Creates, configures and deletes the logs of the partitions that this broker holds.
+
+    Args:
+        config: the broker's configuration in force.
+        on_roll: called with a partition whose segment was closed.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        directory: LogDirectory,
+        partitions: Partitions,
+        config: Callable[[], BrokerConfig],
+        on_roll: Callable[[Partition], object],
+    ) -> None:
+        self._node_id = node_id
+        self._directory = directory
+        self._partitions = partitions
+        self._config = config
+        self._on_roll = on_roll
+
+    def load(self, image: MetadataImage) -> None:
+        """Opens the logs there are, recovering them if need be, and creates the missing ones."""
+        self._directory.load_logs(lambda topic, _: self._log_config(image, topic), _TopicIds(image))
+        for (topic, index), error in self._directory.failed.items():
+            found = image.topic(topic)
+            if found is not None:
+                self._partitions.add_offline(topic, found.topic_id, index, str(error))
+        for topic_image in image.topics:
+            self._ensure(image, topic_image)
+
+    def update(self, old: MetadataImage, new: MetadataImage) -> DeletedTopics:
+        """Follows a change of the image; returns (name, id) of the topics that went."""
+        gone = []
+        if new.topics_by_id is not old.topics_by_id:
+            gone = [
+                (topic.name, topic.topic_id)
+                for topic in old.topics
+                if new.topic_by_id(topic.topic_id) is None
+            ]
+            for name, topic_id in gone:
+                self._delete(name, topic_id)
+            for topic in new.topics:
+                if old.topic_by_id(topic.topic_id) is not topic:
+                    self._ensure(new, topic)
+        if new.config_map is not old.config_map:
+            self._configure(new)
+        return gone
+
+    def _ensure(self, image: MetadataImage, topic: TopicImage) -> None:
+        for partition in topic.partitions.values():
+            if self._node_id in partition.replicas:
+                self._ensure_partition(image, topic, partition)
+
+    def _ensure_partition(
+        self, image: MetadataImage, topic: TopicImage, wanted: PartitionImage
+    ) -> None:
+        index = wanted.partition
+        partition = self._partitions.get(topic.name, index)
+        if partition is None:
+            if self._partitions.is_offline(topic.name, index):
+                return
+            log = self._open_log(image, topic, index)
+            if log is None:
+                return
+            partition = Partition(log, wanted.leader_epoch, self._on_roll)
+            self._partitions.add(partition)
+        if wanted.leader == self._node_id:
+            partition.become_leader(wanted.leader_epoch)
+
+    def _open_log(self, image: MetadataImage, topic: TopicImage, index: int) -> Log | None:
+        log = self._directory.logs.get((topic.name, index))
+        if log is not None:
+            return log
+        config = self._log_config(image, topic.name)
+        try:
+            return self._directory.create_log(topic.name, index, topic.topic_id, config)
+        except OSError as error:
+            reason = f"its log cannot be created: {error}"
+            logger.error("partition %s-%d is offline: %s", topic.name, index, reason)
+            self._partitions.add_offline(topic.name, topic.topic_id, index, reason)
+            return None
+
+    def _delete(self, name: str, topic_id: bytes) -> None:
+        self._partitions.forget_offline(name, topic_id)
+        for partition in [entry for entry in self._partitions if entry.topic_id == topic_id]:
+            self._partitions.remove(partition)
+            self._directory.schedule_delete(partition.log)
+
+    def _configure(self, image: MetadataImage) -> None:
+        """Logs whose settings have not changed share one value and keep it."""
+        by_topic: dict[str, LogConfig] = {}
+        for partition in self._partitions:
+            config = by_topic.get(partition.topic)
+            if config is None:
+                config = by_topic[partition.topic] = self._log_config(image, partition.topic)
+            partition.log.config = config
+
+    def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
+        try:
+            return effective_log_config(image, topic, self._config())
+        except ConfigError as error:
+            logger.warning("topic %s runs with the broker's defaults: %s", topic, error)
+            return LogConfig.from_values({}, self._config())
+
+
+class _TopicIds:
+    """The ids that exist, as a container."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+
+    def __contains__(self, topic_id: object) -> bool:
+        return isinstance(topic_id, bytes) and self._image.topic_by_id(topic_id) is not None

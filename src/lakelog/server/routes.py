@@ -1,0 +1,69 @@
+"""The table of APIs: which handler answers which, and which may use the receive buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from lakelog.protocol.registry import APIS
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context, Handler, Route
+from lakelog.server.handlers import (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    fetch,
+    find_coordinator,
+    groups,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+
+_HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
+    "Produce": produce.handle,
+    "Fetch": fetch.handle,
+    "ListOffsets": list_offsets.handle,
+    "Metadata": metadata.handle,
+    "OffsetCommit": groups.offset_commit,
+    "OffsetFetch": groups.offset_fetch,
+    "FindCoordinator": find_coordinator.handle,
+    "JoinGroup": groups.join_group,
+    "Heartbeat": groups.heartbeat,
+    "LeaveGroup": groups.leave_group,
+    "SyncGroup": groups.sync_group,
+    "DescribeGroups": groups.describe_groups,
+    "ListGroups": groups.list_groups,
+    "ApiVersions": api_versions.handle,
+    "CreateTopics": create_topics.handle,
+    "DeleteTopics": delete_topics.handle,
+    "InitProducerId": init_producer_id.handle,
+    "DescribeConfigs": describe_configs.handle,
+    "DescribeLogDirs": describe_log_dirs.handle,
+    "CreatePartitions": create_partitions.handle,
+    "IncrementalAlterConfigs": incremental_alter_configs.handle,
+    "DescribeCluster": describe_cluster.handle,
+}
+_IN_PLACE = frozenset({"Produce", "Fetch", "ListOffsets"})
+
+
+def routes(broker: Broker) -> dict[int, Route]:
+    """Every API of the registry, by its key."""
+    table = {
+        api.key: Route(api, partial(_HANDLERS[api.name], broker), in_place=api.name in _IN_PLACE)
+        for api in APIS.values()
+    }
+    assert len(table) == len(_HANDLERS)
+    return table
+
+
+def newer_api_versions(broker: Broker) -> Handler:
+    """Answers an ApiVersions request of a version unknown here."""
+    return partial(api_versions.handle_unsupported, broker)
