@@ -25,7 +25,7 @@ QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
 _READY = re.compile(r"ready on (\S+):(\d+)")
 
 
-class BrokerFailed(AssertionError):
+class BrokerError(AssertionError):
     """The broker did not do what was asked of it; the text ends with what it logged."""
 
 
@@ -152,8 +152,8 @@ class BrokerProcess:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
 
-    def _failure(self, what: str) -> BrokerFailed:
-        return BrokerFailed(f"{' '.join(self.command())}\n{what}; it logged:\n{self.log()}")
+    def _failure(self, what: str) -> BrokerError:
+        return BrokerError(f"{' '.join(self.command())}\n{what}; it logged:\n{self.log()}")
 
 
 def eventually(condition: object, timeout_s: float = 10.0, what: str = "") -> object:

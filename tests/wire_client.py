@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from lakelog.base.uuids import ZERO_UUID
+from broker_process import eventually
+from lakelog.protocol.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -193,11 +198,42 @@ def stored_batches(
 
 
 def topic_id_of(client: WireClient, topic: str) -> bytes:
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(topic_id=ZERO_UUID, name=topic)],
-        allow_auto_topic_creation=False,
-    )
-    (found,) = client.call(request, 12).topics
+    found = described(client, topic)
     assert found.error_code == 0, found
     topic_id: bytes = found.topic_id
     return topic_id
+
+
+def create_topic(
+    client: WireClient, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
+) -> None:
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=topic,
+                num_partitions=partitions,
+                replication_factor=1,
+                configs=[
+                    CreatableTopicConfig(name=key, value=value)
+                    for key, value in (config or {}).items()
+                ],
+            )
+        ],
+        timeout_ms=10_000,
+    )
+    (created,) = client.call(request, 5).topics
+    assert created.error_code == 0, created
+    for index in range(partitions):
+        what = f"the leader of {topic}-{index}"
+        eventually(
+            lambda at=index: fetch(client, topic, 0, partition=at).error_code == 0, what=what
+        )
+
+
+def described(client: WireClient, topic: str) -> Any:
+    """The topic's part of the metadata, without creating it."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    (found,) = client.call(request, 12).topics
+    return found

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
+
 from clients.adapters.aio import Aio
 from clients.adapters.api import Admin, Client
 from clients.adapters.confluent import Confluent

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
+
 from broker_process import eventually
 from clients.adapters.api import Admin, Client, Sent
 from clients.reading import poll_count, read

@@ -8,11 +8,11 @@ import time
 from contextlib import closing
 
 import pytest
+
 from clients.adapters.api import Admin, Client, Sent
 from clients.reading import poll_count, read
-from wire_client import stored_batches
-
 from lakelog.records.compression import Codec
+from wire_client import stored_batches
 
 START_MS = 1_700_000_000_000
 

@@ -12,6 +12,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
+
 from clients.adapters.api import GroupDescription, Received, Sent
 
 T = TypeVar("T")

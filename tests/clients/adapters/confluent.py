@@ -9,6 +9,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import TopicPartition
 from confluent_kafka import admin as rd
+
 from clients.adapters.api import GroupDescription, Headers, Received, Sent
 
 TIMEOUT_S = 20.0

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import kafka
-from clients.adapters.api import GroupDescription, Received, Sent
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+from clients.adapters.api import GroupDescription, Received, Sent
 
 TIMEOUT_S = 20.0
 _EARLIEST, _LATEST = -2, -1

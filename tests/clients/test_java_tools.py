@@ -1,0 +1,155 @@
+"""Apache Kafka's own command-line tools, which are thin layers over its Java clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import uuid
+
+import pytest
+
+from clients.adapters.api import Sent
+from clients.adapters.confluent import Confluent
+from kafka_jars import java_command
+
+pytestmark = pytest.mark.java
+
+TOOLS = "org.apache.kafka.tools"
+TIMEOUT_S = 60
+QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+class Tools:
+    """Runs one tool at a time; its standard output, if it succeeds."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    def __call__(self, main: str, *arguments: str, stdin: str = "") -> str:
+        done = self.run(main, *arguments, stdin=stdin)
+        assert done.returncode == 0, f"{main} {arguments}: {done.stdout}{done.stderr}"
+        assert "Exception" not in done.stdout + done.stderr, done.stdout + done.stderr
+        return done.stdout
+
+    def run(self, main: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            java_command("tools", main, "--bootstrap-server", self._bootstrap, *arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            env=os.environ | QUICK_START,
+            check=False,
+        )
+
+    def topics(self, *arguments: str) -> str:
+        return self(f"{TOOLS}.TopicCommand", *arguments)
+
+    def groups(self, *arguments: str) -> str:
+        return self(f"{TOOLS}.consumer.group.ConsumerGroupCommand", *arguments)
+
+    def configs(self, *arguments: str) -> str:
+        return self("kafka.admin.ConfigCommand", *arguments)
+
+    def consume(self, topic: str, count: int, *arguments: str) -> list[list[str]]:
+        """Partition, offset, headers, key and value of each record, sorted."""
+        shown = ("partition", "offset", "headers", "key")
+        options = [f"--formatter-property=print.{part}=true" for part in shown]
+        printed = self(
+            f"{TOOLS}.consumer.ConsoleConsumer",
+            *("--topic", topic, "--max-messages", str(count), "--timeout-ms", "20000"),
+            *options,
+            *arguments,
+        )
+        return sorted(line.split("\t") for line in printed.splitlines())
+
+
+@pytest.fixture
+def tools(bootstrap: str) -> Tools:
+    return Tools(bootstrap)
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"java-{uuid.uuid4().hex[:8]}"
+
+
+def _rows(table: str) -> list[list[str]]:
+    return [line.split() for line in table.splitlines() if line.strip()]
+
+
+def test_topic_and_config_tools(tools: Tools, topic: str) -> None:
+    tools.topics("--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=9000")
+    tools.topics("--alter", "--topic", topic, "--partitions", "3")
+    of_topic = ("--entity-type", "topics", "--entity-name", topic)
+    changes = ("--add-config", "max.message.bytes=5000", "--delete-config", "retention.ms")
+    tools.configs("--alter", *of_topic, *changes)
+
+    described = tools.topics("--describe", "--topic", topic)
+    assert re.search(r"TopicId: [\w-]{22}\tPartitionCount: 3\tReplicationFactor: 1", described)
+    assert len(re.findall(r"Partition: \d\tLeader: \d+\tReplicas: \d+\tIsr: \d+", described)) == 3
+    configured = tools.configs("--describe", *of_topic)
+    assert "max.message.bytes=5000 sensitive=false" in configured
+    assert "DYNAMIC_TOPIC_CONFIG:max.message.bytes=5000" in configured
+    assert "retention.ms" not in configured
+
+    tools.topics("--delete", "--topic", topic)
+    assert topic not in tools.topics("--list").split()
+
+
+def test_console_producer_and_consumer(tools: Tools, topic: str) -> None:
+    tools.topics("--create", "--topic", topic, "--partitions", "1")
+    parsing = ("parse.key=true", "parse.headers=true", "null.marker=NULL")
+    tools(
+        f"{TOOLS}.ConsoleProducer",
+        *("--topic", topic, "--compression-codec", "zstd"),
+        *(f"--reader-property={option}" for option in parsing),
+        stdin="h1:a,h2:b\tkey 1\tvalue 1\nh1:c\tkey 2\t\nNULL\tNULL\tvalue 3\n",
+    )
+
+    assert tools.consume(topic, 3, "--from-beginning") == [
+        ["Partition:0", "Offset:0", "h1:a,h2:b", "key 1", "value 1"],
+        ["Partition:0", "Offset:1", "h1:c", "key 2", ""],
+        ["Partition:0", "Offset:2", "NO_HEADERS", "null", "value 3"],
+    ]
+
+
+def test_group_log_dir_and_offset_tools(tools: Tools, topic: str, bootstrap: str) -> None:
+    tools.topics("--create", "--topic", topic, "--partitions", "2")
+    sent = [Sent(b"%d" % i, partition=i % 2) for i in range(20)]
+    Confluent(bootstrap).produce(topic, sent)
+    in_group = ("--group", topic)
+    assert len(tools.consume(topic, 20, *in_group, "--from-beginning")) == 20
+
+    described = _rows(tools.groups("--describe", *in_group))
+    assert [row[:6] for row in described[1:]] == [
+        [topic, topic, str(index), "10", "10", "0"] for index in range(2)
+    ]
+    assert [topic, "Empty"] in _rows(tools.groups("--list", "--state"))
+    to_three = ("--reset-offsets", "--to-offset", "3", "--topic", topic, "--execute")
+    tools.groups(*in_group, *to_three)
+    again = tools.consume(topic, 14, *in_group)
+    assert {row[1] for row in again} == {f"Offset:{offset}" for offset in range(3, 10)}
+
+    latest = tools(f"{TOOLS}.GetOffsetShell", "--topic", topic, "--time", "-1")
+    assert latest.split() == [f"{topic}:0:10", f"{topic}:1:10"]
+    printed = tools(f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", topic)
+    (broker,) = json.loads(printed.splitlines()[-1])["brokers"]
+    (directory,) = broker["logDirs"]
+    sizes = {entry["partition"]: entry["size"] for entry in directory["partitions"]}
+    assert sizes.keys() == {f"{topic}-0", f"{topic}-1"}
+    assert min(sizes.values()) > 100
+
+
+def test_api_versions_tool(tools: Tools) -> None:
+    printed = tools(f"{TOOLS}.BrokerApiVersionsCommand")
+    usable = dict(re.findall(r"(\w+)\(\d+\): (?:\d+ to )?(\d+) \[usable", printed))
+    assert (usable["Produce"], usable["Fetch"], usable["ListOffsets"]) == ("13", "18", "11")
+
+
+def test_an_unknown_topic_is_explained(tools: Tools, topic: str) -> None:
+    done = tools.run(f"{TOOLS}.TopicCommand", "--describe", "--topic", topic)
+    assert done.returncode == 1
+    assert f"Topic '{topic}' does not exist as expected" in done.stdout + done.stderr
