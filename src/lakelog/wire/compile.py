@@ -20,6 +20,9 @@ from lakelog.wire.shapes import Field
 
 Shape = tuple[Field, ...]
 
+SHORT_ARRAY = 8
+"""Arrays of fixed-size values below this length have a layout prepared; replicas are such."""
+
 
 class Source:
     """Lines of a function, the objects they refer to, and numbers for its variables."""
@@ -61,6 +64,14 @@ class Source:
         name = f"{method}_{characters.replace('?', 'o')}"
         self.names.setdefault(name, getattr(layout, method))
         return name, layout.size
+
+    def array_layouts(self, character: str, method: str) -> str:
+        """A name for `pack` or `unpack_from` of the shortest arrays, indexed by their length."""
+        name = f"{method}_array_of_{character}"
+        if name not in self.names:
+            layouts = (Layout(f">{length}{character}") for length in range(SHORT_ARRAY))
+            self.names[name] = tuple(getattr(layout, method) for layout in layouts)
+        return name
 
     def compile(self, signature: str, label: str) -> Callable[..., Any]:
         text = "\n".join([f"def codec({signature}):", *self._lines])

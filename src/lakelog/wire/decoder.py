@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from struct import unpack_from
 from typing import Any, NoReturn
 
-from lakelog.wire.compile import Shape, Source, smallest_size, split_fields
+from lakelog.wire.compile import SHORT_ARRAY, Shape, Source, smallest_size, split_fields
 from lakelog.wire.errors import WireError
 from lakelog.wire.primitives import (
     FIXED_FORMATS,
@@ -199,9 +199,11 @@ class _Writer:
             self.source.add(f"refuse_count({field.name!r}, {count})")
         if field.struct is None and field.type_name in FIXED_FORMATS:
             character = FIXED_FORMATS[field.type_name]
-            unpacked = f"unpack_array({character!r}, {count}, view, position)"
+            short = self.source.array_layouts(character, "unpack_from")
             self.source.add(
-                f"{items} = {unpacked} if {count} else []", f"position += {count} * {size}"
+                f"{items} = list({short}[{count}](view, position) if {count} < {SHORT_ARRAY}"
+                f" else unpack_array({character!r}, {count}, view, position))",
+                f"position += {count} * {size}",
             )
             return
         self.source.add(f"{items} = []")
@@ -262,8 +264,8 @@ class _Writer:
             self.source.add(f"refuse_tag('unknown', {unknown})")
 
 
-def _unpack_array(character: str, count: int, view: memoryview, position: int) -> list[Any]:
-    return list(unpack_from(f">{count}{character}", view, position))
+def _unpack_array(character: str, count: int, view: memoryview, position: int) -> tuple[Any, ...]:
+    return unpack_from(f">{count}{character}", view, position)
 
 
 def _refuse_null(name: str, length: int) -> NoReturn:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from lakelog.wire.compile import Source, split_fields
+from lakelog.wire.compile import SHORT_ARRAY, Source, split_fields
 from lakelog.wire.errors import WireError
 from lakelog.wire.primitives import (
     FIXED_FORMATS,
@@ -171,7 +171,10 @@ class _Writer:
     def _items(self, items: str, field: Field) -> None:
         if field.struct is None and field.type_name in FIXED_FORMATS and field.type_name != "uuid":
             character = FIXED_FORMATS[field.type_name]
-            with self.source.block(f"if {items}:"):
+            short = self.source.array_layouts(character, "pack")
+            with self.source.block(f"if len({items}) < {SHORT_ARRAY}:"):
+                self.source.add(f"{self.out}.append({short}[len({items})](*{items}))")
+            with self.source.block("else:"):
                 self.source.add(f"{self.out}.append(pack_array({character!r}, {items}))")
             return
         item = self.source.variable("i")
