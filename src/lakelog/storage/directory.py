@@ -275,13 +275,13 @@ class LogDirectory:
         self._disk.make_dirs(folder)
         replace(self._disk, folder / PARTITION_METADATA, encode_partition_metadata(topic_id))
         replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
-        segment = Segment.create(
+        segment = Segment(
             self.handles,
             folder,
             0,
             interval=config.index_interval_bytes,
             created_ms=self._clock.wall_ms(),
-        )
+        ).create()
         log = self.logs[key] = Log(
             topic,
             partition,

@@ -155,17 +155,11 @@ class LogLoader:
             missing = request.folder / file_name(request.log_start_offset, LOG)
             reason = f"no segment is there, yet offsets up to {request.recovery_point} were durable"
             raise CorruptLog(missing, 0, reason)
-        return self._create_segment(request, request.log_start_offset)
+        return self._new_segment(request, request.log_start_offset).create()
 
     def _new_segment(self, request: LoadRequest, base: int) -> Segment:
         interval = request.config.index_interval_bytes
         return Segment(
-            self._handles, request.folder, base, interval=interval, created_ms=self._now_ms
-        )
-
-    def _create_segment(self, request: LoadRequest, base: int) -> Segment:
-        interval = request.config.index_interval_bytes
-        return Segment.create(
             self._handles, request.folder, base, interval=interval, created_ms=self._now_ms
         )
 
@@ -201,7 +195,7 @@ class LogLoader:
                 raise CorruptLog(last.path(LOG), last.size, reason)
             for segment in segments:
                 recovery.bytes_cut += set_aside(segment)
-            segments[:] = [self._create_segment(request, request.log_start_offset)]
+            segments[:] = [self._new_segment(request, request.log_start_offset).create()]
 
     def _epochs(self, request: LoadRequest, segments: list[Segment], start: int) -> EpochCache:
         data = read_if_exists(self._disk, request.folder / LEADER_EPOCHS)

@@ -117,14 +117,14 @@ class LocalLog:
         old.seal()
         self.snapshots.write(self.producers)
         jitter = min(config.segment_jitter_ms, config.segment_ms)
-        segment = Segment.create(
+        segment = Segment(
             self.handles,
             self.folder,
             base,
             interval=config.index_interval_bytes,
             created_ms=now_ms,
             jitter_ms=self._random_below(jitter) if jitter > 0 else 0,
-        )
+        ).create()
         self.segments.append(segment)
         self._bases.append(base)
         self.active_segment = segment
@@ -184,13 +184,13 @@ class LocalLog:
         old = self.segments[0]
         for segment in reversed(self.segments):
             self._delete_segment(segment, 0)
-        segment = Segment.create(
+        segment = Segment(
             self.handles,
             self.folder,
             offset,
             interval=self.config.index_interval_bytes,
             created_ms=old.created_ms,
-        )
+        ).create()
         self.segments, self._bases = [segment], [offset]
         self.active_segment = segment
         self._new_names.add(self.folder)

@@ -9,42 +9,21 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches
-from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.handles import HandleCache
 from lakelog.storage.log import Log
 from lakelog.storage.segment import Segment
-
-NOW = 1_700_000_000_000
+from storage_kit import NOW, append, make_batch
 
 
 def make_log(folder: Path, config: LogConfig | None = None, *, max_open: int = 8) -> Log:
     config = config or LogConfig()
     handles = HandleCache(PosixDisk(), max_open)
     interval = config.index_interval_bytes
-    segment = Segment.create(handles, folder, 0, interval=interval, created_ms=NOW)
+    segment = Segment(handles, folder, 0, interval=interval, created_ms=NOW).create()
     return Log(
         "topic", 0, bytes(16), config, folder, handles, [segment], random_below=lambda end: 0
     )
-
-
-def make_batch(
-    count: int = 1,
-    *,
-    size: int = 20,
-    timestamp: int = NOW,
-    codec: int = 0,
-    producer: tuple[int, int, int] = (-1, -1, -1),
-) -> bytearray:
-    builder = BatchBuilder(codec)
-    for number in range(count):
-        builder.append(timestamp + number, b"key", b"%0*d" % (size, number))
-    producer_id, epoch, sequence = producer
-    return builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-
-
-def append(log: Log, batch: bytearray, *, now_ms: int = NOW, leader_epoch: int = 3) -> int:
-    return log.append(batch, leader_epoch=leader_epoch, now_ms=now_ms).base_offset
 
 
 def read_all(log: Log, offset: int, max_bytes: int = 1 << 20) -> list[tuple[int, int]]:

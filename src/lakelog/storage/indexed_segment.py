@@ -1,0 +1,262 @@
+"""A segment's file, what is known of it, and how its indexes are kept true.
+
+Whatever is in memory about the file's content comes from appends, from a scan, or from index files
+that were compared with the log. An index that disagrees with the log is built again. Entries are
+written in runs, and at the latest when the segment is flushed, sealed or closed.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Self
+
+from lakelog.records.batch import BatchHeader
+from lakelog.runtime.api import Disk
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.handles import Handle, HandleCache
+from lakelog.storage.index import SegmentIndex
+from lakelog.storage.index_files import IndexFiles
+from lakelog.storage.names import LOG, file_name
+from lakelog.storage.scan import scan_headers
+
+SPAN = struct.Struct(">qi11xi")
+"""Base offset, batch length and last offset delta of a batch header."""
+_INDEX_RUN = 64
+"""Index entries kept in memory before they are written."""
+
+
+class IndexedSegment:
+    """`size` bytes of batches whose offsets begin at `base_offset` and end before `next_offset`."""
+
+    __slots__ = (
+        "_handles",
+        "_index",
+        "_interval",
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "first_timestamp",
+        "folder",
+        "handle",
+        "jitter_ms",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "sealed",
+        "size",
+        "torn",
+    )
+
+    def __init__(
+        self,
+        handles: HandleCache,
+        folder: Path,
+        base_offset: int,
+        *,
+        interval: int,
+        created_ms: int,
+        jitter_ms: int = 0,
+    ) -> None:
+        self._handles = handles
+        self._index: SegmentIndex | None = None
+        self._interval = interval
+        self.folder = folder
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size = 0
+        self.handle: Handle | None = None
+        self.bytes_since_entry = 0
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self.first_timestamp = -1
+        """Greatest timestamp of the first batch; -1 when it has not been read."""
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        """Last offset of the earliest batch with `max_timestamp`."""
+        self.sealed = False
+        """Whether a later segment has taken over."""
+        self.torn = False
+        """Whether a failed write may have left bytes beyond `size`."""
+
+    def create(self) -> Self:
+        """Makes the files of a new, empty segment; what has these names is cut off."""
+        self._index = SegmentIndex()
+        self._files.cut(self._index)
+        file = self.disk.open(self.path(LOG), create=True)
+        file.truncate(0)
+        file.close()
+        return self
+
+    @property
+    def disk(self) -> Disk:
+        return self._handles.disk
+
+    @property
+    def _files(self) -> IndexFiles:
+        return IndexFiles(self.disk, self.folder, self.base_offset)
+
+    def path(self, suffix: str) -> Path:
+        return self.folder / file_name(self.base_offset, suffix)
+
+    def open(self) -> Handle:
+        handle = self.handle
+        if handle is None:
+            handle = self._handles.open(self, self.path(LOG))
+        handle.used = True
+        return handle
+
+    def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Takes a batch into the indexes, as every one of them in turn has to be."""
+        index = self._index if self._index is not None else self.index
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if self.bytes_since_entry > self._interval:
+            index.add(last_offset - self.base_offset, position)
+            index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self.bytes_since_entry = 0
+            if len(index.offsets) - index.written >= _INDEX_RUN:
+                self._write_run()
+        self.bytes_since_entry += size
+
+    def _write_run(self) -> None:
+        """The batch is in the log: an index that cannot be written now must not undo that.
+
+        Roll, flush and close write the same entries again, and report it.
+        """
+        try:
+            self.write_index()
+        except OSError:
+            return
+
+    @property
+    def index(self) -> SegmentIndex:
+        """Both indexes, loaded and compared with the log on first use."""
+        index = self._index
+        if index is None:
+            index = self._index = self._files.read()
+            if not index.is_ordered(self.size) or not self._resume(index):
+                self.rebuild_index()
+                index = self._index
+        return index
+
+    def rebuild_index(self) -> None:
+        """Makes both indexes from the log, in memory and on disk."""
+        self.begin_rebuild()
+        for position, header in scan_headers(self.open().file, 0, self.size):
+            self.note_header(position, header)
+        self.end_rebuild()
+
+    def begin_rebuild(self) -> None:
+        """Empties the indexes; every batch must then be noted again, in order."""
+        self._index = SegmentIndex()
+        self._files.cut(self._index)
+        self.max_timestamp = self.max_timestamp_offset = -1
+        self.bytes_since_entry = 0
+        self.next_offset = self.base_offset
+
+    def end_rebuild(self) -> None:
+        if self.sealed:
+            self.seal()
+        else:
+            self.write_index()
+
+    def cut_at(self, position: int) -> None:
+        """Ends the file at `position`, up to which every batch has been noted."""
+        self.open().file.truncate(position)
+        self.size = position
+        self.write_index()
+
+    def load_tail(self) -> None:
+        """Finds the end of a cleanly closed segment from the last index entries on."""
+        entry, time = self._files.read_last()
+        if time is not None:
+            self.max_timestamp, relative = time
+            self.max_timestamp_offset = self.base_offset + relative
+        offset, position = entry or (0, 0)
+        try:
+            complete = self._follow(position, self.base_offset + offset if entry else -1)
+        except CorruptLog:
+            complete = False
+        if not complete:
+            self.rebuild_index()
+
+    def _follow(self, start: int, last_offset: int) -> bool:
+        """Reads on from the last index entry; false if it is wrong or later ones are missing."""
+        self.bytes_since_entry = 0
+        if not 0 <= start <= self.size:
+            return False
+        for position, header in scan_headers(self.open().file, start, self.size):
+            wrong = position == start and last_offset >= 0 and header.last_offset != last_offset
+            if wrong or self.bytes_since_entry > self._interval:
+                return False
+            self.bytes_since_entry += header.size
+            self.next_offset = header.last_offset + 1
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        return start < self.size or not self.size
+
+    def write_index(self) -> None:
+        """Appends the entries that the index files lack. They are not synced."""
+        if self._index is not None:
+            self._files.append(self._index)
+
+    def _resume(self, index: SegmentIndex) -> bool:
+        """Takes up the counts where the last entries end; false if those are not of this log.
+
+        The last time entry tells the greatest timestamp only of the batches up to its own, so the
+        scan begins there.
+        """
+        self.max_timestamp = self.max_timestamp_offset = -1
+        self.bytes_since_entry = 0
+        last_entry, floor = (index.positions[-1] if index.positions else 0), -1
+        if index.times:
+            self.max_timestamp = index.times[-1]
+            self.max_timestamp_offset = self.base_offset + index.time_offsets[-1]
+            floor = index.floor(index.time_offsets[-1])
+        if not self._is_true(index, floor) or not self._is_true(index, len(index.offsets) - 1):
+            return False
+        time_found = not index.times
+        start = index.positions[floor] if floor >= 0 else 0
+        for position, header in scan_headers(self.open().file, start, self.size):
+            if header.last_offset == self.max_timestamp_offset:
+                time_found = time_found or header.max_timestamp == self.max_timestamp
+            if position >= last_entry:
+                self.note_header(position, header)
+            elif header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        return time_found
+
+    def note_header(self, position: int, header: BatchHeader) -> None:
+        """`note` for a batch that is found in the file."""
+        self.note(position, header.size, header.last_offset, header.max_timestamp)
+        self.next_offset = header.last_offset + 1
+
+    def _is_true(self, index: SegmentIndex, entry: int) -> bool:
+        """Whether the batch at an entry's position is the one it names."""
+        if entry < 0:
+            return True
+        window = self.open().file.read_at(index.positions[entry], SPAN.size)
+        if len(window) < SPAN.size:
+            return False
+        base, _, delta = SPAN.unpack(window)
+        return bool(base + delta == self.base_offset + index.offsets[entry])
+
+    def seal(self) -> None:
+        """Ends the segment's growth: the greatest timestamp gets its entry, all are written."""
+        index = self.index
+        index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self.write_index()
+        self.sealed = True
+
+    def unload(self) -> None:
+        """Gives up the descriptor and, once sealed, the indexes."""
+        if self.sealed and self._index is not None:
+            self.write_index()
+            self._index = None
+        self._handles.close(self)

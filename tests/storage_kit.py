@@ -1,0 +1,140 @@
+"""What the storage tests share: batches, logs on a disk in memory, and ways to look at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import iter_batches
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.record import Record, decode_records
+from lakelog.runtime.api import Disk
+from lakelog.storage.directory import LogDirectory
+from lakelog.storage.log import Log
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.randomness import SeededRandom
+
+NOW = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+DATA = Path("/data")
+
+
+class ManualClock:
+    def __init__(self, now_ms: int = NOW) -> None:
+        self.now_ms = now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+
+def make_batch(
+    count: int = 1,
+    *,
+    size: int = 20,
+    timestamp: int = NOW,
+    codec: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+) -> bytearray:
+    """Records of `size` bytes whose timestamps rise by 1 ms; `producer` is id, epoch, sequence."""
+    builder = BatchBuilder(codec)
+    for number in range(count):
+        builder.append(timestamp + number, b"key", b"%0*d" % (size, number))
+    producer_id, epoch, sequence = producer
+    return builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+def append(log: Log, batch: bytearray, *, now_ms: int = NOW, leader_epoch: int = 3) -> int:
+    return log.append(batch, leader_epoch=leader_epoch, now_ms=now_ms).base_offset
+
+
+def read_batches(log: Log, offset: int | None = None, max_bytes: int = 1 << 20) -> list[bytes]:
+    """Every batch from `offset` to the end, fetched as a consumer would."""
+    batches: list[bytes] = []
+    at = log.log_start_offset if offset is None else offset
+    while (found := log.read(at, max_bytes, end_offset=log.log_end_offset)) is not None:
+        data = found.read()
+        found.release()
+        whole = list(iter_batches(data))
+        assert sum(len(batch) for _, batch in whole) == len(data)
+        batches.extend(bytes(batch) for _, batch in whole)
+        at = whole[-1][0].last_offset + 1
+    return batches
+
+
+def read_records(log: Log) -> list[Record]:
+    return [
+        record
+        for batch in read_batches(log)
+        for header, _ in iter_batches(batch)
+        for record in decode_records(batch, header, 1 << 24)
+        if record.offset >= log.log_start_offset
+    ]
+
+
+@dataclass
+class Store:
+    """A data folder that can be stopped, killed and started again."""
+
+    disk: Disk
+    clock: ManualClock = field(default_factory=ManualClock)
+    config: LogConfig = field(default_factory=LogConfig)
+    path: Path = DATA
+    known: set[bytes] = field(default_factory=lambda: {TOPIC_ID})
+    max_open: int = 16
+    directory: LogDirectory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> LogDirectory:
+        self.directory = LogDirectory(
+            self.path, self.disk, self.clock, SeededRandom(1), max_open_files=self.max_open
+        )
+        self.directory.open(None, 1)
+        self.directory.load_logs(lambda topic, topic_id: self.config, self.known)
+        return self.directory
+
+    def create(self, topic: str = "topic", partition: int = 0) -> Log:
+        return self.directory.create_log(topic, partition, TOPIC_ID, self.config)
+
+    @property
+    def log(self) -> Log:
+        return self.directory.logs["topic", 0]
+
+    def restart(self) -> Log:
+        """A clean stop and a start."""
+        self.directory.close()
+        self.start()
+        return self.log
+
+    def killed(self) -> Log:
+        """`kill -9` and a start."""
+        assert isinstance(self.disk, MemoryDisk)
+        self.disk.kill()
+        self.start()
+        return self.log
+
+
+def memory_store(config: LogConfig | None = None) -> Store:
+    clock = ManualClock()
+    return Store(MemoryDisk(clock), clock, config or LogConfig())
+
+
+def index_entries(log: Log) -> list[tuple[list[int], list[int], list[int], list[int]]]:
+    """Every segment's index, as it is in memory."""
+    found = []
+    for segment in log.segments:
+        index = segment.index
+        found.append(
+            (
+                list(index.offsets),
+                list(index.positions),
+                list(index.times),
+                list(index.time_offsets),
+            )
+        )
+    return found

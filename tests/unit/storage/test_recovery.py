@@ -1,0 +1,294 @@
+"""What a start makes of a folder: after a clean stop, a kill, a power failure, or damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.runtime.api import Disk
+from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.log import Log
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import (
+    DATA,
+    NOW,
+    Store,
+    append,
+    index_entries,
+    make_batch,
+    memory_store,
+    read_batches,
+)
+
+SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200)
+FOLDER = DATA / "topic-0"
+
+
+def fill(log: Log, count: int = 60, start: int = 0) -> list[bytes]:
+    batches = []
+    for number in range(start, start + count):
+        batch = make_batch(1 + number % 3, timestamp=NOW + number * 10)
+        append(log, batch)
+        batches.append(bytes(batch))
+    return batches
+
+
+def flip(disk: Disk, path: Path, position: int) -> None:
+    file = disk.open(path)
+    byte = file.read_at(position, 1)[0]
+    file.write_at(position, bytes([byte ^ 0x10]))
+    file.close()
+
+
+def test_a_clean_stop_loses_nothing_and_scans_nothing() -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    batches = fill(log)
+    entries, end = index_entries(log), log.log_end_offset
+    log = store.restart()
+    assert store.directory.clean
+    assert store.directory.recoveries == {}
+    assert read_batches(log) == batches
+    assert log.log_end_offset == log.recovery_point == end
+    loaded = index_entries(log)
+    assert loaded[:-1] == entries[:-1]
+    assert loaded[-1][:2] == entries[-1][:2]
+    fill(log, 30, 60)
+    assert log.log_end_offset == end + 60
+
+
+def test_a_kill_loses_nothing_and_the_indexes_are_made_again() -> None:
+    store = memory_store(SMALL)
+    batches = fill(store.create())
+    entries = index_entries(store.log)
+    log = store.killed()
+    assert not store.directory.clean
+    assert store.directory.recoveries["topic", 0].segments_scanned == len(log.segments)
+    assert store.directory.recoveries["topic", 0].bytes_cut == 0
+    assert read_batches(log) == batches
+    assert index_entries(log) == entries
+
+
+def test_only_segments_from_the_recovery_point_on_are_scanned() -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    fill(log, 40)
+    log.flush()
+    store.directory.write_checkpoints()
+    before = len(log.segments)
+    batches = fill(log, 20, 40)
+    log = store.killed()
+    scanned = store.directory.recoveries["topic", 0].segments_scanned
+    assert scanned == len(log.segments) - before + 1
+    assert read_batches(log)[-20:] == batches
+
+
+@pytest.mark.parametrize("keep", [0, 1, 30, 61, 80])
+def test_a_torn_tail_is_cut_at_the_last_whole_batch_and_kept_aside(keep: int) -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    batches = fill(log, 5)
+    position = log.active_segment.size
+    append(log, make_batch(1))
+    file = store.disk.open(FOLDER / f"{0:020d}.log")
+    tail = file.read_at(position, keep)
+    file.truncate(position + keep)
+    file.close()
+    log = store.killed()
+    assert read_batches(log) == batches
+    assert log.active_segment.size == position
+    assert store.disk.size(FOLDER / f"{0:020d}.log") == position
+    cut = FOLDER / f"{0:020d}.{position}.cut"
+    assert store.disk.exists(cut) == (keep > 0)
+    if keep:
+        assert store.disk.read(cut) == tail
+        assert store.directory.recoveries["topic", 0].bytes_cut == keep
+
+
+def test_a_bad_batch_above_the_recovery_point_takes_all_that_follows_aside() -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    batches = fill(log)
+    first, second = log.segments[0], log.segments[1]
+    position, count = first.size - 30, len(log.segments)
+    size, end = log.size, first.next_offset
+    flip(store.disk, first.path(".log"), position)
+    second_bytes = store.disk.read(second.path(".log"))
+    log = store.killed()
+    assert len(log.segments) == 1
+    kept = read_batches(log)
+    assert kept == batches[: len(kept)]
+    assert log.log_end_offset < end
+    aside = [name for name in store.disk.list(FOLDER) if name.endswith(".cut")]
+    assert len(aside) == count
+    assert store.disk.read(FOLDER / f"{second.base_offset:020d}.0.cut") == second_bytes
+    assert store.directory.recoveries["topic", 0].bytes_cut == size - log.size
+    fill(log, 3)
+
+
+def test_a_bad_batch_below_the_recovery_point_takes_the_log_offline_and_stays() -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    fill(log, 5)
+    log.flush()
+    store.directory.write_checkpoints()
+    fill(log, 2, 5)
+    content = bytearray(store.disk.read(FOLDER / f"{0:020d}.log"))
+    flip(store.disk, FOLDER / f"{0:020d}.log", 100)
+    content[100] ^= 0x10
+    for _ in range(2):
+        assert isinstance(store.disk, MemoryDisk)
+        store.disk.kill()
+        store.start()
+        assert store.directory.logs == {}
+        error = store.directory.failed["topic", 0]
+        assert isinstance(error, CorruptLog)
+        assert f"{0:020d}.log is corrupt at byte" in str(error)
+        assert store.disk.read(FOLDER / f"{0:020d}.log") == content
+    store.directory.close()
+    store.start()
+    assert ("topic", 0) in store.directory.failed
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_durable_records_that_are_missing_take_the_log_offline(clean: bool) -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    fill(log, 5)
+    log.flush()
+    size = log.active_segment.size
+    store.directory.write_checkpoints()
+    if clean:
+        store.directory.close()
+    file = store.disk.open(FOLDER / f"{0:020d}.log")
+    file.truncate(size - 10)
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.kill()
+    store.start()
+    assert ("topic", 0) in store.directory.failed
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_segment_is_an_error_that_names_it(clean: bool) -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    fill(log)
+    missing = log.segments[1].path(".log")
+    log.segments[1].write_index()
+    if clean:
+        store.directory.close()
+    store.disk.remove(missing)
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.kill()
+    store.start()
+    assert str(missing) in str(store.directory.failed["topic", 0])
+
+
+def damage(disk: Disk, path: Path, how: str) -> None:
+    file = disk.open(path)
+    size = file.size()
+    match how:
+        case "zero":
+            file.write_at(0, bytes(size))
+        case "empty":
+            file.truncate(0)
+        case "half":
+            file.truncate(size // 2 + 3)
+        case "garbage":
+            file.write_at(size, b"garbage")
+        case "remove":
+            disk.remove(path)
+        case _:
+            position = int(how)
+            file.write_at(position, bytes([file.read_at(position, 1)[0] ^ 0x04]))
+    file.close()
+
+
+DAMAGE = ["zero", "empty", "half", "garbage", "remove", "3", "7", "11", "17", "23", "30"]
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_whatever_happens_to_an_index_reads_are_the_same(
+    how: str, suffix: str, clean: bool
+) -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    fill(log, 80)
+    offsets = range(log.log_end_offset)
+    times = range(NOW - 5, NOW + 81 * 10, 3)
+    expected = [read_batches(log, offset)[0] for offset in offsets]
+    expected_times = [log.offset_for_timestamp(time) for time in times]
+    greatest = log.max_timestamp()
+    paths = [segment.path(suffix) for segment in log.segments]
+    store.directory.close()
+    for path in paths:
+        size = store.disk.size(path)
+        if not how.isdecimal() or int(how) < size:
+            damage(store.disk, path, how)
+    if not clean:
+        store.disk.remove(DATA / ".kafka_cleanshutdown")
+    log = store.start().logs["topic", 0]
+    assert [log.offset_for_timestamp(time) for time in times] == expected_times
+    assert log.max_timestamp() == greatest
+    assert [read_batches(log, offset)[0] for offset in offsets] == expected
+    fill(log, 5)
+
+
+@pytest.mark.parametrize("content", [b"", b"0\n2\n1 0\n", b"0\n1\n3 x\n", b"\xff", b"1\n0\n"])
+def test_leader_epochs_are_made_again_from_the_log(content: bytes) -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    for epoch in (1, 1, 4, 6):
+        log.append(make_batch(2), leader_epoch=epoch, now_ms=NOW)
+    store.directory.close()
+    store.disk.write_atomic(FOLDER / "leader-epoch-checkpoint", content)
+    log = store.start().logs["topic", 0]
+    assert log.leader_epochs.entries == [(1, 0), (4, 4), (6, 6)]
+
+
+def test_offsets_go_on_after_a_log_was_emptied() -> None:
+    store = memory_store(LogConfig(segment_bytes=2000, retention_ms=1000))
+    log = store.create()
+    fill(log)
+    end = log.log_end_offset
+    log.delete_old_segments(NOW + 10_000_000)
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (end, end, 0)
+    for _ in range(2):
+        log = store.restart()
+        assert (log.log_start_offset, log.log_end_offset) == (end, end)
+    log = store.killed()
+    assert (log.log_start_offset, log.log_end_offset) == (end, end)
+    assert append(log, make_batch()) == end
+
+
+def test_a_start_beyond_a_lost_tail_begins_again_there() -> None:
+    store = memory_store()
+    log = store.create()
+    fill(log, 10)
+    end = log.log_end_offset
+    log.advance_log_start(end)
+    store.directory.write_checkpoints()
+    store.disk.sync_dir(DATA)
+    store.disk.sync_dir(FOLDER)
+    assert isinstance(store.disk, MemoryDisk)
+    file = store.disk.open(FOLDER / f"{0:020d}.log")
+    file.truncate(70)
+    store.disk.kill()
+    store.start()
+    assert (store.log.log_start_offset, store.log.log_end_offset) == (end, end)
+    assert append(store.log, make_batch()) == end
+    assert any(name.endswith(".cut") for name in store.disk.list(FOLDER))
+
+
+def test_a_store_on_another_disk_sees_the_same(tmp_path: Path) -> None:
+    store = Store(PosixDisk(), config=SMALL, path=tmp_path)
+    batches = fill(store.create())
+    assert read_batches(store.restart()) == batches
+    store.directory.close(clean=False)
+    store.start()
+    assert read_batches(store.log) == batches
