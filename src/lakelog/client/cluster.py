@@ -153,6 +153,53 @@ class Cluster:
         assert failure is not None
         raise UnreachableError(failure.message) from failure
 
+    def ask_once(self, request: Message, kind: type[R], *, timeout_s: float | None = None) -> R:
+        """Asks some broker to do what must not be done twice.
+
+        `ConnectionLostError` says that it may have been done.
+        """
+        failure: ClientError | None = None
+        for node in dict.fromkeys([*self._connections, *self.view.brokers, _BOOTSTRAP]):
+            try:
+                self.connection(node)
+            except UnreachableError as error:
+                failure = error
+                continue
+            return self.ask(node, request, kind, timeout_s=timeout_s)
+        assert failure is not None
+        raise failure
+
+    def ask_coordinator(
+        self,
+        group: str,
+        request: Message,
+        kind: type[R],
+        *,
+        newest: int | None = None,
+        timeout_s: float | None = None,
+    ) -> R:
+        """Asks the coordinator of a group; a lost connection is `UnreachableError` here, for
+        requests that may be sent twice."""
+        node = self.coordinator(group).node_id
+        try:
+            return self.ask(node, request, kind, newest=newest, timeout_s=timeout_s)
+        except (ConnectionLostError, UnreachableError) as error:
+            self.forget_coordinator(group)
+            raise UnreachableError(error.message) from error
+
+    def retrying_coordinator(self, group: str, work: Callable[[], T]) -> T:
+        """`retrying`, and the coordinator is looked for again after each failure."""
+
+        def attempt() -> T:
+            try:
+                return work()
+            except ClientError as error:
+                if error.retriable:
+                    self.forget_coordinator(group)
+                raise
+
+        return self.retrying(attempt)
+
     def ask(
         self,
         node_id: int,
@@ -172,9 +219,11 @@ class Cluster:
     def connection(self, node_id: int) -> Connection:
         """The open connection to a broker of the view. Raises `UnreachableError`."""
         connection = self._connections.get(node_id)
-        if connection is not None and connection.is_open:
-            return connection
-        self._connections.pop(node_id, None)
+        if connection is not None:
+            if connection.is_open and not connection.is_stale:
+                return connection
+            connection.close()
+            del self._connections[node_id]
         connection = self._connections[node_id] = self.connect(node_id)
         return connection
 

@@ -8,6 +8,7 @@ could no longer be understood.
 from __future__ import annotations
 
 import math
+import select
 import socket
 import struct
 from types import TracebackType
@@ -70,6 +71,13 @@ class Connection:
     @property
     def is_open(self) -> bool:
         return self._open
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the broker has hung up (or spoken unasked) while nothing was in flight."""
+        if self._dialogue.in_flight:
+            return False
+        return bool(select.select([self._sock], [], [], 0)[0])
 
     @property
     def in_flight(self) -> int:

@@ -1,0 +1,89 @@
+"""The administrator: topics, groups, configurations, offsets and the brokers' disks.
+
+```python
+with Admin("localhost:9092") as admin:
+    admin.topics.create("orders", partitions=6, configs={"retention.ms": "604800000"})
+    admin.groups.reset("billing", {("orders", 0): EARLIEST})
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from lakelog.client.admin.configs import Configs
+from lakelog.client.admin.groups import Groups
+from lakelog.client.admin.topics import Topics
+from lakelog.client.cluster import Cluster
+from lakelog.client.errors import check
+from lakelog.client.offsets import OffsetAt, TopicPartition, list_offsets
+from lakelog.client.view import ClusterView
+from lakelog.protocol.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+
+@dataclass(slots=True, frozen=True)
+class LogDir:
+    """A broker's data folder; sizes in bytes, -1 where the broker does not tell."""
+
+    node_id: int
+    path: str
+    partitions: Mapping[TopicPartition, int]
+    total_bytes: int
+    usable_bytes: int
+
+
+class Admin:
+    """One thread at a time. `timeout_s` bounds each operation, retries included."""
+
+    def __init__(
+        self, bootstrap: str, *, client_id: str = "lakelog", timeout_s: float = 30.0
+    ) -> None:
+        self._cluster = Cluster(
+            bootstrap, client_id=client_id, timeout_s=timeout_s, request_timeout_s=timeout_s
+        )
+        self.topics = Topics(self._cluster)
+        self.configs = Configs(self._cluster)
+        self.groups = Groups(self._cluster)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def describe_cluster(self) -> ClusterView:
+        """Cluster id, controller, brokers and all topics."""
+        return self._cluster.refresh()
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetAt]:
+        """The first offset at or after each timestamp (milliseconds), or at `EARLIEST`, `LATEST`
+        or `MAX_TIMESTAMP`. Offset -1 where no record is that new."""
+        return list_offsets(self._cluster, wanted, read_committed=read_committed)
+
+    def log_dirs(self) -> list[LogDir]:
+        """The data folders of every broker, with the sizes of their partitions."""
+        found = []
+        for node in list(self._cluster.refresh([]).brokers):
+            request = DescribeLogDirsRequest(topics=None)
+            response = self._cluster.ask(node, request, DescribeLogDirsResponse)
+            check(response.error_code, f"data folders of broker {node}")
+            for row in response.results:
+                sizes = {
+                    (topic.name, partition.partition_index): partition.partition_size
+                    for topic in row.topics
+                    for partition in topic.partitions
+                }
+                found.append(LogDir(node, row.log_dir, sizes, row.total_bytes, row.usable_bytes))
+        return found

@@ -1,0 +1,132 @@
+"""Configuration of topics and brokers: what is set, where it comes from, changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from lakelog.client.cluster import Cluster
+from lakelog.client.errors import ConnectionLostError, UnreachableError, check
+from lakelog.protocol.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from lakelog.protocol.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+_SET = 0
+_DELETE = 1
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+@dataclass(slots=True, frozen=True)
+class ConfigEntry:
+    """`value` is `None` for secrets and for what has none."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str = ""
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT
+
+
+class Configs:
+    """`Admin.configs`. A topic goes by its name, a broker by its node id as text."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def describe(
+        self, kind: ResourceType, name: str, *, documentation: bool = False
+    ) -> dict[str, ConfigEntry]:
+        """Every key with its value in force. Raises UNKNOWN_TOPIC_OR_PARTITION at once."""
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=kind, resource_name=name, configuration_keys=None
+                )
+            ],
+            include_documentation=documentation,
+        )
+        node = int(name) if kind is ResourceType.BROKER and name else None
+        if node is None:
+            response = self._cluster.ask_any(request, DescribeConfigsResponse)
+        else:
+            self._cluster.refresh([])
+            response = self._cluster.ask(node, request, DescribeConfigsResponse)
+        for result in response.results:
+            check(result.error_code, result.error_message or f"{kind.name.lower()} {name!r}")
+        rows = [row for result in response.results for row in result.configs]
+        return {row.name: _entry(row) for row in sorted(rows, key=lambda row: row.name)}
+
+    def alter(
+        self,
+        kind: ResourceType,
+        name: str,
+        values: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Sets the keys given, and puts those with `None` back to their default."""
+        changes = [
+            AlterableConfig(
+                name=key, config_operation=_DELETE if value is None else _SET, value=value
+            )
+            for key, value in values.items()
+        ]
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        self._cluster.retrying(lambda: self._send(kind, name, request))
+
+    def _send(self, kind: ResourceType, name: str, request: IncrementalAlterConfigsRequest) -> None:
+        answer = IncrementalAlterConfigsResponse
+        try:
+            if kind is ResourceType.BROKER and name:
+                self._cluster.refresh([])
+                responses = self._cluster.ask(int(name), request, answer).responses
+            else:
+                responses = self._cluster.ask_any(request, answer).responses
+        except ConnectionLostError as error:
+            raise UnreachableError(error.message) from error
+        for row in responses:
+            check(row.error_code, row.error_message or f"{kind.name.lower()} {name!r}")
+
+
+def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
+    try:
+        source = ConfigSource(row.config_source)
+    except ValueError:
+        source = ConfigSource.UNKNOWN
+    return ConfigEntry(
+        row.name, row.value, source, row.read_only, row.is_sensitive, row.documentation or ""
+    )

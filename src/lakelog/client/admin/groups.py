@@ -1,0 +1,178 @@
+"""Consumer groups: which there are, who is in them, how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.cluster import Cluster
+from lakelog.client.committed import Committed, commit_offsets, fetch_committed
+from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableError, check
+from lakelog.client.offsets import LATEST, TopicPartition, list_offsets
+from lakelog.protocol.consumer_protocol import ConsumerProtocolAssignment, decode_versioned
+from lakelog.protocol.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
+from lakelog.wire.errors import WireError
+
+CONSUMER_PROTOCOL = "consumer"
+_ACTIVE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+@dataclass(slots=True, frozen=True)
+class GroupListing:
+    group_id: str
+    protocol_type: str
+    state: str = ""
+    group_type: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class GroupMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Group:
+    """`state` is Kafka's: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Lag:
+    """How far a group is in a partition: the next offset it reads, and one past the last."""
+
+    committed: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        return max(self.end - self.committed, 0)
+
+
+class Groups:
+    """`Admin.groups`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def list(self) -> list[GroupListing]:
+        """The groups of all brokers, by id."""
+        self._cluster.refresh([])
+        found: dict[str, GroupListing] = {}
+        for node in list(self._cluster.view.brokers):
+            ask = partial(_groups_of, self._cluster, node)
+            found |= {listing.group_id: listing for listing in self._cluster.retrying(ask)}
+        return [found[group] for group in sorted(found)]
+
+    def describe(self, group: str) -> Group:
+        """Raises GROUP_ID_NOT_FOUND."""
+        request = DescribeGroupsRequest(groups=[group])
+
+        def work() -> Group:
+            response = self._cluster.ask_coordinator(group, request, DescribeGroupsResponse)
+            described = response.groups[0]
+            check(described.error_code, described.error_message or f"group {group!r}")
+            return _group(described)
+
+        return self._cluster.retrying_coordinator(group, work)
+
+    def offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Committed]:
+        """What the group has committed; partitions without are left out."""
+        return fetch_committed(self._cluster, group, partitions, require_stable=False)
+
+    def lag(self, group: str) -> dict[TopicPartition, Lag]:
+        """For every partition that the group has committed in and that still exists."""
+        committed = self.offsets(group)
+        topics = self._cluster.refresh({topic for topic, _ in committed}).topics
+        wanted = {
+            (topic, partition): LATEST
+            for topic, partition in committed
+            if topic in topics and partition < len(topics[topic].partitions)
+        }
+        ends = list_offsets(self._cluster, wanted)
+        return {key: Lag(committed[key].offset, end.offset) for key, end in sorted(ends.items())}
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Sets where an inactive group goes on; it is made if there is none.
+
+        Raises NON_EMPTY_GROUP if it has members.
+        """
+        try:
+            rows = {key: Committed(offset) for key, offset in offsets.items()}
+            commit_offsets(self._cluster, group, rows)
+        except ClientError as error:
+            if error.code not in _ACTIVE:
+                raise
+            hint = "Stop its consumers first; they would overwrite the offsets."
+            text = f"group {group!r} has active members"
+            raise ClientError(ErrorCode.NON_EMPTY_GROUP, text, hint=hint) from error
+
+    def reset(
+        self, group: str, partitions: Mapping[TopicPartition, int], *, dry_run: bool = False
+    ) -> dict[TopicPartition, int]:
+        """Moves an inactive group to timestamps (milliseconds), `EARLIEST` or `LATEST`.
+
+        Returns the offsets. A time after the last record means the end.
+        """
+        found = list_offsets(self._cluster, partitions)
+        late = {key: LATEST for key, place in found.items() if place.offset < 0}
+        found |= list_offsets(self._cluster, late) if late else {}
+        offsets = {key: place.offset for key, place in sorted(found.items())}
+        if not dry_run:
+            self.commit(group, offsets)
+        return offsets
+
+
+def _groups_of(cluster: Cluster, node: int) -> list[GroupListing]:
+    try:
+        response = cluster.ask(node, ListGroupsRequest(), ListGroupsResponse)
+    except ConnectionLostError as error:
+        raise UnreachableError(error.message) from error
+    check(response.error_code, f"groups of broker {node}")
+    return [
+        GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type)
+        for row in response.groups
+    ]
+
+
+def _group(row: DescribedGroup) -> Group:
+    is_consumer = row.protocol_type == CONSUMER_PROTOCOL
+    members = [_member(member, is_consumer=is_consumer) for member in row.members]
+    return Group(
+        row.group_id, row.group_state, row.protocol_type, row.protocol_data, tuple(members)
+    )
+
+
+def _member(row: DescribedGroupMember, *, is_consumer: bool) -> GroupMember:
+    partitions: list[TopicPartition] = []
+    if is_consumer and row.member_assignment:
+        try:
+            assignment = decode_versioned(ConsumerProtocolAssignment, row.member_assignment)
+        except WireError:
+            assignment = ConsumerProtocolAssignment()
+        partitions = [(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions]
+    return GroupMember(
+        row.member_id,
+        row.group_instance_id,
+        row.client_id,
+        row.client_host,
+        tuple(sorted(partitions)),
+    )

@@ -1,0 +1,138 @@
+"""Making, listing, changing and deleting topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.admin.change import change
+from lakelog.client.cluster import Cluster
+from lakelog.client.errors import (
+    ClientError,
+    TopicNotFoundError,
+    check,
+)
+from lakelog.client.view import Topic
+from lakelog.protocol.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from lakelog.protocol.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from lakelog.protocol.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+BROKER_DEFAULT = -1
+
+
+class Topics:
+    """`Admin.topics`. What changes something raises `OutcomeUnknownError` if the connection broke
+    before the answer: look before trying again."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def list(self, *, internal: bool = False) -> list[Topic]:
+        """All topics by name; the brokers' own ones only with `internal`."""
+        topics = self._cluster.refresh().topics.values()
+        shown = [topic for topic in topics if internal or not topic.is_internal]
+        return sorted(shown, key=lambda topic: topic.name)
+
+    def describe(self, name: str) -> Topic:
+        """The topic as it is now. Raises `TopicNotFoundError`."""
+        self._cluster.refresh([name])
+        return self._cluster.topic(name)
+
+    def create(
+        self,
+        name: str,
+        *,
+        partitions: int = BROKER_DEFAULT,
+        replication_factor: int = BROKER_DEFAULT,
+        configs: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
+        validate_only: bool = False,
+        wait: bool = True,
+    ) -> None:
+        """Makes a topic; -1 takes the broker's default. `wait`: until its partitions have leaders.
+
+        Raises TOPIC_ALREADY_EXISTS unless `exist_ok`, and what is wrong with the wishes.
+        """
+        items = (configs or {}).items()
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in items],
+        )
+        request = CreateTopicsRequest(
+            topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only
+        )
+
+        def work() -> None:
+            response = change(
+                self._cluster, request, CreateTopicsResponse, f"creating topic {name!r}"
+            )
+            for row in response.topics:
+                if not (exist_ok and row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
+                    check(row.error_code, row.error_message or f"topic {name!r}")
+
+        self._cluster.retrying(work)
+        if wait and not validate_only:
+            self._cluster.retrying(lambda: self._check_led(name))
+
+    def delete(self, name: str) -> None:
+        """Deletes a topic with its records, for good. Raises `TopicNotFoundError`."""
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name)],
+            topic_names=[name],
+            timeout_ms=self._timeout_ms,
+        )
+
+        def work() -> None:
+            response = change(
+                self._cluster, request, DeleteTopicsResponse, f"deleting topic {name!r}"
+            )
+            for row in response.responses:
+                if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise TopicNotFoundError(name)
+                check(row.error_code, row.error_message or f"topic {name!r}")
+
+        self._cluster.retrying(work)
+
+    def create_partitions(self, name: str, count: int) -> None:
+        """Raises the number of partitions to `count`; keys go to other partitions from then on."""
+        topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
+
+        def work() -> None:
+            what = f"adding partitions to topic {name!r}"
+            response = change(self._cluster, request, CreatePartitionsResponse, what)
+            for row in response.results:
+                if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise TopicNotFoundError(name)
+                check(row.error_code, row.error_message or f"topic {name!r}")
+
+        self._cluster.retrying(work)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self._cluster.request_timeout_s * 1000)
+
+    def _check_led(self, name: str) -> None:
+        """Raises what is retried while a partition has no leader that is known."""
+        topic = self._cluster.refresh([name]).topics.get(name)
+        if topic is None:
+            raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} is being made")
+        for partition in topic.partitions:
+            if partition.leader not in self._cluster.view.brokers:
+                where = f"{name}-{partition.partition}"
+                raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"{where} has no leader yet")
