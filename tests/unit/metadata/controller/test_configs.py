@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.errors import ErrorCode
+from lakelog.metadata.controller.configs import (
+    ConfigChange,
+    Operation,
+    ResourceChange,
+    plan_alter_configs,
+)
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import ConfigRecord, ResourceType
+
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+SET, DELETE, APPEND, SUBTRACT = Operation
+STATIC = BrokerConfig({})
+
+
+def _alter(
+    image: MetadataImage, kind: int, name: str, *changes: tuple[str, int, str | None]
+) -> tuple[MetadataImage, ErrorCode]:
+    wanted = ResourceChange(kind, name, [ConfigChange(*change) for change in changes])
+    plan = plan_alter_configs(image, [wanted], broker=STATIC)
+    return image.apply_all(plan.records, image.end), plan.result[0].error
+
+
+def _topic(image: MetadataImage) -> dict[str, str]:
+    return dict(image.configs(TOPIC, "orders"))
+
+
+def test_a_key_is_set_and_deleted(image: MetadataImage) -> None:
+    image, error = _alter(image, TOPIC, "orders", ("retention.ms", SET, "5"))
+    assert error is ErrorCode.NONE
+    assert _topic(image) == {"retention.ms": "5"}
+    image, error = _alter(image, TOPIC, "orders", ("retention.ms", DELETE, None))
+    assert error is ErrorCode.NONE
+    assert _topic(image) == {}
+
+
+def test_lists_grow_and_shrink_from_their_default(image: MetadataImage) -> None:
+    image, _ = _alter(image, TOPIC, "orders", ("cleanup.policy", APPEND, "compact,delete"))
+    assert _topic(image) == {"cleanup.policy": "delete,compact"}
+    image, _ = _alter(image, TOPIC, "orders", ("cleanup.policy", SUBTRACT, "delete"))
+    assert _topic(image) == {"cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "changes", "code"),
+    [
+        (TOPIC, "none", [("retention.ms", SET, "5")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "orders", [("retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", [("no.such", SET, "x")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", [("retention.ms", APPEND, "5")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", [("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+        (TOPIC, "orders", [("retention.ms", 4, "5")], ErrorCode.INVALID_REQUEST),
+        (
+            TOPIC,
+            "orders",
+            [("retention.ms", SET, "5"), ("retention.ms", DELETE, None)],
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            TOPIC,
+            "orders",
+            [("min.compaction.lag.ms", SET, "5"), ("max.compaction.lag.ms", SET, "4")],
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (BROKER, "9", [("message.max.bytes", SET, "5")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", [("message.max.bytes", SET, "5")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", [("message.max.bytes", SET, "x")], ErrorCode.INVALID_CONFIG),
+        (BROKER, "1", [("num.partitions", SET, "5")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", [("no.such", SET, "5")], ErrorCode.INVALID_CONFIG),
+        (BROKER, "", [("ssl.keystore.location", SET, "/k")], ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "1", [("root", SET, "INFO")], ErrorCode.INVALID_REQUEST),
+        (99, "1", [], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_resource_is_altered_whole_or_not_at_all(
+    image: MetadataImage,
+    kind: int,
+    name: str,
+    changes: list[tuple[str, int, str | None]],
+    code: ErrorCode,
+) -> None:
+    harmless = {TOPIC: ("segment.ms", SET, "9"), BROKER: ("log.roll.ms", SET, "9")}.get(
+        ResourceType(kind) if kind != 99 else TOPIC, ("segment.ms", SET, "9")
+    )
+    after, error = _alter(image, kind, name, harmless, *changes)
+    assert error is code
+    assert after == image
+
+
+def test_dynamic_broker_keys_are_set_for_one_and_for_all(image: MetadataImage) -> None:
+    image, one = _alter(image, BROKER, "1", ("message.max.bytes", SET, "5"))
+    image, every = _alter(image, BROKER, "", ("message.max.bytes", SET, "6"))
+    assert (one, every) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert dict(image.configs(BROKER, "1")) == {"message.max.bytes": "5"}
+    assert dict(image.configs(BROKER, "")) == {"message.max.bytes": "6"}
+
+
+def test_what_a_newer_version_set_can_be_deleted(image: MetadataImage) -> None:
+    image = image.apply(ConfigRecord(TOPIC, "orders", "from.the.future", "1"))
+    image, error = _alter(image, TOPIC, "orders", ("segment.ms", SET, "9"))
+    assert error is ErrorCode.NONE
+    image, error = _alter(image, TOPIC, "orders", ("from.the.future", DELETE, None))
+    assert error is ErrorCode.NONE
+    assert _topic(image) == {"segment.ms": "9"}
+
+
+def test_setting_what_is_set_writes_nothing(image: MetadataImage) -> None:
+    image, _ = _alter(image, TOPIC, "orders", ("segment.ms", SET, "9"))
+    wanted = ResourceChange(TOPIC, "orders", [ConfigChange("segment.ms", SET, "9")])
+    assert plan_alter_configs(image, [wanted], broker=STATIC).records == ()
+
+
+def test_a_resource_named_twice_is_refused_and_validating_changes_nothing(
+    image: MetadataImage,
+) -> None:
+    wanted = ResourceChange(TOPIC, "orders", [ConfigChange("segment.ms", SET, "9")])
+    plan = plan_alter_configs(image, [wanted, wanted], broker=STATIC)
+    assert [result.error for result in plan.result] == [ErrorCode.INVALID_REQUEST] * 2
+    plan = plan_alter_configs(image, [wanted], broker=STATIC, validate_only=True)
+    assert plan.result[0].error is ErrorCode.NONE
+    assert plan.records == ()
