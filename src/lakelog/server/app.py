@@ -41,7 +41,7 @@ from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
 from lakelog.server.maintenance import Maintenance
 from lakelog.server.offsets_log import LocalPartitionLog
-from lakelog.server.options import ReadyInfo, ServeOptions, StartError
+from lakelog.server.options import ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
 from lakelog.server.routes import newer_api_versions, routes
@@ -50,6 +50,8 @@ from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 from lakelog.storage.names import parse_dir_name
 from lakelog.wire.errors import WireError
+
+__all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World", "serve"]
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +107,7 @@ class Server:
                 topics,
             ),
             disk_space=lambda: world.disk.space(options.data),
-            advertised=options.advertise,
+            advertised=options.advertised,
             static_config=options.config,
         )
         self._dispatcher = Dispatcher(
@@ -184,7 +186,7 @@ class Server:
 
     def _advertised_endpoints(self) -> tuple[Endpoint, ...]:
         return tuple(
-            Endpoint(name, host, port) for name, (host, port) in self._options.advertise.items()
+            Endpoint(name, host, port) for name, (host, port) in self._options.advertised.items()
         )
 
     def _bind(self) -> None:
@@ -213,10 +215,7 @@ class Server:
         listen = self._options.listen
         if not listen:
             return [(end.name, end.host, end.port) for end in self._options.config.listeners]
-        host, _, port = listen.rpartition(":")
-        if not port.isdecimal() or int(port) > 65_535:
-            raise StartError(f"{listen!r} is not HOST:PORT")
-        return [("PLAINTEXT", host.strip("[]"), int(port))]
+        return [("PLAINTEXT", *parse_address(listen))]
 
     # Following the metadata log
 
@@ -290,9 +289,13 @@ class Server:
             acceptor.close()
 
 
-def serve(options: ServeOptions) -> None:
-    """Runs a broker until SIGTERM or SIGINT, then stops it cleanly. Raises `StartError`."""
+def serve(options: ServeOptions) -> int:
+    """Runs a broker until SIGTERM or SIGINT, then stops it cleanly; returns the exit status.
+
+    Raises `StartError`.
+    """
     asyncio.run(_serve(options))
+    return 0
 
 
 async def _serve(options: ServeOptions) -> None:
@@ -305,6 +308,7 @@ async def _serve(options: ServeOptions) -> None:
     server = Server(options, world)
     try:
         await server.start()
+        logger.info("%s", server.ready_info)
         options.ready(server.ready_info)
         await stopping.wait()
         await server.stop()

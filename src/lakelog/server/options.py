@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lakelog import __version__
 from lakelog.base.broker_config import BrokerConfig
 
 
@@ -18,20 +19,44 @@ class ReadyInfo:
     node_id: int
     cluster_id: str
 
+    def __str__(self) -> str:
+        """The line that is logged."""
+        addresses = ", ".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            for _, host, port in self.listeners
+        )
+        return (
+            f"lakelog {__version__} ready on {addresses} "
+            f"(node {self.node_id}, cluster {self.cluster_id}, data in {self.data})"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
     """`listen` is HOST:PORT; when empty, the configuration's `listeners` are used.
 
-    `advertise` maps a listener's name to the (host, port) that clients are told.
+    `advertise` maps a listener's name to the HOST:PORT that clients are told.
     """
 
     data: Path
     config: BrokerConfig
     listen: str = ""
-    advertise: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    advertise: Mapping[str, str] = field(default_factory=dict)
     node_id: int = 1
     ready: Callable[[ReadyInfo], None] = lambda info: None
+
+    @property
+    def advertised(self) -> dict[str, tuple[str, int]]:
+        """Raises `StartError`."""
+        return {name: parse_address(text) for name, text in self.advertise.items()}
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """(host, port) of HOST:PORT, where the host of an IPv6 address is in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise StartError(f"{text!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
 
 
 class StartError(Exception):
