@@ -19,14 +19,16 @@ class ReadyInfo:
     node_id: int
     cluster_id: str
 
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the first listener."""
+        _, host, port = self.listeners[0]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
     def __str__(self) -> str:
         """The line that is logged."""
-        addresses = ", ".join(
-            f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            for _, host, port in self.listeners
-        )
         return (
-            f"lakelog {__version__} ready on {addresses} "
+            f"lakelog {__version__} ready on {self.address} "
             f"(node {self.node_id}, cluster {self.cluster_id}, data in {self.data})"
         )
 
