@@ -107,7 +107,7 @@ class Server:
                 topics,
             ),
             disk_space=lambda: world.disk.space(options.data),
-            advertised=options.advertised,
+            advertised=options.advertise,
             static_config=options.config,
         )
         self._dispatcher = Dispatcher(
@@ -186,7 +186,7 @@ class Server:
 
     def _advertised_endpoints(self) -> tuple[Endpoint, ...]:
         return tuple(
-            Endpoint(name, host, port) for name, (host, port) in self._options.advertised.items()
+            Endpoint(name, host, port) for name, (host, port) in self._options.advertise.items()
         )
 
     def _bind(self) -> None:

@@ -37,20 +37,15 @@ class ReadyInfo:
 class ServeOptions:
     """`listen` is HOST:PORT; when empty, the configuration's `listeners` are used.
 
-    `advertise` maps a listener's name to the HOST:PORT that clients are told.
+    `advertise` maps a listener's name to the (host, port) that clients are told.
     """
 
     data: Path
     config: BrokerConfig
     listen: str = ""
-    advertise: Mapping[str, str] = field(default_factory=dict)
+    advertise: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     node_id: int = 1
     ready: Callable[[ReadyInfo], None] = lambda info: None
-
-    @property
-    def advertised(self) -> dict[str, tuple[str, int]]:
-        """Raises `StartError`."""
-        return {name: parse_address(text) for name, text in self.advertise.items()}
 
 
 def parse_address(text: str) -> tuple[str, int]:
