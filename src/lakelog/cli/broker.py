@@ -7,6 +7,7 @@ how to complain.
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 from dataclasses import dataclass
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakelog.base.broker_config import BrokerConfig
-    from lakelog.server.app import ReadyInfo
+    from lakelog.server.options import ReadyInfo
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 _DEFAULT_NODE_ID = 1
-_LOOPBACK = ("127.", "localhost", "::1", "[::1]")
+_LOOPBACK = ("127.", "localhost", "::1")
 _VALUES = {
     "--data": "data",
     "--listen": "listen",
@@ -82,20 +83,39 @@ def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | 
     """Serves until SIGTERM or SIGINT; returns the exit status."""
     start_logging(arguments.verbose)
     config = load_config(arguments)
-    listen = _listen_address(arguments, config)
-    _check_open_listener(listen, insecure=arguments.insecure)
-    from lakelog.server.app import ServeOptions, serve
+    listen = listen_address(arguments, config)
+    from lakelog.server.app import serve
+    from lakelog.server.options import ServeOptions, StartError
 
-    return serve(
-        ServeOptions(
-            data=_data_folder(arguments, config),
-            listen=listen,
-            advertise=advertised(arguments, config),
-            config=config,
-            node_id=_node_id(arguments, config),
-            ready=ready or _say_ready,
-        )
+    options = ServeOptions(
+        data=_data_folder(arguments, config),
+        config=config,
+        listen=listen,
+        advertise=advertised(arguments, config),
+        node_id=_node_id(arguments, config),
+        ready=ready or _nothing_to_add,
     )
+    try:
+        serve(options)
+    except StartError as error:
+        raise _cannot_start(error) from error
+    return 0
+
+
+def _nothing_to_add(info: ReadyInfo) -> None:
+    """The server has logged that it is ready."""
+
+
+def _cannot_start(error: Exception) -> CliError:
+    from lakelog.metadata.errors import BrokerIdInUse
+    from lakelog.storage.errors import DirectoryInUse
+
+    cause = error.__cause__
+    if isinstance(cause, DirectoryInUse | BrokerIdInUse):
+        return CliError("LL0701", str(error))
+    if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
+        return CliError("LL0702", str(error), "another broker? --listen chooses another address")
+    return CliError("LL0703", str(error))
 
 
 def start_logging(verbose: int) -> None:
@@ -151,42 +171,45 @@ def _data_folder(arguments: BrokerArguments, config: BrokerConfig) -> Path:
     return Path(folder).absolute()
 
 
-def _listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
-    if arguments.listen:
-        return arguments.listen
-    if not config.is_set("listeners"):
-        return DEFAULT_LISTEN
-    if len(config.listeners) != 1:
-        raise CliError(
-            "LL0501", "listeners: this broker has one listener", "say --listen HOST:PORT"
-        )
-    endpoint = config.listeners[0]
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{host or '0.0.0.0'}:{endpoint.port}"
+def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
+    """HOST:PORT, or nothing to use the listeners of the properties.
 
-
-def _check_open_listener(listen: str, *, insecure: bool) -> None:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
-        raise CliError("LL0902", f"--listen {listen} is not HOST:PORT")
-    if not insecure and not host.startswith(_LOOPBACK):
-        raise CliError(
-            "LL0402",
-            f"{listen} is reachable by others, and there is no authentication",
-            "listen on 127.0.0.1, or say --insecure if the network is trusted",
-        )
+    Raises `CliError` for what is no address, and for one that others reach without --insecure.
+    """
+    if arguments.listen or not config.is_set("listeners"):
+        listen = arguments.listen or DEFAULT_LISTEN
+        hosts = [_host(listen, "--listen")]
+    else:
+        listen, hosts = "", [endpoint.host for endpoint in config.listeners]
+    for host in hosts:
+        if not arguments.insecure and not host.startswith(_LOOPBACK):
+            raise CliError(
+                "LL0402",
+                f"{host or 'every interface'} is reachable by others, and there is no "
+                "authentication",
+                "listen on 127.0.0.1, or say --insecure if the network is trusted",
+            )
+    return listen
 
 
 def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, str]:
-    """HOST:PORT to tell clients, by listener name; the command line goes before the file."""
+    """HOST:PORT that clients are told, by listener name; the command line goes before the file."""
     told = {end.name: f"{end.host}:{end.port}" for end in config.advertised_listeners}
     for text in arguments.advertise:
         name, equals, address = text.partition("=")
-        port = address.rpartition(":")[2]
-        if not equals or not name or not port.isdecimal():
+        if not equals or not name:
             raise CliError("LL0902", f"--advertise {text!r} is not NAME=HOST:PORT")
+        _host(address, "--advertise")
         told[name.upper()] = address
     return told
+
+
+def _host(text: str, option: str) -> str:
+    """The host of HOST:PORT, without brackets."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise CliError("LL0902", f"{option} {text} is not HOST:PORT")
+    return host.strip("[]")
 
 
 def _node_id(arguments: BrokerArguments, config: BrokerConfig) -> int:
@@ -195,7 +218,3 @@ def _node_id(arguments: BrokerArguments, config: BrokerConfig) -> int:
             raise CliError("LL0902", f"--node-id {arguments.node_id} is not a broker number")
         return int(arguments.node_id)
     return config.node_id if config.node_id >= 0 else _DEFAULT_NODE_ID
-
-
-def _say_ready(info: ReadyInfo) -> None:
-    """The server logs its own line when ready; `serve` adds nothing."""

@@ -13,7 +13,7 @@ from lakelog.cli.options import noun
 from lakelog.cli.render import note
 
 if TYPE_CHECKING:
-    from lakelog.server.app import ReadyInfo
+    from lakelog.server.options import ReadyInfo
 
 app = noun("dev", "Run a broker for development.")
 
@@ -61,15 +61,16 @@ def dev(
 
 def banner(info: ReadyInfo, data: Path) -> str:
     """What a person sees when the broker is ready."""
-    port = info.address.rpartition(":")[2]
-    where = "" if port == str(_DEFAULT_PORT) else f" -b {info.address}"
+    _, host, port = info.listeners[0]
+    address = f"{host}:{port}"
+    where = "" if port == _DEFAULT_PORT else f" -b {address}"
     return f"""
-lakelog {__version__} is ready on {info.address}, data in {data}
+lakelog {__version__} is ready on {address}, data in {data}
 
   lakelog topic create demo{where} --partitions 3
   echo hello | lakelog produce demo{where}
   lakelog consume demo{where} -o start -e
   lakelog table sync demo{where}
 
-Any Kafka client works with bootstrap servers {info.address}. ^C stops the broker.
+Any Kafka client works with bootstrap servers {address}. ^C stops the broker.
 """

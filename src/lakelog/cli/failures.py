@@ -55,7 +55,8 @@ def _from_kafka(error: KafkaError) -> CliError:
     from lakelog.cli.catalog import BY_KAFKA
     from lakelog.client.errors import ClientError, PartitionNotFoundError, ProtocolError
 
-    hint = error.hint if isinstance(error, ClientError) else ""
+    advice = error.hint if isinstance(error, ClientError) else ""
+    hint = advice[:1].lower() + advice[1:]
     if isinstance(error, PartitionNotFoundError):
         return CliError("LL0104", error.message, hint)
     if isinstance(error, ProtocolError):

@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_moment_ms
 
+K = TypeVar("K")
 _NUMBER = re.compile(r"([+-]?)(\d{1,19})")
 _NAMED = {"start": "start", "earliest": "start", "beginning": "start", "end": "end"}
 _NAMED["latest"] = "end"
@@ -65,9 +66,9 @@ def parse_position(text: str, now_ms: int) -> Position:
 
 def resolve(
     position: Position,
-    bounds: Mapping[int, Bounds],
-    offset_at: Callable[[int, int], int | None],
-) -> dict[int, int]:
+    bounds: Mapping[K, Bounds],
+    offset_at: Callable[[K, int], int | None],
+) -> dict[K, int]:
     """The offset in each partition, never outside its bounds.
 
     `offset_at(partition, timestamp_ms)` finds the first record at or after a time; None, when
@@ -83,9 +84,9 @@ def resolve(
 
 def _offset(
     position: Position,
-    partition: int,
+    partition: K,
     limits: Bounds,
-    offset_at: Callable[[int, int], int | None],
+    offset_at: Callable[[K, int], int | None],
 ) -> int:
     if position.anchor is Anchor.START:
         return limits.start + position.number

@@ -48,8 +48,12 @@ def test_unknown_keys_are_named_in_a_warning(caplog: pytest.LogCaptureFixture) -
     [
         (BrokerArguments(settings=("log.retention.ms=x",)), "LL0501", "log.retention.ms=x"),
         (BrokerArguments(settings=("novalue",)), "LL0902", "novalue"),
-        (BrokerArguments(data="d", listen="0.0.0.0:9092"), "LL0402", "0.0.0.0:9092"),
-        (BrokerArguments(data="d", settings=("listeners=PLAINTEXT://:9092",)), "LL0402", "9092"),
+        (BrokerArguments(data="d", listen="0.0.0.0:9092"), "LL0402", "0.0.0.0"),
+        (
+            BrokerArguments(data="d", settings=("listeners=PLAINTEXT://:9092",)),
+            "LL0402",
+            "every interface",
+        ),
         (BrokerArguments(data="d", listen="9092"), "LL0902", "--listen 9092"),
         (BrokerArguments(data="d", listen="localhost:http"), "LL0902", "--listen"),
     ],

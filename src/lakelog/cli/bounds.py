@@ -1,0 +1,34 @@
+"""Where partitions begin and end, and the offsets that a position means in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from lakelog.cli.positions import Anchor, Bounds, Position, resolve
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import Admin
+
+TopicPartition = tuple[str, int]
+
+
+def read_bounds(admin: Admin, keys: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    """Log start and log end offsets as of now."""
+    from lakelog.client.offsets import EARLIEST, LATEST
+
+    wanted = list(keys)
+    starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
+    ends = admin.list_offsets(dict.fromkeys(wanted, LATEST))
+    return {key: Bounds(starts[key].offset, ends[key].offset) for key in wanted}
+
+
+def resolve_position(
+    admin: Admin, position: Position, bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, int]:
+    """The offset that a position means in each partition."""
+    found: dict[TopicPartition, int] = {}
+    if position.anchor is Anchor.TIME:
+        places = admin.list_offsets(dict.fromkeys(bounds, position.number))
+        found = {key: place.offset for key, place in places.items() if place.offset >= 0}
+    return resolve(position, bounds, lambda key, timestamp_ms: found.get(key))

@@ -1,0 +1,283 @@
+"""`lakelog group`: list, describe and reset consumer groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.bounds import TopicPartition, read_bounds, resolve_position
+from lakelog.cli.failures import CliError, suggestion
+from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Output, Session, noun
+from lakelog.cli.positions import Bounds, parse_position
+from lakelog.cli.render import Document, Listing, note, show
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import Admin, Group, GroupListing, GroupMember
+
+app = noun("group", "List, describe and reset consumer groups.")
+
+_OFFSET_COLUMNS = (
+    "topic",
+    "partition",
+    "committed_offset",
+    "log_end_offset",
+    "lag",
+    "client_id",
+    "client_host",
+)
+_MEMBER_COLUMNS = ("client_id", "client_host", "member_id", "instance_id", "partitions")
+_PLAN_COLUMNS = ("topic", "partition", "committed_offset", "new_offset", "change")
+
+
+@app.command(name="list")
+def list_groups(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
+    """List groups."""
+    with _admin(session) as admin:
+        show(listing(admin.groups.list()), output.format)
+
+
+@app.command
+def describe(
+    group: str, /, *, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT
+) -> None:
+    """Describe a group: its members, and how far it is in each partition.
+
+    Parameters
+    ----------
+    group
+        Group to describe.
+    """
+    with _admin(session) as admin:
+        described = _find(admin, group)
+        committed = _committed(admin, group)
+        assigned = [key for member in described.members for key in member.partitions]
+        ends = {
+            key: bounds.end
+            for key, bounds in read_bounds(admin, _existing(admin, [*committed, *assigned])).items()
+        }
+    show(document(described, committed, ends), output.format)
+
+
+@app.command
+def reset(
+    group: str,
+    /,
+    *,
+    topic: Annotated[
+        list[str] | None, Parameter(name=["--topic", "-t"], negative="", consume_multiple=False)
+    ] = None,
+    to: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    shift_by: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
+    to_earliest: Annotated[bool, Parameter(negative="")] = False,
+    to_latest: Annotated[bool, Parameter(negative="")] = False,
+    to_offset: int | None = None,
+    to_datetime: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    execute: Annotated[bool, Parameter(negative="")] = False,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Show what moving a group's offsets would change; with --execute, do it.
+
+    Parameters
+    ----------
+    group
+        Group to move. It must have no members.
+    topic
+        Only this topic; may be repeated. Else every partition the group has committed in.
+    to
+        start, end, 42, +10, -10, @TIME, as for `consume -o`.
+    shift_by
+        So many offsets from what is committed.
+    to_earliest
+        The same as --to start.
+    to_latest
+        The same as --to end.
+    to_offset
+        The same as --to N.
+    to_datetime
+        The same as --to @TIME.
+    execute
+        Do it.
+    """
+    named = {
+        "start": to_earliest,
+        "end": to_latest,
+        str(to_offset): to_offset is not None,
+        f"@{to_datetime}": to_datetime is not None,
+        str(to): to is not None,
+    }
+    targets = [text for text, is_given in named.items() if is_given]
+    if len(targets) + (shift_by is not None) != 1:
+        raise CliError("LL0902", "say where to, in one way", "for example --to start")
+    position = parse_position(targets[0], time.time_ns() // 1_000_000) if targets else None
+    with _admin(session) as admin:
+        members = _members(admin, group)
+        committed = _committed(admin, group)
+        keys = _chosen(admin, group, topic or [], committed)
+        bounds = read_bounds(admin, keys)
+        if position is None:
+            wanted = shifted(bounds, committed, shift_by or 0)
+        else:
+            wanted = resolve_position(admin, position, bounds)
+        if execute:
+            admin.groups.commit(group, wanted)
+    show(plan(group, committed, wanted, executed=execute), output.format)
+    if not execute:
+        _say_what_next(members, quiet=session.quiet)
+
+
+def _admin(session: Session) -> Admin:
+    from lakelog.client.admin import Admin
+
+    return Admin(session.brokers, timeout_s=session.timeout_s)
+
+
+def _find(admin: Admin, name: str) -> Group:
+    """The group; an empty one that only has offsets counts, one that nobody knows does not."""
+    try:
+        found = admin.groups.describe(name)
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        found = None
+    if found is None or (found.state == "Dead" and not admin.groups.offsets(name)):
+        known = [row.group_id for row in admin.groups.list()]
+        raise CliError("LL0201", f"group '{name}' does not exist", suggestion(name, known))
+    return found
+
+
+def _members(admin: Admin, name: str) -> Sequence[GroupMember]:
+    try:
+        return admin.groups.describe(name).members
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return ()
+
+
+def _committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
+    return {key: place.offset for key, place in admin.groups.offsets(group).items()}
+
+
+def _existing(admin: Admin, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Without what was deleted since."""
+    topics = {topic.name: len(topic.partitions) for topic in admin.topics.list(internal=True)}
+    return sorted({(name, number) for name, number in keys if number < topics.get(name, 0)})
+
+
+def _chosen(
+    admin: Admin, group: str, topics: Sequence[str], committed: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    if topics:
+        found = [admin.topics.describe(name) for name in topics]
+        return [(topic.name, row.partition) for topic in found for row in topic.partitions]
+    if not committed:
+        raise CliError("LL0201", f"group '{group}' has no offsets", "say --topic to give it some")
+    return _existing(admin, committed)
+
+
+def shifted(
+    bounds: Mapping[TopicPartition, Bounds], committed: Mapping[TopicPartition, int], by: int
+) -> dict[TopicPartition, int]:
+    """Committed offsets moved by a number, within the log; what has none is left out."""
+    return {
+        key: max(limits.start, min(limits.end, committed[key] + by))
+        for key, limits in bounds.items()
+        if key in committed
+    }
+
+
+def listing(groups: Iterable[GroupListing]) -> Listing:
+    """One row a group."""
+    rows = [
+        {
+            "group": group.group_id,
+            "state": group.state or None,
+            "type": group.group_type or None,
+            "protocol_type": group.protocol_type or None,
+        }
+        for group in groups
+    ]
+    return Listing(rows, ("group", "state", "type", "protocol_type"), empty="no groups")
+
+
+def document(
+    group: Group, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> Document:
+    """Everything about one group. A partition without commit or without log shows null."""
+    owners = {key: member for member in group.members for key in member.partitions}
+    offsets = [
+        _progress(key, committed.get(key), ends.get(key), owners.get(key))
+        for key in sorted({*committed, *owners})
+    ]
+    members = [_member(member) for member in group.members]
+    lags = [row["lag"] for row in offsets if row["lag"] is not None]
+    facts = {
+        "group": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type or None,
+        "protocol": group.protocol or None,
+        "lag": sum(lags) if lags else None,
+    }
+    parts = [Listing(offsets, _OFFSET_COLUMNS, empty="no offsets are committed")]
+    if members:
+        parts.append(Listing(members, _MEMBER_COLUMNS))
+    return Document({**facts, "members": members, "offsets": offsets}, facts, parts)
+
+
+def _member(member: GroupMember) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "partitions": [f"{topic}-{number}" for topic, number in member.partitions],
+    }
+
+
+def _progress(
+    key: TopicPartition, committed: int | None, end: int | None, owner: GroupMember | None
+) -> dict[str, Any]:
+    is_known = committed is not None and end is not None
+    return {
+        "topic": key[0],
+        "partition": key[1],
+        "committed_offset": committed,
+        "log_end_offset": end,
+        "lag": max(end - committed, 0) if is_known else None,  # type: ignore[operator]
+        "member_id": owner.member_id if owner else None,
+        "client_id": owner.client_id if owner else None,
+        "client_host": owner.client_host if owner else None,
+    }
+
+
+def plan(
+    group: str,
+    committed: Mapping[TopicPartition, int],
+    wanted: Mapping[TopicPartition, int],
+    *,
+    executed: bool,
+) -> Document:
+    """What a reset changes, or changed."""
+    rows = [
+        {
+            "topic": key[0],
+            "partition": key[1],
+            "committed_offset": committed.get(key),
+            "new_offset": offset,
+            "change": offset - committed[key] if key in committed else None,
+        }
+        for key, offset in sorted(wanted.items())
+    ]
+    data = {"group": group, "executed": executed, "plan": rows}
+    return Document(data, {"group": group, "executed": executed}, [Listing(rows, _PLAN_COLUMNS)])
+
+
+def _say_what_next(members: Sequence[GroupMember], *, quiet: bool) -> None:
+    if members:
+        note(f"the group has {len(members)} members: stop them first", quiet=quiet)
+    note("nothing is changed; --execute does it", quiet=quiet)

@@ -1,0 +1,165 @@
+"""`lakelog table`: topics as Iceberg tables."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from lakelog.cli.failures import CliError
+from lakelog.cli.moments import parse_duration_s
+from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Output, Session, noun
+from lakelog.cli.render import Document, Listing, note, show
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+app = noun("table", "Archive topics into Iceberg tables.")
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_NEEDED = ("pyspark", "pyarrow", "pyiceberg")
+_WAREHOUSE = "warehouse"
+
+
+@app.command
+def sync(
+    topic: str,
+    /,
+    *,
+    follow: Annotated[bool, Parameter(negative="")] = False,
+    every: str = "60s",
+    warehouse: str | None = None,
+    name: str | None = None,
+    skip_lost: Annotated[bool, Parameter(negative="")] = False,
+    master: str = "local[2]",
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Archive a topic into an Iceberg table, up to its present end.
+
+    Every record is in the table exactly once, however often this is run or interrupted.
+
+    Parameters
+    ----------
+    topic
+        Topic to archive.
+    follow
+        Go on as records arrive, until ^C.
+    every
+        Time between commits with --follow (default 60s).
+    warehouse
+        Folder or file: URI of the tables and their catalog (default: `warehouse` in the broker's
+        data folder).
+    name
+        Name of the table (default: the topic's).
+    skip_lost
+        Go on although retention removed records before they were archived.
+    master
+        Spark master (default local[2]).
+    """
+    _require_extra()
+    where = warehouse or _default_warehouse(session)
+    options = {
+        "follow": follow,
+        "every_s": parse_duration_s(every),
+        "table": name,
+        "skip_lost": skip_lost,
+        "master": master,
+    }
+    result = _run(session, topic, where, options)
+    snippets = result.pop("snippets")
+    show(document(result, snippets), output.format)
+    if output.format == "table":
+        for reader, text in snippets.items():
+            show(f"\nRead it with {reader}:\n\n{text}")
+
+
+def _require_extra() -> None:
+    missing = [module for module in _NEEDED if find_spec(module) is None]
+    if missing:
+        raise CliError(
+            "LL0801", f"{', '.join(missing)} not installed", "pip install 'lakelog[spark]'"
+        )
+
+
+def _default_warehouse(session: Session) -> str:
+    """In the data folder of a broker on this machine, as that broker names it."""
+    from lakelog.client.admin import Admin
+
+    with Admin(session.brokers, timeout_s=session.timeout_s) as admin:
+        folders = [Path(folder.path) for folder in admin.log_dirs()]
+    for folder in folders:
+        if folder.is_dir():
+            return str(folder / _WAREHOUSE)
+    raise CliError(
+        "LL0902", "the broker's data folder is not on this machine", "say --warehouse FOLDER"
+    )
+
+
+def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What the archive job tells, as plain data. The signals that end a program end it cleanly."""
+    from lakelog.spark.archive.snippets import snippets
+    from lakelog.spark.archive.sync import SyncError, SyncProgress, sync_topic
+    from lakelog.spark.errors import DataLossError, OptionError, TopicMissingError
+    from lakelog.spark.session import JavaMissingError
+
+    stop = threading.Event()
+
+    def tell(progress: SyncProgress) -> None:
+        note(f"{topic}: {progress.rows:,} records in the table", quiet=session.quiet)
+
+    try:
+        with _stopping(stop):
+            result = sync_topic(
+                session.brokers, topic, warehouse, progress=tell, stop=stop, **options
+            )
+    except TopicMissingError as error:
+        raise CliError("LL0102", str(error)) from error
+    except JavaMissingError as error:
+        raise CliError("LL0802", str(error)) from error
+    except (SyncError, DataLossError) as error:
+        raise CliError("LL0803", str(error)) from error
+    except (OptionError, ValueError) as error:
+        raise CliError("LL0902", str(error)) from error
+    if stop.is_set() and not options["follow"]:
+        raise KeyboardInterrupt
+    return {
+        "topic": topic,
+        "table": ".".join(result.table),
+        "metadata_path": result.metadata_path,
+        "snapshot_id": result.snapshot_id,
+        "rows_added": result.rows,
+        "rows_total": result.rows_total,
+        "ends": {str(partition): end for partition, end in sorted(result.ends.items())},
+        "snippets": snippets(result.metadata_path, result.catalog, result.table),
+    }
+
+
+@contextmanager
+def _stopping(stop: threading.Event) -> Iterator[None]:
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def document(result: dict[str, Any], snippets: dict[str, str]) -> Document:
+    """The table after a run. `ends` are the first offsets not archived."""
+    ends = [
+        {"partition": int(partition), "archived_to": end}
+        for partition, end in result["ends"].items()
+    ]
+    facts = {key: value for key, value in result.items() if key != "ends"}
+    data = {**facts, "partitions": ends, "snippets": snippets}
+    return Document(data, facts, [Listing(ends, ("partition", "archived_to"))])

@@ -1,0 +1,290 @@
+"""`lakelog topic`: list, create, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.uuids import encode_uuid
+from lakelog.cli.asking import confirm, for_each
+from lakelog.cli.bounds import TopicPartition, read_bounds
+from lakelog.cli.failures import CliError
+from lakelog.cli.options import (
+    DEFAULT_OUTPUT,
+    DEFAULT_SESSION,
+    NO_CONSENT,
+    Consent,
+    Output,
+    Session,
+    noun,
+    split_pair,
+)
+from lakelog.cli.positions import Bounds
+from lakelog.cli.render import Document, Listing, note, show, show_all
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import Admin, ConfigEntry
+    from lakelog.client.view import Partition, Topic
+
+app = noun("topic", "List, create, describe, alter and delete topics.")
+
+_NO_LEADER = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR)
+_LIST_COLUMNS = ("name", "partitions", "replication_factor", "is_internal")
+_PARTITION_COLUMNS = (
+    "partition",
+    "leader",
+    "leader_epoch",
+    "replicas",
+    "isr",
+    "log_start_offset",
+    "log_end_offset",
+    "records",
+)
+ConfigOption = Annotated[
+    list[str] | None,
+    Parameter(name=["--config", "-c"], negative="", consume_multiple=False),
+]
+
+
+@app.command(name="list")
+def list_topics(
+    *,
+    internal: Annotated[bool, Parameter(negative="")] = False,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """List topics.
+
+    Parameters
+    ----------
+    internal
+        Show the brokers' own topics as well.
+    """
+    with _admin(session) as admin:
+        show(listing(admin.topics.list(internal=internal)), output.format)
+
+
+@app.command
+def create(
+    name: str,
+    /,
+    *names: str,
+    partitions: Annotated[int, Parameter(name=["--partitions", "-p"])] = -1,
+    replication_factor: Annotated[int, Parameter(name=["--replication-factor", "-r"])] = -1,
+    config: ConfigOption = None,
+    if_not_exists: Annotated[bool, Parameter(negative="")] = False,
+    session: Session = DEFAULT_SESSION,
+) -> int:
+    """Create topics.
+
+    Parameters
+    ----------
+    name
+        Topics to create.
+    partitions
+        Number of partitions (default: the broker's num.partitions).
+    replication_factor
+        Number of replicas (default: the broker's default.replication.factor).
+    config
+        KEY=VALUE with Kafka's topic keys; may be repeated.
+    if_not_exists
+        A topic that exists is no error.
+    """
+    configs = dict(split_pair(text, "--config") for text in config or ())
+    with _admin(session) as admin:
+
+        def make(topic: str) -> None:
+            admin.topics.create(
+                topic,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=configs,
+                exist_ok=if_not_exists,
+            )
+            note(f"topic '{topic}' is there", quiet=session.quiet)
+
+        return for_each([name, *names], make)
+
+
+@app.command
+def describe(
+    name: str,
+    /,
+    *names: str,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> int:
+    """Describe topics: partitions, leaders, offsets, settings.
+
+    Parameters
+    ----------
+    name
+        Topics to describe.
+    """
+    documents: list[Document] = []
+    with _admin(session) as admin:
+        status = for_each([name, *names], lambda topic: documents.append(_describe(admin, topic)))
+    show_all(documents, output.format)
+    return status
+
+
+@app.command
+def alter(
+    name: str,
+    /,
+    *,
+    partitions: Annotated[int | None, Parameter(name=["--partitions", "-p"])] = None,
+    config: ConfigOption = None,
+    unset: Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)] = None,
+    session: Session = DEFAULT_SESSION,
+) -> None:
+    """Change a topic's settings or raise its number of partitions.
+
+    Parameters
+    ----------
+    name
+        Topic to change.
+    partitions
+        New number of partitions; keys go to other partitions from then on.
+    config
+        KEY=VALUE to set; may be repeated.
+    unset
+        KEY to put back to its default; may be repeated.
+    """
+    from lakelog.client.admin import ResourceType
+
+    changes: dict[str, str | None] = dict(split_pair(text, "--config") for text in config or ())
+    changes |= dict.fromkeys(unset or ())
+    if partitions is None and not changes:
+        raise CliError("LL0902", "nothing to change", "say --partitions, --config or --unset")
+    with _admin(session) as admin:
+        admin.topics.describe(name)
+        if changes:
+            admin.configs.alter(ResourceType.TOPIC, name, changes)
+        if partitions is not None:
+            admin.topics.create_partitions(name, partitions)
+    note(f"topic '{name}' is changed", quiet=session.quiet)
+
+
+@app.command
+def delete(
+    name: str,
+    /,
+    *names: str,
+    session: Session = DEFAULT_SESSION,
+    consent: Consent = NO_CONSENT,
+) -> int:
+    """Delete topics with all their records.
+
+    Parameters
+    ----------
+    name
+        Topics to delete.
+    """
+    topics = [name, *names]
+    with _admin(session) as admin:
+        known = {topic.name for topic in admin.topics.list(internal=True)}
+        present = [topic for topic in topics if topic in known]
+        if present:
+            what = ", ".join(f"'{topic}'" for topic in present)
+            confirm(f"delete {what} with all records", yes=consent.yes)
+
+        def remove(topic: str) -> None:
+            if topic not in known:
+                admin.topics.describe(topic)
+            admin.topics.delete(topic)
+            note(f"topic '{topic}' is deleted", quiet=session.quiet)
+
+        return for_each(topics, remove)
+
+
+def _admin(session: Session) -> Admin:
+    from lakelog.client.admin import Admin
+
+    return Admin(session.brokers, timeout_s=session.timeout_s)
+
+
+def _describe(admin: Admin, name: str) -> Document:
+    from lakelog.client.admin import ResourceType
+
+    topic = admin.topics.describe(name)
+    configs = admin.configs.describe(ResourceType.TOPIC, name)
+    return document(topic, _bounds(admin, topic), configs.values())
+
+
+def _bounds(admin: Admin, topic: Topic) -> dict[TopicPartition, Bounds]:
+    """Of the partitions that have a leader: the others cannot tell."""
+    led = [(topic.name, row.partition) for row in topic.partitions if row.leader >= 0]
+    try:
+        return read_bounds(admin, led)
+    except KafkaError as error:
+        if error.code not in _NO_LEADER:
+            raise
+        return {}
+
+
+def listing(topics: Iterable[Topic]) -> Listing:
+    """One row a topic."""
+    rows = [
+        {
+            "name": topic.name,
+            "topic_id": _topic_id(topic),
+            "partitions": len(topic.partitions),
+            "replication_factor": _replication_factor(topic),
+            "is_internal": topic.is_internal,
+        }
+        for topic in topics
+    ]
+    return Listing(rows, _LIST_COLUMNS, empty="no topics; lakelog topic create NAME makes one")
+
+
+def document(
+    topic: Topic, bounds: Mapping[TopicPartition, Bounds], configs: Iterable[ConfigEntry]
+) -> Document:
+    """Everything about one topic; `configs` at their defaults are left out."""
+    partitions = [
+        _partition(row, bounds.get((topic.name, row.partition))) for row in topic.partitions
+    ]
+    settings = [
+        {"name": entry.name, "value": entry.value, "source": entry.source.name.lower()}
+        for entry in configs
+        if not entry.is_default
+    ]
+    counted = [row["records"] for row in partitions]
+    facts = {
+        "name": topic.name,
+        "topic_id": _topic_id(topic),
+        "is_internal": topic.is_internal,
+        "replication_factor": _replication_factor(topic),
+        "records": None if None in counted else sum(counted),
+    }
+    parts = [Listing(partitions, _PARTITION_COLUMNS)]
+    if settings:
+        parts.append(Listing(settings, ("name", "value", "source")))
+    return Document({**facts, "partitions": partitions, "configs": settings}, facts, parts)
+
+
+def _partition(row: Partition, bounds: Bounds | None) -> dict[str, Any]:
+    """`records` counts offsets: compaction and transactions leave gaps in them."""
+    return {
+        "partition": row.partition,
+        "leader": row.leader if row.leader >= 0 else None,
+        "leader_epoch": row.leader_epoch,
+        "replicas": list(row.replicas),
+        "isr": list(row.isr),
+        "offline_replicas": list(row.offline_replicas),
+        "log_start_offset": bounds.start if bounds else None,
+        "log_end_offset": bounds.end if bounds else None,
+        "records": bounds.end - bounds.start if bounds else None,
+    }
+
+
+def _topic_id(topic: Topic) -> str | None:
+    return encode_uuid(topic.topic_id) if topic.has_id else None
+
+
+def _replication_factor(topic: Topic) -> int:
+    return max((len(row.replicas) for row in topic.partitions), default=0)
