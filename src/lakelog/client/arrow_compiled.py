@@ -70,6 +70,7 @@ class CompiledDecoder:
             columns.value_nulls,
             columns.values,
             columns.header_starts,
+            columns.header_stops,
             first,
         )
         if state == CORRUPT:
@@ -107,18 +108,23 @@ class _Columns:
         self.value_nulls: Any = np.zeros(count, np.uint8)
         self.values: Any = np.empty(size, np.uint8)
         self.header_starts: Any = np.full(count, -1, np.int64)
+        self.header_stops: Any = np.empty(count, np.int64)
         self._headers: list[list[dict[str, Any]] | None] = []
 
     def add_headers(self, data: bytes, first: int) -> None:
         """Decodes the headers of the rows from `first` on; they are rare, so in Python. Always
         done, so that damaged ones are refused whether they are wanted or not."""
         starts = self.header_starts[first : self.rows]
+        stops = self.header_stops[first : self.rows]
         found: list[list[dict[str, Any]] | None] = [None] * len(starts)
         for index in np.flatnonzero(starts >= 0):
+            stop = int(stops[index])
             try:
-                pairs, _ = read_headers(data, int(starts[index]), len(data))
+                pairs, position = read_headers(data, int(starts[index]), stop)
             except (IndexError, UnicodeDecodeError):
                 raise CorruptRecord("a record header is inconsistent") from None
+            if position != stop:
+                raise CorruptRecord("a record does not end where its headers do")
             found[index] = [{"key": key, "value": value} for key, value in pairs]
         self._headers += found
 

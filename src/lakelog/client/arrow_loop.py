@@ -30,12 +30,13 @@ def scan(  # noqa: C901 - compiled as one function, calls into it would need the
     value_nulls: Any,
     values: Any,
     header_starts: Any,
+    header_stops: Any,
     row: int,
 ) -> int:
     """Appends the records of one batch with offsets in [start, end) behind row `row`.
 
     Returns the number of rows then, or `CORRUPT`. `key_ends` and `value_ends` are Arrow's offsets.
-    A record with headers gets the position of their count in `header_starts`.
+    A record with headers gets where they start and stop; looking into them is left to the caller.
     """
     size = len(data)
     position = 0
@@ -89,6 +90,7 @@ def scan(  # noqa: C901 - compiled as one function, calls into it would need the
             offsets[row] = offset
             timestamps[row] = base_timestamp + time_delta
             header_starts[row] = position if has_headers else -1
+            header_stops[row] = stop
             key_end = key_ends[row]
             key_nulls[row] = key_size < 0
             for index in range(key_size):
