@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Without it every start of a broker would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup java maven demo check test bench clean
 
