@@ -82,7 +82,10 @@ def describe_topic(
 def describe_broker(
     broker: BrokerConfig, keys: Collection[str] | None = None
 ) -> list[DescribedConfig]:
-    """Of the broker whose effective settings these are."""
+    """Of the broker whose effective settings these are.
+
+    Unlike a topic's key, `log.retention.ms` shows nothing when only hours are set (as in Kafka).
+    """
     return [
         _described(
             key,
@@ -116,7 +119,7 @@ def _selected(table: Mapping[str, ConfigKey], keys: Collection[str] | None) -> I
 
 def _described(key: ConfigKey, synonyms: list[SynonymValue], *, read_only: bool) -> DescribedConfig:
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-    value = _in_unit(key, synonyms[0]) if synonyms else key.default
+    value = _value(key, synonyms[0]) if synonyms else key.default
     if key.sensitive:
         value = None
         synonyms = [SynonymValue(item.name, None, item.source) for item in synonyms]
@@ -133,13 +136,18 @@ def _described(key: ConfigKey, synonyms: list[SynonymValue], *, read_only: bool)
     )
 
 
-def _in_unit(key: ConfigKey, synonym: SynonymValue) -> str | None:
-    """Hours and minutes in the key's milliseconds."""
-    factors = {item.name: item.factor for item in key.synonyms or _family(key.name)}
-    factor = factors.get(synonym.name, 1)
-    if factor == 1 or synonym.value is None:
+def _value(key: ConfigKey, synonym: SynonymValue) -> str | None:
+    """A topic key takes hours and minutes in its milliseconds, a broker key only its own name."""
+    if synonym.name == key.name:
         return synonym.value
-    return str(max(int(synonym.value) * factor, -1))
+    for item in key.synonyms:
+        if item.name == synonym.name and synonym.value is not None:
+            return synonym.value if item.factor == 1 else _scaled(synonym.value, item.factor)
+    return key.default
+
+
+def _scaled(value: str, factor: int) -> str:
+    return str(max(int(value) * factor, -1))
 
 
 def _topic_synonyms(
@@ -152,7 +160,7 @@ def _topic_synonyms(
 
 
 def _broker_synonyms(names: Iterable[Synonym], broker: BrokerConfig) -> list[SynonymValue]:
-    """Layer by layer, in each the finest unit first; defaults that are not null at the end."""
+    """Layer by layer, in each the finest unit first; at the end the first one's default."""
     layers = (
         (broker.dynamic_broker, ConfigSource.DYNAMIC_BROKER),
         (broker.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
@@ -165,17 +173,15 @@ def _broker_synonyms(names: Iterable[Synonym], broker: BrokerConfig) -> list[Syn
         for item in names
         if item.name in values
     ]
-    defaults = [
-        SynonymValue(item.name, default, ConfigSource.DEFAULT)
-        for item in names
-        if (default := BROKER_CONFIGS[item.name].default) is not None
-    ]
-    return found + defaults
+    default = BROKER_CONFIGS[names[0].name].default if names else None
+    if default is not None:
+        found.append(SynonymValue(names[0].name, default, ConfigSource.DEFAULT))
+    return found
 
 
 def _family(name: str) -> tuple[Synonym, ...]:
     """A broker key and the coarser ones that stand in for it."""
-    for key in TOPIC_CONFIGS.values():
-        if key.synonyms and key.synonyms[0].name == name:
-            return key.synonyms
-    return (Synonym(name),)
+    return _FAMILIES.get(name) or (Synonym(name),)
+
+
+_FAMILIES = {key.synonyms[0].name: key.synonyms for key in TOPIC_CONFIGS.values() if key.synonyms}

@@ -34,7 +34,9 @@ def test_a_default(image: MetadataImage) -> None:
     assert (described.value, described.source) == ("604800000", ConfigSource.DEFAULT)
     assert described.is_default
     assert not described.read_only
-    assert _synonyms(described) == [("log.retention.hours", "168", "DEFAULT")]
+    assert _synonyms(described) == []
+    (size,) = describe_topic(image, "orders", BrokerConfig({}), ["segment.bytes"])
+    assert _synonyms(size) == [("log.segment.bytes", "1073741824", "DEFAULT")]
 
 
 def test_each_layer_stands_over_the_next(image: MetadataImage) -> None:
@@ -50,7 +52,6 @@ def test_each_layer_stands_over_the_next(image: MetadataImage) -> None:
         ("log.retention.ms", "4", "DYNAMIC_DEFAULT_BROKER"),
         ("log.retention.minutes", "3", "STATIC_BROKER"),
         ("log.retention.hours", "2", "STATIC_BROKER"),
-        ("log.retention.hours", "168", "DEFAULT"),
     ]
     assert effective_log_config(image, "orders", broker).retention_ms == 1
     assert effective_log_config(image, "other", broker).retention_ms == 4
@@ -86,6 +87,13 @@ def test_a_brokers_keys(image: MetadataImage) -> None:
     assert password.value is None
     assert all(item.value is None for item in password.synonyms)
     assert effective_broker_config(image, static, 2).get("message.max.bytes") == 5
+
+
+def test_a_broker_key_shows_its_own_value_only() -> None:
+    broker = BrokerConfig({"log.retention.hours": "3"})
+    fine, coarse = describe_broker(broker, ["log.retention.ms", "log.retention.hours"])[::-1]
+    assert (fine.value, coarse.value) == (None, "3")
+    assert _synonyms(fine) == [("log.retention.hours", "3", "STATIC_BROKER")]
 
 
 def test_the_default_of_all_brokers_shows_only_what_was_set(image: MetadataImage) -> None:

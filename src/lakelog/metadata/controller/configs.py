@@ -1,4 +1,8 @@
-"""IncrementalAlterConfigs (KIP-339): one operation per key, each resource whole or not at all."""
+"""IncrementalAlterConfigs (KIP-339): one operation per key, each resource whole or not at all.
+
+Codes are Kafka 4.3.1's: INVALID_CONFIG for a topic's value, INVALID_REQUEST for a broker's. Kafka
+takes broker keys it does not know, for plug-ins to read; here they are refused as mistakes.
+"""
 
 from __future__ import annotations
 
@@ -133,13 +137,13 @@ def _alter_broker(
     try:
         broker.with_dynamic(*((known, {}) if not name else ({}, known)))
     except ConfigError as error:
-        raise _invalid(str(error)) from error
+        raise _request(str(error)) from error
     return _differences(change, old, new)
 
 
 def _check_dynamic(key: ConfigKey | None, name: str, broker_name: str) -> None:
     if key is None:
-        raise _invalid(f"unknown broker configuration {name}")
+        raise _request(f"unknown broker configuration {name}")
     if key.update_mode is UpdateMode.READ_ONLY:
         raise _request(f"{name} can only be set when a broker starts")
     if key.update_mode is UpdateMode.PER_BROKER and not broker_name:
