@@ -19,7 +19,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.connection import Connection, ProtocolViolation, Reply
-from lakelog.wire.codec import decode
+from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import RequestHeader, decode_request_header, encode_response
 
@@ -201,13 +201,15 @@ class Dispatcher:
 def _decode(
     route: Route, version: int, buffer: bytearray, start: int, end: int
 ) -> tuple[RequestHeader, Any]:
+    """Bytes after the message are ignored, as Apache Kafka does: librdkafka 2.16 sends three of
+    them after a Metadata request for all topics."""
     flexible = version >= route.api.flexible_from
     if route.in_place:
         header, body = decode_request_header(buffer, start, end, flexible=flexible)
-        return header, decode(route.api.request, buffer, version, body, end)
+        return header, decode_prefix(route.api.request, buffer, version, body, end)[0]
     copy = bytes(memoryview(buffer)[start:end])
     header, body = decode_request_header(copy, 0, len(copy), flexible=flexible)
-    return header, decode(route.api.request, copy, version, body)
+    return header, decode_prefix(route.api.request, copy, version, body)[0]
 
 
 def _bug(route: Route, connection: Connection, error: BaseException) -> ProtocolViolation:
