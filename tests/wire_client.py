@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -27,6 +28,8 @@ from lakelog.wire.framing import decode_response, encode_request
 TIMEOUT_S = 15.0
 FETCH_VERSION = 12
 PRODUCE_VERSION = 12
+RECENTLY_MS = int(time.time() * 1000) - 3_600_000
+"""Old enough to be told from now, and too new for retention."""
 
 
 def host_and_port(bootstrap: str) -> tuple[str, int]:
@@ -110,7 +113,7 @@ class WireClient:
 
 
 def batch_of(
-    *values: bytes, producer: tuple[int, int, int] = (-1, -1, -1), first_ms: int = 1_700_000_000_000
+    *values: bytes, producer: tuple[int, int, int] = (-1, -1, -1), first_ms: int = RECENTLY_MS
 ) -> bytes:
     """A record batch of values without keys; `producer` is id, epoch and base sequence."""
     builder = BatchBuilder()

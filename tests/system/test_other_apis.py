@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Any
 
@@ -28,7 +29,7 @@ from wire_client import (
     produce,
 )
 
-START_MS = 1_700_000_000_000
+START_MS = int(time.time() * 1000) - 3_600_000
 
 
 def _ranges(response: Any) -> dict[int, tuple[int, int]]:
