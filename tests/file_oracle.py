@@ -1,0 +1,103 @@
+"""Apache Kafka's verdict on the files of a data folder.
+
+`org.apache.kafka.tools.DumpLogSegments` reads the logs, indexes and snapshots, comparing indexes
+with logs; `FileOracle.java` reads everything else with the classes that Kafka uses for it. Both
+take all files at once, because a JVM is slow to start.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+import kafka_jars
+
+_ORACLE = Path(__file__).parent / "java" / "FileOracle.java"
+_DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+_COMPLAINTS = ("isvalid: false", "invalid bytes", "Mismatch", "mismatch", "Could not")
+_LOGGER = ("SLF4J", "log4j", "StatusLogger")
+_GAPS = "Non-consecutive offsets in "
+_TIMEOUT_S = 300
+
+
+def check_data_folder(path: Path) -> dict[str, str]:
+    """What Kafka read in each file but the logs, by its path in the folder.
+
+    Raises `AssertionError` with every complaint. The folder must not be changing.
+    """
+    files = sorted(file for file in path.rglob("*") if file.suffix in _DUMPED)
+    assert files, f"{path} has no logs"
+    complaints = _dump(files)
+    found, more = _read_others(path)
+    complaints.extend(more)
+    assert not complaints, "\n".join(complaints)
+    return found
+
+
+def dump(files: list[Path], *options: str) -> tuple[str, list[str]]:
+    """Standard output of the dump tool, and the lines on standard error that it wrote itself."""
+    names = ",".join(str(file) for file in files)
+    main = "org.apache.kafka.tools.DumpLogSegments"
+    command = kafka_jars.java_command("tools", main, *options, "--files", names)
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=True
+    )
+    own = [line for line in done.stderr.splitlines() if line and not _is_logging(line)]
+    return done.stdout, _without_first_offsets(own)
+
+
+def _without_first_offsets(lines: list[str]) -> list[str]:
+    """Drops what the tool says of every segment that does not begin at 0.
+
+    Iterating deeply it starts each file at offset -1, so the segment's own base follows that.
+    """
+    kept: list[str] = []
+    for line in lines:
+        header = kept[-1] if kept else ""
+        if header.startswith(_GAPS) and line == f"  -1 is followed by {int(Path(header).stem)}":
+            continue
+        if header.startswith(_GAPS) and not line.startswith("  "):
+            kept.pop()
+        kept.append(line)
+    if kept and kept[-1].startswith(_GAPS):
+        kept.pop()
+    return kept
+
+
+def _dump(files: list[Path]) -> list[str]:
+    """The tool always exits with 0: what it thinks is in what it prints."""
+    output, complaints = dump(files, "--deep-iteration")
+    for file in files:
+        if f"Dumping {file}\n" not in output:
+            complaints.append(f"{file} was not read")
+    dumping = ""
+    for line in output.splitlines():
+        if line.startswith("Dumping "):
+            dumping = line.removeprefix("Dumping ")
+        elif any(complaint in line for complaint in _COMPLAINTS):
+            complaints.append(f"{dumping}: {line}")
+    return complaints
+
+
+def _is_logging(line: str) -> bool:
+    return line.startswith(_LOGGER) or " StatusLogger " in line
+
+
+def _read_others(path: Path) -> tuple[dict[str, str], list[str]]:
+    with tempfile.TemporaryDirectory() as scratch:
+        command = kafka_jars.java_command("formats", _ORACLE, str(path), scratch)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    complaints = [line for line in done.stderr.splitlines() if line and not _is_logging(line)]
+    if done.returncode:
+        complaints.append(f"the oracle exited with {done.returncode}")
+    found = {}
+    for line in done.stdout.splitlines():
+        name, _, content = line.partition("\t")
+        if name == "ERROR":
+            complaints.append(content.replace("\t", ": "))
+        else:
+            found[name] = content
+    return found, complaints

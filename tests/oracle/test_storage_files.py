@@ -1,0 +1,130 @@
+"""Every file of a data folder, as Apache Kafka's own tool and classes read it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from file_oracle import check_data_folder, dump
+from lakelog.base.topic_config import LogConfig
+from lakelog.base.uuids import encode_uuid
+from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.log import Log
+from storage_kit import NOW, TOPIC_ID, Store, append, make_batch
+
+pytestmark = pytest.mark.java
+
+SMALL = LogConfig(segment_bytes=4000, index_interval_bytes=300)
+
+
+def fill(log: Log, count: int, *, first: int = 0, leader_epoch: int = 0) -> None:
+    """All codecs, several sizes, times that also go back, and two idempotent producers."""
+    for number in range(first, first + count):
+        records = 1 + number % 4
+        producer = (-1, -1, -1)
+        if number % 3:
+            producer = (100 + number % 3, number // 300, (number % 300) * 4)
+        batch = make_batch(
+            records,
+            size=10 + number % 7 * 40,
+            timestamp=NOW + number * 100 - (number % 5) * 250,
+            codec=number % 5,
+            producer=producer if number < 3 else (-1, -1, -1),
+        )
+        append(log, batch, leader_epoch=leader_epoch)
+    for number in range(6):
+        batch = make_batch(2, timestamp=NOW + number, producer=(7, leader_epoch, number * 2))
+        append(log, batch, leader_epoch=leader_epoch)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a history: rolls, retention, truncation, a kill, a clean stop."""
+    path = tmp_path_factory.mktemp("data")
+    store = Store(PosixDisk(), config=SMALL, path=path)
+    for partition in range(6):
+        store.create(partition=partition)
+    logs = store.directory.logs
+    for log in logs.values():
+        if log.partition != 5:
+            fill(log, 60, leader_epoch=1)
+    store.config = LogConfig(segment_bytes=4000, index_interval_bytes=300, retention_bytes=9000)
+    logs["topic", 1].config = store.config
+    logs["topic", 1].delete_old_segments(NOW)
+    logs["topic", 2].truncate_to(logs["topic", 2].log_end_offset // 2)
+    logs["topic", 3].advance_log_start(logs["topic", 3].log_end_offset - 3)
+    store.config = SMALL
+    log = logs["topic", 4]
+    with log.active_segment.path(".log").open("ab") as file:
+        file.write(b"torn")
+    store.directory.close(clean=False)
+    store.start()
+    for log in store.directory.logs.values():
+        if log.partition != 5:
+            fill(log, 20, first=60, leader_epoch=2)
+    store.restart()
+    store.directory.close()
+    return path
+
+
+def test_kafka_reads_all_of_it(folder: Path) -> None:
+    found = check_data_folder(folder)
+    assert found["topic-0/partition.metadata"] == encode_uuid(TOPIC_ID)
+    assert found["topic-0/leader-epoch-checkpoint"].startswith("1 0,2 ")
+    assert found["meta.properties"].split()[1] == "1"
+    for name in ("recovery-point", "log-start", "replication", "cleaner"):
+        assert f"{name}-offset-checkpoint" in found
+    snapshots = [name for name in found if name.endswith(".snapshot")]
+    assert len(snapshots) > 10
+    assert any("7 2 11 " in found[name] for name in snapshots)
+    assert ".kafka_cleanshutdown" in found
+    assert any(name.endswith(".cut") for name in map(str, folder.rglob("*.cut")))
+
+
+def test_every_batch_is_counted(folder: Path) -> None:
+    log = sorted((folder / "topic-0").glob("*.log"))
+    output, errors = dump(log, "--deep-iteration")
+    assert errors == []
+    assert output.count("isvalid: true") == 92
+
+
+def test_kafka_finds_the_indexes_sane(folder: Path) -> None:
+    indexes = sorted(folder.rglob("*.index")) + sorted(folder.rglob("*.timeindex"))
+    output, errors = dump(indexes, "--index-sanity-check")
+    assert errors == []
+    sane = output.count("passed sanity check.") + output.count("is empty")
+    assert sane == len(indexes)
+
+
+PLANTED = [
+    ("*.index", 3, b"\x01", "Mismatches in"),
+    ("*.log", 100, b"\xff", "isvalid: false"),
+    ("*.timeindex", 7, b"\x00", "timestamp"),
+    ("*.snapshot", 20, b"\xff", "crc"),
+    ("leader-epoch-checkpoint", 4, b"x", "leader-epoch-checkpoint"),
+    ("partition.metadata", 9, b"7", "partition.metadata"),
+]
+
+
+def plant(folder: Path, pattern: str, position: int, value: bytes) -> Path:
+    file = max(folder.glob(pattern), key=lambda path: path.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[position : position + len(value)] = value
+    file.write_bytes(content)
+    return file
+
+
+def test_the_oracle_sees_what_is_planted(folder: Path, tmp_path: Path) -> None:
+    damaged = []
+    for partition, (pattern, position, value, complaint) in enumerate(PLANTED):
+        copy = tmp_path / f"topic-{partition}"
+        shutil.copytree(folder / "topic-0", copy)
+        damaged.append((plant(copy, pattern, position, value), complaint))
+    with pytest.raises(AssertionError) as failure:
+        check_data_folder(tmp_path)
+    lines = str(failure.value).splitlines()
+    for file, complaint in damaged:
+        name = f"{file.parent.name}/{file.name}"
+        assert any(name in line and complaint in line for line in lines), (name, complaint)
