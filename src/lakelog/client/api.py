@@ -1,0 +1,76 @@
+"""One address for everything: `connect` once, then produce, consume and administer."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import Admin
+    from lakelog.client.consumer import Consumer, PartitionReader
+    from lakelog.client.producer import Producer
+
+
+class Client:
+    """Makes clients of one cluster. What it makes is the caller's to close; the administrator
+    that it keeps for itself goes with it."""
+
+    def __init__(self, bootstrap: str, *, client_id: str, timeout_s: float) -> None:
+        self.bootstrap = bootstrap
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._admin: Admin | None = None
+
+    @property
+    def admin(self) -> Admin:
+        if self._admin is None:
+            from lakelog.client.admin import Admin
+
+            self._admin = Admin(
+                self.bootstrap, client_id=self._client_id, timeout_s=self._timeout_s
+            )
+        return self._admin
+
+    def producer(self, **settings: Any) -> Producer:
+        """A `Producer`; the settings are its own."""
+        from lakelog.client.producer import Producer
+
+        return Producer(self.bootstrap, **{"client_id": self._client_id, **settings})
+
+    def consumer(self, group: str | None = None, **settings: Any) -> Consumer:
+        """A `Consumer`; the settings are its own."""
+        from lakelog.client.consumer import Consumer
+
+        merged = {"client_id": self._client_id, "timeout_s": self._timeout_s, **settings}
+        return Consumer(self.bootstrap, group=group, **merged)
+
+    def reader(self, **settings: Any) -> PartitionReader:
+        """A `PartitionReader`; the settings are its own."""
+        from lakelog.client.consumer import PartitionReader
+
+        return PartitionReader(self.bootstrap, **{"client_id": self._client_id, **settings})
+
+    def close(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def connect(bootstrap: str, *, client_id: str = "lakelog", timeout_s: float = 30.0) -> Client:
+    """A client of the cluster at `bootstrap` (`host:port`, several with commas).
+
+    Makes sure that a broker answers. Raises `UnreachableError`, `ValueError` for the address.
+    """
+    client = Client(bootstrap, client_id=client_id, timeout_s=timeout_s)
+    client.admin.topics.list()
+    return client

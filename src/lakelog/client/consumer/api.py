@@ -1,0 +1,286 @@
+"""The consumer: reads partitions that it is given, or shares topics with its group.
+
+```python
+with Consumer("localhost:9092", group="billing", auto_offset_reset="earliest") as consumer:
+    consumer.subscribe(["orders"])
+    for records in consumer.batches():
+        handle(records)
+        consumer.commit()
+```
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.cluster import Cluster
+from lakelog.client.committed import Committed, commit_offsets, fetch_committed
+from lakelog.client.consumer.fetcher import Fetcher, FetchLimits
+from lakelog.client.consumer.group import GroupSession
+from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember
+from lakelog.client.consumer.positions import ConsumerRecord, Position
+from lakelog.client.errors import ClientError
+from lakelog.client.offsets import EARLIEST, LATEST, TopicPartition, list_offsets
+from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
+
+RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+_RECORDS_MAX = 500
+
+
+class Consumer:
+    """One thread at a time; with `subscribe` a second one sends heartbeats.
+
+    group: whose offsets are read and committed; needed for `subscribe`.
+    auto_offset_reset: earliest, latest, or none (raise) where no offset is committed or the one
+    that is has gone from the log.
+    auto_commit: commit what the last `poll` returned when the next one begins, and on `close`.
+    instance_id: makes the member static: a restart within the session timeout moves nothing.
+    assignors: names of `lakelog.assignors`, preferred first.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        group: str | None = None,
+        auto_offset_reset: str = "latest",
+        auto_commit: bool = False,
+        instance_id: str | None = None,
+        assignors: Sequence[str] = ("range",),
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+        limits: FetchLimits | None = None,
+        client_id: str = "lakelog",
+        timeout_s: float = 30.0,
+    ) -> None:
+        if auto_offset_reset not in RESETS:
+            raise ValueError(f"auto_offset_reset {auto_offset_reset!r} is not in {list(RESETS)}")
+        if auto_commit and group is None:
+            raise ValueError("auto_commit needs a group")
+        self._bootstrap = bootstrap
+        self._client_id = client_id
+        self._group = group
+        self._reset = RESETS[auto_offset_reset]
+        self._auto_commit = auto_commit
+        self._instance_id = instance_id
+        self._assignors = assignors
+        self._session_timeout_ms = session_timeout_ms
+        self._heartbeat_interval_s = heartbeat_interval_ms / 1000
+        self._max_poll_interval_ms = max_poll_interval_ms
+        self._cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+        self._fetcher = Fetcher(self._cluster, limits or FetchLimits())
+        self._session: GroupSession | None = None
+        self._positions: dict[TopicPartition, Position] = {}
+        self._uncommitted: set[TopicPartition] = set()
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Shares these topics with the other members of the group. Joins at the next `poll`."""
+        if self._group is None:
+            raise ValueError("subscribe needs a group")
+        self.unsubscribe()
+        member = GroupMember(
+            self._group,
+            list(topics),
+            assignors=self._assignors,
+            instance_id=self._instance_id,
+            session_timeout_ms=self._session_timeout_ms,
+            rebalance_timeout_ms=self._max_poll_interval_ms,
+        )
+        self._session = GroupSession(
+            member,
+            self._cluster,
+            Cluster(self._bootstrap, client_id=self._client_id),
+            heartbeat_interval_s=self._heartbeat_interval_s,
+            join_timeout_s=self._max_poll_interval_ms / 1000,
+        )
+
+    def unsubscribe(self) -> None:
+        """Leaves the group and drops every partition."""
+        if self._session is not None:
+            self._commit_if_wanted()
+            self._session.close()
+            self._session = None
+        self._set_assignment([])
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Reads exactly these, without membership. Positions of those kept stay."""
+        if self._session is not None:
+            self.unsubscribe()
+        self._set_assignment(partitions)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self._positions)
+
+    def poll(self, timeout_s: float = 1.0, max_records: int = _RECORDS_MAX) -> list[ConsumerRecord]:
+        """The next records, as soon as there are any; an empty list after `timeout_s`.
+
+        Joins and rejoins the group as needed, which may take longer than `timeout_s`. Raises
+        OFFSET_OUT_OF_RANGE with `auto_offset_reset="none"`, FENCED_INSTANCE_ID, and so on.
+        """
+        self._commit_if_wanted()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self._rejoin_if_needed()
+            self._find_positions()
+            records = self._take(max_records)
+            left = deadline - time.monotonic()
+            if records or left <= 0:
+                return records
+            lost = self._fetcher.fetch(self._positions.values(), left)
+            for position in lost:
+                self._reset_position(position)
+
+    def batches(
+        self, max_records: int = _RECORDS_MAX, idle_timeout_s: float | None = None
+    ) -> Iterator[list[ConsumerRecord]]:
+        """`poll` after `poll`, never empty; ends after `idle_timeout_s` without records."""
+        last = time.monotonic()
+        while True:
+            records = self.poll(1.0 if idle_timeout_s is None else idle_timeout_s, max_records)
+            if records:
+                yield records
+                last = time.monotonic()
+            elif idle_timeout_s is not None and time.monotonic() - last >= idle_timeout_s:
+                return
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        for records in self.batches():
+            yield from records
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Goes on from `offset`, which may also be `EARLIEST` or `LATEST`."""
+        if offset in (EARLIEST, LATEST):
+            offset = list_offsets(self._cluster, {partition: offset})[partition].offset
+        self._position(partition).seek(offset)
+
+    def seek_to_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
+        """Goes on from the first record of that time or later, else from the end; its offset."""
+        found = list_offsets(self._cluster, {partition: timestamp_ms})[partition].offset
+        if found < 0:
+            found = list_offsets(self._cluster, {partition: LATEST})[partition].offset
+        self._position(partition).seek(found)
+        return found
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that `poll` would return."""
+        position = self._position(partition)
+        if position.offset is None:
+            self._find_positions()
+        assert position.offset is not None
+        return position.offset
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """What the group has committed; partitions without are left out."""
+        return fetch_committed(self._cluster, self._need_group(), list(partitions))
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commits `offsets`, or behind the last record returned of every partition.
+
+        Raises REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID if the group has
+        given the partitions to others meanwhile: nothing was committed, and they will read those
+        records again.
+        """
+        group = self._need_group()
+        if offsets is None:
+            known = {key: self._positions[key].offset for key in self._uncommitted}
+            offsets = {key: offset for key, offset in known.items() if offset is not None}
+        if offsets:
+            rows = {key: Committed(offset) for key, offset in offsets.items()}
+            if self._session is not None:
+                self._session.commit(rows)
+            else:
+                commit_offsets(self._cluster, group, rows)
+        self._uncommitted -= offsets.keys()
+
+    def close(self) -> None:
+        """Commits if that is automatic, leaves the group, ends the connections."""
+        try:
+            self.unsubscribe()
+        finally:
+            self._fetcher.close()
+            self._cluster.close()
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._auto_commit = self._auto_commit and error is None
+        self.close()
+
+    def _take(self, max_records: int) -> list[ConsumerRecord]:
+        records: list[ConsumerRecord] = []
+        for key, position in list(self._positions.items()):
+            if not position.has_records:
+                continue
+            taken = position.take(max_records - len(records), MAX_DECOMPRESSED_BYTES)
+            if taken:
+                records += taken
+                self._uncommitted.add(key)
+                self._positions[key] = self._positions.pop(key)  # the others come first next time
+            if len(records) >= max_records:
+                break
+        return records
+
+    def _rejoin_if_needed(self) -> None:
+        if self._session is None or not self._session.needs_join:
+            return
+        self._commit_if_wanted()
+        assigned = self._session.join()
+        self._positions.clear()
+        self._set_assignment(sorted(assigned))
+
+    def _set_assignment(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = list(partitions)
+        self._positions = {key: self._positions.get(key) or Position(key) for key in wanted}
+        self._uncommitted &= self._positions.keys()
+
+    def _find_positions(self) -> None:
+        """Committed offsets for the partitions without a position, else where a reset goes."""
+        unknown = [key for key, position in self._positions.items() if position.offset is None]
+        if not unknown:
+            return
+        committed: dict[TopicPartition, Committed] = {}
+        if self._group is not None:
+            committed = fetch_committed(self._cluster, self._group, unknown)
+        for key in unknown:
+            if key in committed:
+                self._positions[key].seek(committed[key].offset)
+            else:
+                self._reset_position(self._positions[key])
+
+    def _reset_position(self, position: Position) -> None:
+        topic, partition = position.key
+        if self._reset is None:
+            where = f"{topic}-{partition} at offset {position.offset}"
+            hint = "Seek, or set auto_offset_reset to earliest or latest."
+            raise ClientError(ErrorCode.OFFSET_OUT_OF_RANGE, where, hint=hint)
+        found = list_offsets(self._cluster, {position.key: self._reset})
+        position.seek(found[position.key].offset)
+
+    def _commit_if_wanted(self) -> None:
+        if self._auto_commit and self._uncommitted:
+            try:
+                self.commit()
+            except ClientError as error:
+                if error.code not in GROUP_MOVED_ON:
+                    raise
+
+    def _position(self, partition: TopicPartition) -> Position:
+        if partition not in self._positions:
+            raise ValueError(f"{partition[0]}-{partition[1]} is not assigned to this consumer")
+        return self._positions[partition]
+
+    def _need_group(self) -> str:
+        if self._group is None:
+            raise ValueError("committing needs a group")
+        return self._group

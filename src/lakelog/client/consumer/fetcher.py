@@ -1,0 +1,173 @@
+"""Keeps one fetch under way at every leader of the partitions being read."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.cluster import Cluster
+from lakelog.client.connection import Connection
+from lakelog.client.consumer.fetch import (
+    Fetched,
+    FetchTarget,
+    fetch_request,
+    newest_version,
+    read_response,
+)
+from lakelog.client.consumer.positions import Position
+from lakelog.client.errors import ClientError, ConnectionLostError
+from lakelog.client.retry import pause_s
+from lakelog.protocol.fetch import FetchResponse
+
+_ANSWER_SLACK_S = 30.0
+
+
+@dataclass(slots=True, frozen=True)
+class FetchLimits:
+    """Bytes and milliseconds of one request; see Kafka's fetch.* settings."""
+
+    max_bytes: int = 50 << 20
+    partition_max_bytes: int = 1 << 20
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+
+
+class _Leader:
+    """The connection to a leader and what was asked on it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.asked: list[tuple[FetchTarget, Position, int]] = []
+
+
+class Fetcher:
+    """Fills positions with batches. Belongs to one thread; keeps no more than one answer each."""
+
+    def __init__(self, cluster: Cluster, limits: FetchLimits) -> None:
+        self._cluster = cluster
+        self._limits = limits
+        self._leaders: dict[int, _Leader] = {}
+        self._selector = selectors.DefaultSelector()
+        self._failures = 0
+        self._not_before_s = 0.0
+
+    def close(self) -> None:
+        for node in list(self._leaders):
+            self._drop(node)
+        self._selector.close()
+
+    def fetch(self, positions: Iterable[Position], timeout_s: float) -> list[Position]:
+        """Asks for what lacks records, waits for an answer or `timeout_s`.
+
+        Returns positions whose offset is out of range. Leader changes and lost connections are
+        met with a fresh view and a pause. Raises `ClientError` for what does not heal.
+        """
+        now = time.monotonic()
+        try:
+            if now >= self._not_before_s:
+                self._ask([p for p in positions if p.offset is not None and not p.has_records])
+            wait = max(self._not_before_s - now, 0.0) if self._not_before_s > now else timeout_s
+            if not self._selector.get_map():
+                time.sleep(min(wait, timeout_s))
+                return []
+            out_of_range: list[Position] = []
+            for key, _ in self._selector.select(min(wait, timeout_s)):
+                out_of_range += self._receive(key.data)
+        except ClientError as error:
+            if not error.retriable and not isinstance(error, ConnectionLostError):
+                raise
+            self._back_off()
+            return []
+        return out_of_range
+
+    def _ask(self, positions: list[Position]) -> None:
+        under_way = {id(p) for leader in self._leaders.values() for _, p, _ in leader.asked}
+        by_node: dict[int, list[Position]] = defaultdict(list)
+        for position in positions:
+            if id(position) not in under_way:
+                by_node[self._cluster.leader(*position.key).node_id].append(position)
+        for node, wanted in by_node.items():
+            leader = self._leader(node)
+            if leader.asked:
+                continue
+            leader.asked = [(self._target(p), p, p.turn) for p in wanted]
+            targets = [target for target, _, _ in leader.asked]
+            limits = self._limits
+            request = fetch_request(
+                targets,
+                max_wait_ms=limits.max_wait_ms,
+                min_bytes=limits.min_bytes,
+                max_bytes=limits.max_bytes,
+            )
+            try:
+                leader.connection.send(request, newest=newest_version(targets))
+            except ConnectionLostError:
+                self._drop(node)
+                raise
+
+    def _target(self, position: Position) -> FetchTarget:
+        name, partition = position.key
+        topic = self._cluster.view.topics[name]
+        epoch = topic.partitions[partition].leader_epoch
+        size = self._limits.partition_max_bytes
+        return FetchTarget(topic, partition, position.fetch_offset, size, epoch)
+
+    def _leader(self, node: int) -> _Leader:
+        leader = self._leaders.get(node)
+        if leader is None:
+            leader = self._leaders[node] = _Leader(self._cluster.connect(node))
+            self._selector.register(leader.connection, selectors.EVENT_READ, node)
+        return leader
+
+    def _receive(self, node: int) -> list[Position]:
+        leader = self._leaders[node]
+        limit = self._limits.max_wait_ms / 1000 + _ANSWER_SLACK_S
+        try:
+            response = leader.connection.receive(limit)[1]
+        except ClientError:
+            self._drop(node)
+            raise
+        assert isinstance(response, FetchResponse)
+        asked, leader.asked = leader.asked, []
+        results = read_response(response, [target for target, _, _ in asked])
+        by_target = {id(target): (position, turn) for target, position, turn in asked}
+        out_of_range = []
+        for fetched in results:
+            position, turn = by_target[id(fetched.target)]
+            if position.turn != turn:
+                continue
+            if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                out_of_range.append(position)
+            elif fetched.error:
+                self._complain(fetched)
+            else:
+                self._failures = 0
+                position.add(fetched)
+        return out_of_range
+
+    def _complain(self, fetched: Fetched) -> None:
+        """Raises what does not heal; for the rest it is time to look for the leader again."""
+        target = fetched.target
+        where = f"{target.topic.name}-{target.partition} at offset {target.offset}"
+        error = ClientError(fetched.error, where)
+        if not error.retriable:
+            raise error
+        self._back_off()
+
+    def _back_off(self) -> None:
+        self._not_before_s = time.monotonic() + pause_s(self._failures)
+        self._failures += 1
+        try:
+            self._cluster.refresh(list(self._cluster.view.topics))
+        except ClientError as error:
+            if not error.retriable:
+                raise
+
+    def _drop(self, node: int) -> None:
+        leader = self._leaders.pop(node)
+        self._selector.unregister(leader.connection)
+        leader.connection.close()

@@ -1,0 +1,164 @@
+"""A member's life: joins and rejoins in the caller's thread, beats in one of its own.
+
+Both talk to the coordinator over connections of their own. The member's state is shared and
+guarded by a lock; a request is never sent while it is held.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.cluster import Cluster
+from lakelog.client.committed import Committed, commit_offsets
+from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember, State, Step
+from lakelog.client.errors import ClientError, error_code
+from lakelog.client.offsets import TopicPartition
+from lakelog.client.retry import pauses
+from lakelog.protocol.heartbeat import HeartbeatResponse
+from lakelog.protocol.join_group import JoinGroupResponse
+from lakelog.protocol.leave_group import LeaveGroupResponse
+from lakelog.protocol.sync_group import SyncGroupResponse
+
+_ANSWER_SLACK_S = 5.0
+_LEAVE_TIMEOUT_S = 3.0
+
+
+class GroupSession:
+    """Keeps `member` in its group. `cluster` is for the caller's thread, `beats` for the other."""
+
+    def __init__(
+        self,
+        member: GroupMember,
+        cluster: Cluster,
+        beats: Cluster,
+        *,
+        heartbeat_interval_s: float = 3.0,
+        join_timeout_s: float = 300.0,
+    ) -> None:
+        self._member = member
+        self._cluster = cluster
+        self._beats = beats
+        self._interval_s = heartbeat_interval_s
+        self._join_timeout_s = join_timeout_s
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._failure: ClientError | None = None
+        self._thread = threading.Thread(target=self._beat, name="lakelog-heartbeat", daemon=True)
+        self._thread.start()
+
+    @property
+    def needs_join(self) -> bool:
+        """Whether `join` must be called before going on. Raises what the heartbeat met."""
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            return self._member.state is not State.STABLE
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        return self._member.assigned
+
+    def join(self) -> frozenset[TopicPartition]:
+        """Joins until the member is stable, and returns what it is to read."""
+        deadline = time.monotonic() + self._join_timeout_s
+        for pause in pauses():
+            step, failure = Step.FIND_COORDINATOR, None
+            try:
+                step = self._join_once()
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                failure = error
+            if step is Step.GO_ON:
+                return self._member.assigned
+            if step is Step.FIND_COORDINATOR:
+                self._cluster.forget_coordinator(self._member.group)
+                if time.monotonic() + pause > deadline:
+                    text = f"group {self._member.group!r} could not be joined"
+                    raise failure or ClientError(ErrorCode.REQUEST_TIMED_OUT, text)
+                time.sleep(pause)
+        raise AssertionError("pauses never end")
+
+    def commit(self, offsets: dict[TopicPartition, Committed]) -> None:
+        """Commits as a member of this generation. Raises REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION
+        or UNKNOWN_MEMBER_ID when the group has moved on; the records will be read again."""
+        try:
+            commit_offsets(self._cluster, self._member.group, offsets, self._member.membership)
+        except ClientError as error:
+            if error.code in GROUP_MOVED_ON:
+                with self._lock:
+                    self._member.failed(error.code)
+            raise
+
+    def close(self) -> None:
+        """Leaves the group and stops beating."""
+        self._stopped.set()
+        self._thread.join()
+        goodbye = self._member.leave()
+        if goodbye is not None and self._failure is None:
+            try:
+                self._cluster.ask_coordinator(
+                    self._member.group, goodbye, LeaveGroupResponse, timeout_s=_LEAVE_TIMEOUT_S
+                )
+            except ClientError:
+                return  # it will be missed after its session timeout
+
+    def _join_once(self) -> Step:
+        group, member = self._member.group, self._member
+        limit = self._join_timeout_s + _ANSWER_SLACK_S
+        response = self._cluster.ask_coordinator(
+            group, member.join(), JoinGroupResponse, timeout_s=limit
+        )
+        with self._lock:
+            step = member.joined(response)
+        if step is not Step.GO_ON:
+            return step
+        counts = self._partition_counts() if member.is_leader else {}
+        synced = self._cluster.ask_coordinator(
+            group, member.sync(counts), SyncGroupResponse, timeout_s=limit
+        )
+        with self._lock:
+            return member.synced(synced)
+
+    def _partition_counts(self) -> dict[str, int]:
+        """Of the group's topics that exist; the others are waited for."""
+        wanted = self._member.group_topics
+        topics = self._cluster.refresh(wanted).topics
+        return {name: len(topics[name].partitions) for name in wanted if name in topics}
+
+    def _beat(self) -> None:
+        limit = self._interval_s * 3
+        with self._beats:
+            while not self._stopped.wait(self._interval_s):
+                with self._lock:
+                    request = None
+                    if self._member.state is State.STABLE:
+                        request = self._member.heartbeat()
+                if request is None:
+                    continue
+                try:
+                    response = self._beats.ask_coordinator(
+                        self._member.group,
+                        request,
+                        HeartbeatResponse,
+                        timeout_s=limit,
+                    )
+                except ClientError:
+                    continue  # the coordinator is looked for again at the next beat
+                self._heard(request.generation_id, response)
+
+    def _heard(self, generation: int, response: HeartbeatResponse) -> None:
+        if not response.error_code:
+            return
+        with self._lock:
+            if self._member.generation != generation or self._member.state is not State.STABLE:
+                return  # an answer to a question of before
+            try:
+                step = self._member.failed(error_code(response.error_code))
+            except ClientError as error:
+                self._failure = error
+                return
+        if step is Step.FIND_COORDINATOR:
+            self._beats.forget_coordinator(self._member.group)

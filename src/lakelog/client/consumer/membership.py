@@ -1,0 +1,247 @@
+"""The classic group protocol seen from a member: what to say next, and what an answer means.
+
+No I/O and no clock. A member joins (twice when new, the second time with the id it was given,
+KIP-394), the one made leader hands out partitions, everybody syncs and gets its share, then beats
+until the group changes. The generation fences everything said by those the group has moved past.
+
+    UNJOINED -> join -> JOINED -> sync -> STABLE -> (rebalance, fenced, unknown) -> UNJOINED
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+
+from lakelog.assignors import ASSIGNORS, Member
+from lakelog.base.errors import ErrorCode
+from lakelog.client.committed import Membership
+from lakelog.client.errors import ClientError, error_code
+from lakelog.client.offsets import TopicPartition
+from lakelog.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    decode_versioned,
+    encode_versioned,
+)
+from lakelog.protocol.consumer_protocol import (
+    TopicPartition as TopicPartitions,
+)
+from lakelog.protocol.heartbeat import HeartbeatRequest
+from lakelog.protocol.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from lakelog.protocol.leave_group import LeaveGroupRequest, MemberIdentity
+from lakelog.protocol.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from lakelog.wire.errors import WireError
+from lakelog.wire.schema import Buffer
+
+PROTOCOL_TYPE = "consumer"
+_SUBSCRIPTION_VERSION = 1
+_ASSIGNMENT_VERSION = 0
+
+_NEW_ID = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+GROUP_MOVED_ON = (ErrorCode.REBALANCE_IN_PROGRESS, *_NEW_ID)
+"""Errors that a commit meets when its member has to join again."""
+_OTHER_COORDINATOR = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+class State(Enum):
+    UNJOINED = auto()
+    JOINED = auto()
+    STABLE = auto()
+
+
+class Step(Enum):
+    """What the caller does after an answer."""
+
+    GO_ON = auto()
+    REJOIN = auto()
+    FIND_COORDINATOR = auto()
+
+
+class GroupMember:
+    """One member's part in the protocol.
+
+    `session_timeout_ms`: without a heartbeat for so long it is out. `rebalance_timeout_ms`: how
+    long the others wait for it to rejoin. `instance_id` makes it static (KIP-345).
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        assignors: Sequence[str] = ("range",),
+        instance_id: str | None = None,
+        session_timeout_ms: int = 45_000,
+        rebalance_timeout_ms: int = 300_000,
+    ) -> None:
+        self.group = group
+        self.topics = sorted(topics)
+        self.state = State.UNJOINED
+        self.member_id = ""
+        self.generation = -1
+        self.instance_id = instance_id
+        self._assignors = list(assignors)
+        self._session_timeout_ms = session_timeout_ms
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._protocol = ""
+        self._members: list[Member] | None = None
+        self.assigned: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def membership(self) -> Membership:
+        """What commits carry."""
+        return Membership(self.member_id, self.generation, self.instance_id)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this member hands out the partitions of the generation just joined."""
+        return self._members is not None
+
+    @property
+    def group_topics(self) -> frozenset[str]:
+        """What the members, of whom this one is the leader, want to read."""
+        return frozenset[str]().union(*(member.topics for member in self._members or []))
+
+    def join(self) -> JoinGroupRequest:
+        subscription = ConsumerProtocolSubscription(
+            topics=self.topics, owned_partitions=_to_wire(self.assigned)
+        )
+        metadata = encode_versioned(subscription, _SUBSCRIPTION_VERSION)
+        return JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=self._session_timeout_ms,
+            rebalance_timeout_ms=self._rebalance_timeout_ms,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata) for name in self._assignors
+            ],
+        )
+
+    def joined(self, response: JoinGroupResponse) -> Step:
+        """Takes the answer to `join`; then comes `sync`."""
+        code = error_code(response.error_code)
+        if code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+            return Step.REJOIN
+        if code:
+            return self.failed(code)
+        self.member_id = response.member_id
+        self.generation = response.generation_id
+        self._protocol = response.protocol_name or ""
+        self._members = None
+        if response.leader == response.member_id and not response.skip_assignment:
+            self._members = [
+                _member(row.member_id, row.group_instance_id, row.metadata)
+                for row in response.members
+            ]
+        self.state = State.JOINED
+        return Step.GO_ON
+
+    def sync(self, partition_counts: Mapping[str, int]) -> SyncGroupRequest:
+        """Asks for this member's share; the leader sends everybody's, of topics that exist."""
+        shares: list[SyncGroupRequestAssignment] = []
+        if self._members is not None:
+            assignor = ASSIGNORS[self._protocol]
+            shares = [
+                SyncGroupRequestAssignment(member_id=member, assignment=_encode(owned))
+                for member, owned in assignor(self._members, partition_counts).items()
+            ]
+        return SyncGroupRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self._protocol,
+            assignments=shares,
+        )
+
+    def synced(self, response: SyncGroupResponse) -> Step:
+        """Takes the answer to `sync`; `assigned` is this member's share then."""
+        if response.error_code:
+            return self.failed(error_code(response.error_code))
+        assignment = ConsumerProtocolAssignment()
+        if response.assignment:
+            assignment = decode_versioned(ConsumerProtocolAssignment, response.assignment)
+        self.assigned = frozenset(
+            (row.topic, partition)
+            for row in assignment.assigned_partitions
+            for partition in row.partitions
+        )
+        self._members = None
+        self.state = State.STABLE
+        return Step.GO_ON
+
+    def heartbeat(self) -> HeartbeatRequest:
+        return HeartbeatRequest(
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+        )
+
+    def failed(self, code: ErrorCode) -> Step:
+        """What an error of any group request means. Raises `ClientError` for what does not heal,
+        as FENCED_INSTANCE_ID: another process runs with the same static id."""
+        if code in _OTHER_COORDINATOR:
+            return Step.FIND_COORDINATOR
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.state = State.UNJOINED
+            return Step.REJOIN
+        if code in _NEW_ID:
+            self.lost()
+            return Step.REJOIN
+        raise ClientError(code, f"group {self.group!r}")
+
+    def lost(self) -> None:
+        """The group goes on without this member; it owns nothing any more."""
+        self.state = State.UNJOINED
+        self.member_id = ""
+        self.generation = -1
+        self.assigned = frozenset()
+
+    def leave(self) -> LeaveGroupRequest | None:
+        """The goodbye; a static member keeps its place and says nothing."""
+        if not self.member_id or self.instance_id is not None:
+            return None
+        return LeaveGroupRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            members=[MemberIdentity(member_id=self.member_id)],
+        )
+
+
+def _member(member_id: str, instance_id: str | None, metadata: Buffer) -> Member:
+    try:
+        subscription = decode_versioned(ConsumerProtocolSubscription, metadata)
+    except WireError as error:
+        text = f"the subscription of member {member_id!r}: {error}"
+        raise ClientError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from error
+    return Member(member_id, frozenset(subscription.topics), instance_id)
+
+
+def _to_wire(partitions: frozenset[TopicPartition]) -> list[TopicPartitions]:
+    topics: dict[str, TopicPartitions] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, TopicPartitions(topic=topic)).partitions.append(partition)
+    return list(topics.values())
+
+
+def _encode(owned: Mapping[str, Sequence[int]]) -> bytes:
+    rows = [TopicPartitions(topic=topic, partitions=list(p)) for topic, p in owned.items()]
+    assignment = ConsumerProtocolAssignment(assigned_partitions=rows)
+    return encode_versioned(assignment, _ASSIGNMENT_VERSION)

@@ -1,0 +1,106 @@
+"""Where a consumer stands in each partition and what it has fetched but not handed out; no I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.consumer.fetch import Batch, Fetched
+from lakelog.client.errors import ClientError
+from lakelog.client.offsets import TopicPartition
+from lakelog.records.batch import BatchHeader, CorruptRecord
+from lakelog.records.record import Headers, Record, decode_records
+
+
+class ConsumerRecord(NamedTuple):
+    """A record and where it was. `timestamp` is milliseconds since the epoch, `timestamp_type` 0
+    for the producer's time and 1 for the broker's."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_type: int
+
+
+class Position:
+    """One partition being read.
+
+    `offset` is that of the next record to hand out, `None` until it is known. `turn` grows with
+    every jump, so that answers to fetches from before can be told and dropped.
+    """
+
+    __slots__ = ("_batches", "_records", "fetch_offset", "high_watermark", "key", "offset", "turn")
+
+    def __init__(self, key: TopicPartition, offset: int | None = None) -> None:
+        self.key = key
+        self.offset = offset
+        self.fetch_offset = -1 if offset is None else offset
+        self.high_watermark = -1
+        self.turn = 0
+        self._batches: deque[Batch] = deque()
+        self._records: deque[ConsumerRecord] = deque()
+
+    @property
+    def has_records(self) -> bool:
+        return bool(self._batches or self._records)
+
+    def seek(self, offset: int | None) -> None:
+        """Jumps; `None` says that the place is to be found out anew."""
+        self.offset = offset
+        self.fetch_offset = -1 if offset is None else offset
+        self.turn += 1
+        self._batches.clear()
+        self._records.clear()
+
+    def add(self, fetched: Fetched) -> None:
+        """Takes what came of a fetch at `fetch_offset`."""
+        self.high_watermark = fetched.high_watermark
+        self._batches += fetched.batches
+        if fetched.batches:
+            self.fetch_offset = fetched.batches[-1][0].last_offset + 1
+
+    def take(self, count: int, max_batch_bytes: int) -> list[ConsumerRecord]:
+        """Up to `count` records, which are handed out by this.
+
+        Raises CORRUPT_MESSAGE for a batch that cannot be decoded; it stays the next one.
+        """
+        taken: list[ConsumerRecord] = []
+        while len(taken) < count and self.has_records:
+            if not self._records:
+                self._decode_next(max_batch_bytes)
+                continue
+            missing = count - len(taken)
+            if missing >= len(self._records):
+                taken += self._records
+                self._records.clear()
+            else:
+                taken += [self._records.popleft() for _ in range(missing)]
+            self.offset = taken[-1].offset + 1
+        if not self.has_records and self.offset is not None:
+            self.offset = max(self.offset, self.fetch_offset)
+        return taken
+
+    def _decode_next(self, max_batch_bytes: int) -> None:
+        header, batch = self._batches[0]
+        try:
+            records = decode_records(batch, header, max_batch_bytes)
+        except CorruptRecord as error:
+            where = f"{self.key[0]}-{self.key[1]}, batch at offset {header.base_offset}"
+            raise ClientError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}") from error
+        self._batches.popleft()
+        if not header.is_control:
+            self._records += self._wanted(header, records)
+
+    def _wanted(self, header: BatchHeader, records: list[Record]) -> list[ConsumerRecord]:
+        topic, partition = self.key
+        kind, start = header.timestamp_type, self.offset or 0
+        return [
+            ConsumerRecord(topic, partition, offset, time, key, value, headers, kind)
+            for offset, time, key, value, headers in records
+            if offset >= start
+        ]
