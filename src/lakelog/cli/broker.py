@@ -178,7 +178,7 @@ def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
     """
     if arguments.listen or not config.is_set("listeners"):
         listen = arguments.listen or DEFAULT_LISTEN
-        hosts = [_host(listen, "--listen")]
+        hosts = [_address(listen, "--listen")[0]]
     else:
         listen, hosts = "", [endpoint.host for endpoint in config.listeners]
     for host in hosts:
@@ -192,24 +192,23 @@ def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
     return listen
 
 
-def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, str]:
-    """HOST:PORT that clients are told, by listener name; the command line goes before the file."""
-    told = {end.name: f"{end.host}:{end.port}" for end in config.advertised_listeners}
+def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, tuple[str, int]]:
+    """What clients are told, by listener name; the command line goes before the file."""
+    told = {end.name: (end.host, end.port) for end in config.advertised_listeners}
     for text in arguments.advertise:
         name, equals, address = text.partition("=")
         if not equals or not name:
             raise CliError("LL0902", f"--advertise {text!r} is not NAME=HOST:PORT")
-        _host(address, "--advertise")
-        told[name.upper()] = address
+        told[name.upper()] = _address(address, "--advertise")
     return told
 
 
-def _host(text: str, option: str) -> str:
-    """The host of HOST:PORT, without brackets."""
+def _address(text: str, option: str) -> tuple[str, int]:
+    """Host, without brackets, and port of HOST:PORT."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise CliError("LL0902", f"{option} {text} is not HOST:PORT")
-    return host.strip("[]")
+    return host.strip("[]"), int(port)
 
 
 def _node_id(arguments: BrokerArguments, config: BrokerConfig) -> int:

@@ -71,8 +71,8 @@ def test_the_command_line_advertises_before_the_file() -> None:
     config, _ = BrokerConfig.from_mapping(
         {"advertised.listeners": "PLAINTEXT://a:1", "listeners": "PLAINTEXT://127.0.0.1:9092"}
     )
-    assert advertised(BrokerArguments(), config) == {"PLAINTEXT": "a:1"}
+    assert advertised(BrokerArguments(), config) == {"PLAINTEXT": ("a", 1)}
     told = advertised(BrokerArguments(advertise=("plaintext=b:2",)), config)
-    assert told == {"PLAINTEXT": "b:2"}
+    assert told == {"PLAINTEXT": ("b", 2)}
     with pytest.raises(CliError):
         advertised(BrokerArguments(advertise=("b:2",)), config)
