@@ -1,0 +1,147 @@
+"""The demo, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from lakelog.client.admin import Admin
+from lakelog.client.producer.api import Producer
+from lakelog.spark.archive import SyncResult, sync_topic
+from lakelog.spark.demo.lines import client_address, read_lines
+from lakelog.spark.demo.parsing import parse_requests, read_requests
+from lakelog.spark.demo.proof import Tally, count_with_lakelog, count_with_others
+from lakelog.spark.demo.report import Ledger, Requests
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LINES_TOPIC = "access-log"
+REQUESTS_TOPIC = "requests"
+PARTITIONS = 3
+LINE_BYTES_MAX = 64 << 20
+_WINDOW = 10_000
+_TOP_PATHS = 8
+
+
+@dataclass
+class Demo:
+    """One run. `produced` holds what the broker acknowledged, by partition."""
+
+    bootstrap: str
+    folder: Path
+    spark: SparkSession
+    console: Console
+    produced: dict[int, Tally] = field(default_factory=dict)
+
+    def create_topics(self) -> None:
+        with Admin(self.bootstrap) as admin:
+            for topic in (LINES_TOPIC, REQUESTS_TOPIC):
+                admin.topics.create(
+                    topic,
+                    partitions=PARTITIONS,
+                    configs={"max.message.bytes": str(LINE_BYTES_MAX + (1 << 20))},
+                )
+
+    def produce(self, lines: Iterator[bytes]) -> int:
+        """Returns how many lines were acknowledged; each is one record."""
+        count = 0
+        with Producer(self.bootstrap, max_request_bytes=LINE_BYTES_MAX) as producer:
+            while window := list(islice(lines, _WINDOW)):
+                sent = [producer.send(LINES_TOPIC, line, client_address(line)) for line in window]
+                producer.flush()
+                for line, delivery in zip(window, sent, strict=True):
+                    self.produced.setdefault(delivery.result().partition, Tally()).add(line)
+                count += len(window)
+        return count
+
+    @contextmanager
+    def parsing_stream(self) -> Iterator[Any]:
+        lines = self._source(self.spark.readStream, LINES_TOPIC).load()
+        sink = (
+            parse_requests(lines)
+            .writeStream.format("lakelog")
+            .option("kafka.bootstrap.servers", self.bootstrap)
+            .option("kafka.max.request.size", LINE_BYTES_MAX)
+            .option("topic", REQUESTS_TOPIC)
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+        )
+        query = sink.start()
+        try:
+            yield query
+        finally:
+            query.stop()
+
+    def archive(self, topic: str) -> SyncResult:
+        return sync_topic(self.bootstrap, topic, str(self.folder / "warehouse"), spark=self.spark)
+
+    def requests(self) -> Requests:
+        records = self._source(self.spark.read, REQUESTS_TOPIC).option("includeHeaders", True)
+        rows = read_requests(records.load()).cache()
+        parsed = rows.where("parsed").count()
+        return Requests(
+            parsed=parsed,
+            malformed=rows.count() - parsed,
+            top_paths=_top_paths(rows),
+            errors_by_hour=_errors_by_hour(rows),
+        )
+
+    def ledger(self, topic: str, archive: SyncResult) -> Ledger:
+        """For the second topic what was produced is what its log holds, read by both readers."""
+        first = count_with_lakelog(self.bootstrap, topic, archive)
+        second = count_with_others(self.bootstrap, topic, archive)
+        produced = {p: self.produced.get(p, Tally()) for p in range(PARTITIONS)}
+        digests = {p: tally.digest for p, tally in self.produced.items()}
+        return Ledger(
+            topic,
+            {p: tally.count for p, tally in produced.items()},
+            digests if topic == LINES_TOPIC else first.digests,
+            {"PyArrow + lakelog": first, "DuckDB + librdkafka": second},
+        )
+
+    def _source(self, reader: Any, topic: str) -> Any:
+        return (
+            reader.format("lakelog")
+            .option("kafka.bootstrap.servers", self.bootstrap)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+        )
+
+
+def first_part(path: Path, share: float) -> tuple[Iterator[bytes], Iterator[bytes]]:
+    """The lines of a file in two parts, the first with about `share` of its bytes."""
+    file = path.open("rb")
+    lines = read_lines(file)
+    limit = path.stat().st_size * share
+
+    def until_limit() -> Iterator[bytes]:
+        taken = 0
+        while taken < limit and (line := next(lines, None)) is not None:
+            taken += len(line) + 1
+            yield line
+
+    return until_limit(), lines
+
+
+def _top_paths(rows: DataFrame) -> list[tuple[str, int]]:
+    counted = rows.where("parsed").groupBy("request.path").count()
+    top = counted.orderBy("count", "path", ascending=[False, True]).limit(_TOP_PATHS)
+    return [(row["path"], row["count"]) for row in top.collect()]
+
+
+def _errors_by_hour(rows: DataFrame) -> dict[Any, int]:
+    errors = rows.where("request.status >= 400")
+    hours = errors.selectExpr("unix_timestamp(date_trunc('HOUR', request.time)) AS hour")
+    from datetime import datetime
+
+    return {
+        datetime.fromtimestamp(row["hour"], UTC): row["count"]
+        for row in hours.groupBy("hour").count().collect()
+    }

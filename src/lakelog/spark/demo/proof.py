@@ -1,0 +1,145 @@
+"""Counts what arrived, twice, by readers that share no code.
+
+- lakelog: the archive's files by PyArrow, the rest by lakelog's own client.
+- others: the archive's files by DuckDB, the rest by librdkafka.
+
+Besides the count each takes a digest of a partition's values in order, so a record that was
+changed, repeated or swapped is noticed too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakelog.spark.archive import SyncResult
+
+_POLL_S = 10.0
+_Rows = Iterable[tuple[int, int, bytes | None]]
+"""Partition, offset, value; in order of offsets within a partition."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Records of a partition: their number, and a digest of their values in order."""
+
+    count: int = 0
+    _hash: hashlib._Hash = field(default_factory=hashlib.sha256)
+
+    def add(self, value: bytes | None) -> None:
+        self.count += 1
+        self._hash.update(b"-" if value is None else b"%d:" % len(value))
+        self._hash.update(value or b"")
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one reader found of a topic, by partition."""
+
+    archived: Mapping[int, int]
+    live: Mapping[int, int]
+    digests: Mapping[int, str]
+
+
+def count_with_lakelog(bootstrap: str, topic: str, archive: SyncResult) -> Found:
+    """Raises `ValueError` for an offset that is missing or repeated."""
+    return _found(_pyarrow_rows(archive), _lakelog_rows(bootstrap, topic, archive.ends))
+
+
+def count_with_others(bootstrap: str, topic: str, archive: SyncResult) -> Found:
+    """Raises `ValueError` for an offset that is missing or repeated."""
+    return _found(_duckdb_rows(archive), _librdkafka_rows(bootstrap, topic, archive.ends))
+
+
+def _found(archived: _Rows, live: _Rows) -> Found:
+    tallies: dict[int, Tally] = {}
+    counts: list[dict[int, int]] = []
+    for rows in (archived, live):
+        counts.append({})
+        for partition, offset, value in rows:
+            tally = tallies.setdefault(partition, Tally())
+            if offset != tally.count:
+                raise ValueError(
+                    f"partition {partition}: offset {offset} where {tally.count} is due"
+                )
+            tally.add(value)
+            counts[-1][partition] = counts[-1].get(partition, 0) + 1
+    digests = {partition: tally.digest for partition, tally in tallies.items()}
+    return Found(counts[0], counts[1], digests)
+
+
+def _data_files(archive: SyncResult) -> list[str]:
+    """The local paths of the files that the archive's last snapshot names."""
+    from pyiceberg.table import StaticTable
+
+    tasks = StaticTable.from_metadata(archive.metadata_path).scan().plan_files()
+    return sorted(task.file.file_path.removeprefix("file://") for task in tasks)
+
+
+def _pyarrow_rows(archive: SyncResult) -> Iterator[tuple[int, int, bytes | None]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = ["partition", "offset", "value"]
+    tables = [pq.read_table(path, columns=columns) for path in _data_files(archive)]
+    if tables:
+        ordered = pa.concat_tables(tables).sort_by(
+            [("partition", "ascending"), ("offset", "ascending")]
+        )
+        for batch in ordered.to_batches():
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _duckdb_rows(archive: SyncResult) -> Iterator[tuple[int, int, bytes | None]]:
+    import duckdb
+
+    files = _data_files(archive)
+    if files:
+        with duckdb.connect() as connection:
+            rows = connection.execute(
+                'SELECT partition, "offset", value FROM read_parquet(?) ORDER BY ALL', [files]
+            )
+            while some := rows.fetchmany(10_000):
+                yield from some
+
+
+def _lakelog_rows(
+    bootstrap: str, topic: str, ends: Mapping[int, int]
+) -> Iterator[tuple[int, int, bytes | None]]:
+    from lakelog.spark.broker import Broker
+
+    with Broker(bootstrap, client_id="lakelog-demo") as broker:
+        partitions = [(topic, p) for p in broker.describe([topic])[topic].partitions]
+        for (_, partition), end in broker.latest(partitions).items():
+            for chunk in broker.read(topic, partition, ends.get(partition, 0), end):
+                for record in chunk.records:
+                    yield partition, record.offset, record.value
+
+
+def _librdkafka_rows(
+    bootstrap: str, topic: str, ends: Mapping[int, int]
+) -> Iterator[tuple[int, int, bytes | None]]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False}
+    )
+    try:
+        for partition in consumer.list_topics(topic).topics[topic].partitions:
+            position = TopicPartition(topic, partition, ends.get(partition, 0))
+            _, end = consumer.get_watermark_offsets(position)
+            consumer.assign([position])
+            for offset in range(position.offset, end):
+                message = consumer.poll(_POLL_S)
+                if message is None or message.error():
+                    raise ValueError(f"no record of {topic}-{partition} at offset {offset}")
+                yield partition, message.offset(), message.value()
+    finally:
+        consumer.close()
