@@ -1,0 +1,151 @@
+"""What every disk promises, whichever it is (`lakelog.runtime.api.Disk`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lakelog.runtime.api import Disk
+from lakelog.runtime.posix import PosixDisk
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import ManualClock
+
+
+@dataclass
+class Place:
+    disk: Disk
+    folder: Path
+
+
+@pytest.fixture(params=["posix", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    disk: Disk = PosixDisk() if request.param == "posix" else MemoryDisk(ManualClock())
+    folder = tmp_path / "place"
+    disk.make_dirs(folder)
+    return Place(disk, folder)
+
+
+def test_bytes_come_back_where_they_were_put(place: Place) -> None:
+    file = place.disk.open(place.folder / "file", create=True)
+    file.write_at(0, b"hello")
+    file.write_at(3, memoryview(b"LOW"))
+    file.write_at(8, bytearray(b"!"))
+    assert file.size() == 9
+    assert file.read_at(0, 100) == b"helLOW\0\0!"
+    assert file.read_at(4, 2) == b"OW"
+    assert file.read_at(9, 5) == b""
+    assert file.read_at(50, 5) == b""
+    file.close()
+    assert place.disk.read(place.folder / "file") == b"helLOW\0\0!"
+    assert place.disk.size(place.folder / "file") == 9
+
+
+def test_truncate_cuts_and_extends(place: Place) -> None:
+    file = place.disk.open(place.folder / "file", create=True)
+    file.write_at(0, b"abcdef")
+    file.truncate(2)
+    assert file.read_at(0, 10) == b"ab"
+    file.truncate(4)
+    assert file.read_at(0, 10) == b"ab\0\0"
+    file.sync()
+    file.close()
+
+
+def test_open_makes_a_file_only_when_asked(place: Place) -> None:
+    with pytest.raises(FileNotFoundError):
+        place.disk.open(place.folder / "file")
+    place.disk.open(place.folder / "file", create=True).close()
+    file = place.disk.open(place.folder / "file", create=True)
+    assert file.path == place.folder / "file"
+    file.close()
+    with pytest.raises(FileNotFoundError):
+        place.disk.open(place.folder / "absent" / "file", create=True)
+
+
+def test_a_closed_file_refuses_and_may_be_closed_again(place: Place) -> None:
+    file = place.disk.open(place.folder / "file", create=True)
+    file.close()
+    file.close()
+    with pytest.raises(OSError):
+        file.write_at(0, b"x")
+    with pytest.raises(OSError):
+        file.read_at(0, 1)
+
+
+def test_missing_things_are_missing(place: Place) -> None:
+    absent = place.folder / "absent"
+    for operation in (
+        place.disk.read,
+        place.disk.size,
+        place.disk.modified_ms,
+        place.disk.list,
+        place.disk.remove,
+        place.disk.remove_tree,
+        place.disk.sync_dir,
+        place.disk.open,
+    ):
+        with pytest.raises(FileNotFoundError):
+            operation(absent)
+    with pytest.raises(FileNotFoundError):
+        place.disk.rename(absent, place.folder / "other")
+    assert not place.disk.exists(absent)
+    assert not place.disk.is_dir(absent)
+
+
+def test_write_atomic_replaces_all(place: Place) -> None:
+    path = place.folder / "file"
+    place.disk.write_atomic(path, b"a long first content")
+    place.disk.write_atomic(path, b"short")
+    assert place.disk.read(path) == b"short"
+    assert place.disk.list(place.folder) == ["file"]
+
+
+def test_rename_replaces_a_file_and_keeps_open_ones_alive(place: Place) -> None:
+    one, two = place.folder / "one", place.folder / "two"
+    file = place.disk.open(one, create=True)
+    file.write_at(0, b"1")
+    place.disk.write_atomic(two, b"2")
+    place.disk.rename(one, two)
+    file.write_at(1, b"more")
+    assert place.disk.read(two) == b"1more"
+    assert not place.disk.exists(one)
+    place.disk.remove(two)
+    assert file.read_at(0, 10) == b"1more"
+    file.close()
+
+
+def test_folders_are_listed_renamed_and_removed_with_what_is_in_them(place: Place) -> None:
+    inner = place.folder / "a" / "b"
+    place.disk.make_dirs(inner)
+    place.disk.make_dirs(inner)
+    place.disk.write_atomic(inner / "z", b"z")
+    place.disk.write_atomic(place.folder / "a" / "y", b"y")
+    assert place.disk.list(place.folder / "a") == ["b", "y"]
+    assert place.disk.is_dir(inner)
+    assert not place.disk.is_dir(inner / "z")
+    place.disk.rename(place.folder / "a", place.folder / "c")
+    place.disk.sync_dir(place.folder)
+    assert place.disk.read(place.folder / "c" / "b" / "z") == b"z"
+    assert not place.disk.exists(inner)
+    place.disk.remove_tree(place.folder / "c")
+    assert place.disk.list(place.folder) == []
+
+
+def test_a_lock_is_held_once(place: Place) -> None:
+    path = place.folder / ".lock"
+    lock = place.disk.lock(path)
+    with pytest.raises(BlockingIOError):
+        place.disk.lock(path)
+    lock.release()
+    place.disk.lock(path).release()
+    assert place.disk.exists(path)
+
+
+def test_reading_ahead_makes_a_range_resident(place: Place) -> None:
+    file = place.disk.open(place.folder / "file", create=True)
+    file.write_at(0, bytes(10_000))
+    place.disk.read_ahead(file, 0, 10_000)
+    assert place.disk.is_resident(file, 0, 10_000)
+    file.close()

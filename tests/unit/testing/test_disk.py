@@ -1,0 +1,110 @@
+"""What the disk in memory forgets, and how it fails on command."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from lakelog.testing.disk import DiskStopped, MemoryDisk
+from lakelog.testing.randomness import SeededRandom
+from storage_kit import ManualClock
+
+ROOT = Path("/")
+FILE = ROOT / "file"
+
+
+def make() -> MemoryDisk:
+    return MemoryDisk(ManualClock())
+
+
+def test_a_crash_keeps_what_was_synced_under_names_that_were() -> None:
+    disk = make()
+    file = disk.open(FILE, create=True)
+    file.write_at(0, b"kept")
+    file.sync()
+    file.write_at(4, b"lost")
+    disk.sync_dir(ROOT)
+    disk.open(ROOT / "other", create=True).sync()
+    disk.crash()
+    assert disk.read(FILE) == b"kept"
+    assert disk.list(ROOT) == ["file"]
+    with pytest.raises(OSError):
+        file.read_at(0, 1)
+
+
+def test_a_rename_is_undone_unless_its_folder_was_synced() -> None:
+    disk = make()
+    disk.write_atomic(FILE, b"x")
+    disk.rename(FILE, ROOT / "new")
+    disk.crash()
+    assert disk.list(ROOT) == ["file"]
+    disk.rename(FILE, ROOT / "new")
+    disk.sync_dir(ROOT)
+    disk.crash()
+    assert disk.list(ROOT) == ["new"]
+
+
+def test_a_kill_keeps_everything_but_locks_and_open_files() -> None:
+    disk = make()
+    file = disk.open(FILE, create=True)
+    file.write_at(0, b"kept")
+    disk.lock(ROOT / "lock")
+    disk.kill()
+    assert disk.read(FILE) == b"kept"
+    disk.lock(ROOT / "lock")
+
+
+def test_randomness_tears_writes_that_were_not_synced() -> None:
+    outcomes = set()
+    for seed in range(40):
+        disk = make()
+        disk.write_atomic(FILE, b"old")
+        disk.open(FILE).write_at(3, b"n" * 1024)
+        disk.crash(SeededRandom(seed))
+        content = disk.read(FILE)
+        assert content.startswith(b"old")
+        outcomes.add((len(content), content.count(b"n")))
+    assert {(3, 0), (3 + 512, 512), (3 + 1024, 1024), (3 + 1024, 0)} <= outcomes
+
+
+def test_a_full_disk_takes_what_fits() -> None:
+    disk = MemoryDisk(ManualClock(), capacity=10)
+    file = disk.open(FILE, create=True)
+    file.write_at(0, b"12345678")
+    with pytest.raises(OSError) as failure:
+        file.write_at(8, b"9abcdef")
+    assert failure.value.errno == errno.ENOSPC
+    assert file.size() == 10
+    file.truncate(8)
+    file.write_at(8, b"9a")
+    file.write_at(0, b"overwriting is free"[:10])
+
+
+def test_faults_are_taken_once_and_in_their_place() -> None:
+    disk = make()
+    disk.fail("write", errno.EIO, suffix=".log", skip=1, partial=2)
+    disk.fail("sync", errno.EIO)
+    other = disk.open(FILE, create=True)
+    log = disk.open(ROOT / "a.log", create=True)
+    other.write_at(0, b"fine")
+    log.write_at(0, b"fine")
+    with pytest.raises(OSError):
+        log.write_at(4, b"half")
+    assert disk.read(ROOT / "a.log") == b"fineha"
+    with pytest.raises(OSError):
+        log.sync()
+    log.sync()
+
+
+def test_the_process_stops_at_a_step_and_stays_stopped() -> None:
+    disk = make()
+    disk.stop_at = 2
+    file = disk.open(FILE, create=True)
+    file.write_at(0, b"one")
+    for _ in range(2):
+        with pytest.raises(DiskStopped):
+            file.write_at(3, b"two")
+    disk.kill()
+    assert disk.read(FILE) == b"one"
