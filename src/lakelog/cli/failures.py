@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, TextIO
 
 from lakelog.base.errors import KafkaError
@@ -32,6 +31,8 @@ class CliError(Exception):
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """A hint with the nearest known name, or nothing."""
+    from difflib import get_close_matches
+
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean '{close[0]}'?" if close else ""
 

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.cli.group import document, listing, plan, shifted
+from lakelog.cli.main import run
+from lakelog.cli.positions import Bounds
+from lakelog.client.admin import Group, GroupListing, GroupMember
+
+_MEMBER = GroupMember("m-1", None, "app", "/127.0.0.1", (("orders", 0), ("orders", 2)))
+_GROUP = Group("billing", "Stable", "consumer", "range", (_MEMBER,))
+
+
+def test_a_listing_names_every_group() -> None:
+    rows = listing([GroupListing("a", "consumer", "Stable", "classic"), GroupListing("b", "")]).rows
+    assert [row["group"] for row in rows] == ["a", "b"]
+    assert rows[1] == {"group": "b", "state": None, "type": None, "protocol_type": None}
+
+
+def test_a_description_joins_commits_ends_and_owners() -> None:
+    committed = {("orders", 0): 4, ("orders", 1): 9, ("gone", 0): 7}
+    ends = {("orders", 0): 10, ("orders", 1): 9, ("orders", 2): 3}
+    data = document(_GROUP, committed, ends).data
+    rows = {(row["topic"], row["partition"]): row for row in data["offsets"]}
+    assert [row["lag"] for row in rows.values()] == [None, 6, 0, None]
+    assert rows["orders", 0]["member_id"] == "m-1"
+    assert rows["orders", 1]["member_id"] is None
+    assert rows["orders", 2]["committed_offset"] is None
+    assert rows["gone", 0]["log_end_offset"] is None
+    assert data["lag"] == 6
+    assert data["members"][0]["partitions"] == ["orders-0", "orders-2"]
+
+
+def test_lag_of_nothing_is_unknown() -> None:
+    empty = Group("x", "Empty", "", "", ())
+    assert document(empty, {}, {}).data["lag"] is None
+
+
+def test_shifting_stays_within_the_log() -> None:
+    bounds = {("t", 0): Bounds(5, 20), ("t", 1): Bounds(0, 3), ("t", 2): Bounds(0, 3)}
+    committed = {("t", 0): 10, ("t", 1): 2}
+    assert shifted(bounds, committed, -7) == {("t", 0): 5, ("t", 1): 0}
+    assert shifted(bounds, committed, 5) == {("t", 0): 15, ("t", 1): 3}
+
+
+def test_a_plan_shows_what_changes() -> None:
+    planned = plan("g", {("t", 0): 10}, {("t", 1): 4, ("t", 0): 3}, executed=False).data
+    assert planned["executed"] is False
+    assert [(row["new_offset"], row["change"]) for row in planned["plan"]] == [(3, -7), (4, None)]
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--to", "start", "--shift-by", "1"], ["--to-latest", "--to-earliest"]]
+)
+def test_a_reset_says_where_to_in_one_way(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["group", "reset", "g", *options]) == 2
+    assert "LL0902" in capsys.readouterr().err

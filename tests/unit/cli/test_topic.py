@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from lakelog.cli.positions import Bounds
+from lakelog.cli.topic import document, listing
+from lakelog.client.admin import ConfigEntry, ConfigSource
+from lakelog.client.view import Partition, Topic
+
+_ID = bytes(range(16))
+_TOPIC = Topic(
+    "orders", _ID, (Partition(0, 1, 4, (1, 2), (1,), (2,)), Partition(1, -1, 4, (2, 1), ()))
+)
+_CONFIGS = [
+    ConfigEntry("retention.ms", "1000", ConfigSource.TOPIC, False, False),
+    ConfigEntry("segment.bytes", "1073741824", ConfigSource.DEFAULT, False, False),
+    ConfigEntry("num.partitions", "3", ConfigSource.STATIC_BROKER, True, False),
+]
+
+
+def test_a_listing_has_a_row_for_each_topic() -> None:
+    rows = listing([_TOPIC, Topic("old", bytes(16), ())]).rows
+    assert rows == [
+        {
+            "name": "orders",
+            "topic_id": "AAECAwQFBgcICQoLDA0ODw",
+            "partitions": 2,
+            "replication_factor": 2,
+            "is_internal": False,
+        },
+        {
+            "name": "old",
+            "topic_id": None,
+            "partitions": 0,
+            "replication_factor": 0,
+            "is_internal": False,
+        },
+    ]
+
+
+def test_a_description_tells_offsets_and_what_was_set() -> None:
+    data = document(_TOPIC, {("orders", 0): Bounds(5, 12)}, _CONFIGS).data
+    first, second = data["partitions"]
+    assert first["records"] == 7
+    assert (first["log_start_offset"], first["log_end_offset"]) == (5, 12)
+    assert first["offline_replicas"] == [2]
+    assert second["leader"] is None
+    assert second["records"] is None
+    assert data["records"] is None
+    assert [entry["name"] for entry in data["configs"]] == ["retention.ms", "num.partitions"]
+    assert data["configs"][1]["source"] == "static_broker"
+
+
+def test_records_add_up_when_every_partition_is_known() -> None:
+    bounds = {("orders", 0): Bounds(5, 12), ("orders", 1): Bounds(0, 3)}
+    assert document(_TOPIC, bounds, []).data["records"] == 10
