@@ -14,12 +14,11 @@ from lakelog.base.config import (
     UpdateMode,
     Validator,
     at_least,
-    between,
     list_of,
     one_of,
 )
 from lakelog.base.endpoint import accepts_endpoints
-from lakelog.base.topic_keys import COMPRESSION_TYPES, LONG_MAX
+from lakelog.base.topic_keys import LONG_MAX
 
 _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 _INT, _SHORT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
@@ -76,47 +75,15 @@ _NODE = (
         "PLAINTEXT:PLAINTEXT",
         "Protocol of each listener name; entries of listeners that do not exist are ignored.",
     ),
-    _fixed("inter.broker.listener.name", _STRING, None, "Listener that brokers use."),
-    _fixed(
-        "security.inter.broker.protocol",
-        _STRING,
-        "PLAINTEXT",
-        "Protocol between brokers.",
-        one_of("PLAINTEXT"),
-    ),
     _fixed("log.dirs", _LIST, None, "The data folder; exactly one."),
     _fixed("log.dir", _LIST, None, "The data folder, when log.dirs is unset."),
-    _fixed(
-        "broker.heartbeat.interval.ms",
-        _INT,
-        2000,
-        "Time between a broker's signs of life.",
-        at_least(1),
-    ),
-    _fixed(
-        "broker.session.timeout.ms",
-        _INT,
-        9000,
-        "Time without a sign of life after which a broker is fenced.",
-        at_least(1),
-    ),
 )
 
 _NETWORK = (
     _fixed(
         "socket.request.max.bytes", _INT, 100 << 20, "Largest request that is read.", at_least(1)
     ),
-    _fixed(
-        "socket.listen.backlog.size", _INT, 50, "Connections waiting to be accepted.", at_least(1)
-    ),
     _dynamic("max.connections", _INT, _INT_MAX, "Connections open at once.", at_least(0)),
-    _dynamic(
-        "max.connections.per.ip",
-        _INT,
-        _INT_MAX,
-        "Connections open at once from one address.",
-        at_least(0),
-    ),
     _fixed(
         "connections.max.idle.ms",
         _LONG,
@@ -148,13 +115,6 @@ _TOPICS = (
         at_least(1),
     ),
     _dynamic("message.max.bytes", _INT, 1_048_588, "Largest record batch taken.", at_least(0)),
-    _dynamic(
-        "compression.type",
-        _STRING,
-        "producer",
-        "Codec of stored batches.",
-        one_of(*COMPRESSION_TYPES),
-    ),
     _dynamic("min.insync.replicas", _INT, 1, "In-sync replicas that acks=all needs.", at_least(1)),
     _dynamic(
         "producer.id.expiration.ms",
@@ -203,20 +163,6 @@ _LOG = (
         at_least(0),
     ),
     _fixed(
-        "log.flush.offset.checkpoint.interval.ms",
-        _INT,
-        60_000,
-        "Time between two writes of the recovery points.",
-        at_least(1),
-    ),
-    _fixed(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        _INT,
-        60_000,
-        "Time between two writes of the log start offsets.",
-        at_least(1),
-    ),
-    _fixed(
         "replica.high.watermark.checkpoint.interval.ms",
         _LONG,
         5000,
@@ -244,35 +190,12 @@ _LOG = (
         "How far in the future a record may be.",
         at_least(0),
     ),
-    _dynamic("log.preallocate", _BOOLEAN, "false", "Whether segments are allocated in full."),
     _dynamic(
         "log.cleanup.policy",
         _LIST,
         "delete",
         "What happens to old segments.",
         list_of("compact", "delete"),
-    ),
-    _dynamic(
-        "log.cleaner.delete.retention.ms",
-        _LONG,
-        86_400_000,
-        "Time a compacted topic keeps markers of deleted keys.",
-        at_least(0),
-    ),
-    _dynamic("log.cleaner.min.compaction.lag.ms", _LONG, 0, "Age before compaction.", at_least(0)),
-    _dynamic(
-        "log.cleaner.max.compaction.lag.ms",
-        _LONG,
-        LONG_MAX,
-        "Age by which to compact.",
-        at_least(1),
-    ),
-    _dynamic(
-        "log.cleaner.min.cleanable.ratio",
-        _DOUBLE,
-        0.5,
-        "Uncompacted share that is due.",
-        between(0, 1),
     ),
 )
 
@@ -302,7 +225,6 @@ _GROUPS = (
     _fixed(
         "offset.metadata.max.bytes", _INT, 4096, "Longest text kept with an offset.", at_least(0)
     ),
-    _fixed("offsets.commit.timeout.ms", _INT, 5000, "Time for a commit to be stored.", at_least(1)),
     _fixed(
         "offsets.retention.minutes",
         _INT,
@@ -341,6 +263,9 @@ _GROUPS = (
 )
 
 _REFUSED = (
+    _refused(
+        "security.inter.broker.protocol", _STRING, "PLAINTEXT", "no listener is protected yet"
+    ),
     _refused("authorizer.class.name", _STRING, "", "nothing is authorised yet"),
     _refused("super.users", _STRING, "", "nothing is authorised yet"),
     _refused("create.topic.policy.class.name", ConfigType.CLASS, None, "Java classes cannot run"),

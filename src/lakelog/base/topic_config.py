@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakelog.base.config import ConfigError, ConfigKey, ConfigValue
+from lakelog.base.config import ConfigError, ConfigKey, ConfigValue, Synonym
 from lakelog.base.topic_keys import DAY_MS, HOUR_MS, LONG_MAX, TOPIC_CONFIGS, WEEK_MS
 
 if TYPE_CHECKING:
@@ -34,8 +34,15 @@ def _resolve(key: ConfigKey, broker: BrokerConfig | None) -> ConfigValue:
     for synonym in (*explicit, *key.synonyms):
         value = broker.get(synonym.name)
         if value is not None:
-            return _scaled(value, synonym.factor)
+            return _checked(key, synonym, _scaled(value, synonym.factor))
     return key.default_value
+
+
+def _checked(key: ConfigKey, synonym: Synonym, value: ConfigValue) -> ConfigValue:
+    """A broker's value within the topic key's bounds, which may be the narrower ones."""
+    if key.validator is not None and not key.validator.accepts(value):
+        raise ConfigError(synonym.name, str(value), f"not allowed; allowed: {key.allowed}")
+    return value
 
 
 def _scaled(value: ConfigValue, factor: int) -> ConfigValue:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lakelog.base.config import (
     ConfigKey,
@@ -31,8 +32,9 @@ DAY_MS = 86_400_000
 _THROTTLED = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIERED = "there is no tiered storage"
-_ONE_REPLICA = "one broker holds every replica, so there is no replication traffic to throttle"
+_ONE_REPLICA = "one broker holds every replica"
 _VERBATIM = "batches are stored as the producer compressed them"
+_NO_COMPACTION = "compaction does not run yet"
 
 
 def _whole(
@@ -63,6 +65,11 @@ def _inert(
     return ConfigKey(
         name, config_type, default, "", bound, synonyms=synonyms, effect=effect, reason=reason
     )
+
+
+def _not_yet(key: ConfigKey, reason: str) -> ConfigKey:
+    """A key that will have the effect its words say."""
+    return replace(key, effect=Effect.NONE, reason=reason)
 
 
 def _throttled_replicas() -> Validator:
@@ -158,12 +165,15 @@ _SIZE_AND_TIME = (
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
     ),
-    ConfigKey(
-        "preallocate",
-        ConfigType.BOOLEAN,
-        "false",
-        "Whether a new segment's file is allocated in full at once.",
-        synonyms=(Synonym("log.preallocate"),),
+    _not_yet(
+        ConfigKey(
+            "preallocate",
+            ConfigType.BOOLEAN,
+            "false",
+            "Whether a new segment's file is allocated in full at once.",
+            synonyms=(Synonym("log.preallocate"),),
+        ),
+        "files grow as they are written",
     ),
 )
 
@@ -197,13 +207,16 @@ _RECORDS = (
         at_least(0),
         "log.message.timestamp.after.max.ms",
     ),
-    ConfigKey(
-        "compression.type",
-        ConfigType.STRING,
-        "producer",
-        "Codec of the stored batches; `producer` keeps what came.",
-        one_of(*COMPRESSION_TYPES),
-        synonyms=(Synonym("compression.type"),),
+    _not_yet(
+        ConfigKey(
+            "compression.type",
+            ConfigType.STRING,
+            "producer",
+            "Codec of the stored batches; `producer` keeps what came.",
+            one_of(*COMPRESSION_TYPES),
+            synonyms=(Synonym("compression.type"),),
+        ),
+        _VERBATIM,
     ),
     _inert(
         "compression.gzip.level",
@@ -244,12 +257,15 @@ _RECORDS = (
         at_least(1),
         "min.insync.replicas",
     ),
-    ConfigKey(
-        "unclean.leader.election.enable",
-        ConfigType.BOOLEAN,
-        "false",
-        "Whether a replica that is not in sync may become leader, losing records.",
-        synonyms=(Synonym("unclean.leader.election.enable"),),
+    _not_yet(
+        ConfigKey(
+            "unclean.leader.election.enable",
+            ConfigType.BOOLEAN,
+            "false",
+            "Whether a replica that is not in sync may become leader, losing records.",
+            synonyms=(Synonym("unclean.leader.election.enable"),),
+        ),
+        _ONE_REPLICA,
     ),
 )
 
@@ -258,38 +274,51 @@ _CLEANUP = (
         "cleanup.policy",
         ConfigType.LIST,
         "delete",
-        "Whether old segments are deleted, compacted by key, or both; empty keeps everything.",
+        "Whether old segments are deleted, compacted by key, or both; empty keeps everything. "
+        "Until compaction runs, `compact` keeps every record.",
         list_of("compact", "delete"),
         synonyms=(Synonym("log.cleanup.policy"),),
     ),
-    _whole(
-        "delete.retention.ms",
-        DAY_MS,
-        "Time for which a compacted topic keeps the markers of deleted keys.",
-        at_least(0),
-        "log.cleaner.delete.retention.ms",
+    _not_yet(
+        _whole(
+            "delete.retention.ms",
+            DAY_MS,
+            "Time for which a compacted topic keeps the markers of deleted keys.",
+            at_least(0),
+            "log.cleaner.delete.retention.ms",
+        ),
+        _NO_COMPACTION,
     ),
-    _whole(
-        "min.compaction.lag.ms",
-        0,
-        "Age below which a record is not compacted away.",
-        at_least(0),
-        "log.cleaner.min.compaction.lag.ms",
+    _not_yet(
+        _whole(
+            "min.compaction.lag.ms",
+            0,
+            "Age below which a record is not compacted away.",
+            at_least(0),
+            "log.cleaner.min.compaction.lag.ms",
+        ),
+        _NO_COMPACTION,
     ),
-    _whole(
-        "max.compaction.lag.ms",
-        LONG_MAX,
-        "Age at which a record becomes due for compaction.",
-        at_least(1),
-        "log.cleaner.max.compaction.lag.ms",
+    _not_yet(
+        _whole(
+            "max.compaction.lag.ms",
+            LONG_MAX,
+            "Age at which a record becomes due for compaction.",
+            at_least(1),
+            "log.cleaner.max.compaction.lag.ms",
+        ),
+        _NO_COMPACTION,
     ),
-    ConfigKey(
-        "min.cleanable.dirty.ratio",
-        ConfigType.DOUBLE,
-        "0.5",
-        "Share of a log that must be uncompacted before it is compacted again.",
-        between(0, 1),
-        synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
+    _not_yet(
+        ConfigKey(
+            "min.cleanable.dirty.ratio",
+            ConfigType.DOUBLE,
+            "0.5",
+            "Share of a log that must be uncompacted before it is compacted again.",
+            between(0, 1),
+            synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
+        ),
+        _NO_COMPACTION,
     ),
 )
 

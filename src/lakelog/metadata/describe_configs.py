@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
-from lakelog.base.config import ConfigKey, ConfigType, Synonym, UpdateMode
+from lakelog.base.config import ConfigKey, ConfigType, Effect, Synonym, UpdateMode
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import TOPIC_CONFIGS
 from lakelog.metadata.image import MetadataImage
@@ -132,7 +132,7 @@ def _described(key: ConfigKey, synonyms: list[SynonymValue], *, read_only: bool)
         sensitive=key.sensitive,
         synonyms=tuple(synonyms),
         type=key.type,
-        doc=key.doc or f"No effect: {key.reason}.",
+        doc=key.doc if key.effect is Effect.HONOURED else f"{key.effect.value}: {key.reason}",
     )
 
 

@@ -76,7 +76,13 @@ class Server:
         self._options = options
         self._world = world
         clock, tasks, random = world.clock, world.tasks, world.random
-        self._directory = LogDirectory(options.data, world.disk, clock, random)
+        self._directory = LogDirectory(
+            options.data,
+            world.disk,
+            clock,
+            random,
+            producer_expiration_ms=options.config.get_int("producer.id.expiration.ms"),
+        )
         self._store = EmbeddedStore(options.data / METADATA_FILE, clock)
         self._metadata = MetadataLog(self._store, tasks, random, broker_id=options.node_id)
         self._partitions = Partitions()
@@ -166,7 +172,7 @@ class Server:
         node_id, random = self._options.node_id, self._world.random
         names = self._world.disk.list(self._options.data)
         has_logs = any(parse_dir_name(name) is not None for name in names)
-        await self._metadata.open(create=METADATA_FILE not in names and not has_logs)
+        await self._metadata.open(create=not has_logs)
         fresh = encode_uuid(random_uuid(random))
         known = self._directory.cluster_id
         self.broker.cluster_id = await self._metadata.submit(

@@ -47,6 +47,10 @@ def test_keys_of_older_kafkas_are_explained() -> None:
     [
         ("num.partitions", "many"),
         ("num.io.threads", "many"),
+        ("compression.type", "brotli"),
+        ("log.cleaner.min.cleanable.ratio", "2"),
+        ("log.cleaner.min.compaction.lag.ms", "-1"),
+        ("security.inter.broker.protocol", "SASL_SSL"),
         ("listeners", "SASL_SSL://:9093"),
         ("listeners", "localhost:9092"),
         ("listeners", ""),

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lakelog.base.broker_config import BROKER_CONFIGS
+from lakelog.base.config import ConfigKey, Effect
+from lakelog.base.config_page import config_page
+from lakelog.base.topic_config import TOPIC_CONFIGS
+
+ROOT = Path(__file__).parents[3]
+CHECKED_BY_PARSING_ONLY = {"process.roles", "listener.security.protocol.map"}
+READ_BY_PROPERTY = {
+    "node.id": "node_id",
+    "broker.id": "node_id",
+    "log.dirs": "data_directory",
+    "log.dir": "data_directory",
+    "listeners": "listeners",
+    "advertised.listeners": "advertised_listeners",
+}
+
+
+def test_the_page_says_what_the_tables_say() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert page == config_page(), "run: python -m lakelog.base.config_page > docs/configuration.md"
+
+
+def test_every_key_that_is_said_to_be_honoured_is_read_somewhere() -> None:
+    source = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "src" / "lakelog").rglob("*.py")
+        if path.parent.name != "base"
+    )
+    unread = [key.name for key in TOPIC_CONFIGS.values() if _is_unread_topic_key(key, source)]
+    unread += [key.name for key in BROKER_CONFIGS.values() if _is_unread_broker_key(key, source)]
+    assert unread == []
+
+
+def _is_unread_topic_key(key: ConfigKey, source: str) -> bool:
+    attribute = rf"\.{key.name.replace('.', '_')}\b"
+    honoured = key.effect is Effect.HONOURED and not key.internal
+    return honoured and not re.search(attribute, source)
+
+
+def _is_unread_broker_key(key: ConfigKey, source: str) -> bool:
+    of_a_topic = {name.name for topic in TOPIC_CONFIGS.values() for name in topic.synonyms}
+    if key.effect is not Effect.HONOURED or key.name in of_a_topic | CHECKED_BY_PARSING_ONLY:
+        return False
+    if key.name in READ_BY_PROPERTY:
+        return f".{READ_BY_PROPERTY[key.name]}" not in source
+    return f'"{key.name}"' not in source
