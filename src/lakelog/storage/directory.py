@@ -279,7 +279,7 @@ class LogDirectory:
             self.handles,
             folder,
             0,
-            interval=config.index_interval_bytes,
+            config,
             created_ms=self._clock.wall_ms(),
         ).create()
         log = self.logs[key] = Log(

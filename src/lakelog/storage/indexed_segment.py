@@ -11,11 +11,12 @@ import struct
 from pathlib import Path
 from typing import Self
 
+from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import BatchHeader
 from lakelog.runtime.api import Disk
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import Handle, HandleCache
-from lakelog.storage.index import SegmentIndex
+from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.index_files import IndexFiles
 from lakelog.storage.names import LOG, file_name
 from lakelog.storage.scan import scan_headers
@@ -32,17 +33,20 @@ class IndexedSegment:
     __slots__ = (
         "_handles",
         "_index",
+        "_index_bytes",
         "_interval",
         "base_offset",
         "bytes_since_entry",
         "created_ms",
         "first_timestamp",
         "folder",
+        "full",
         "handle",
         "jitter_ms",
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
+        "roll_after",
         "sealed",
         "size",
         "torn",
@@ -53,14 +57,15 @@ class IndexedSegment:
         handles: HandleCache,
         folder: Path,
         base_offset: int,
+        config: LogConfig,
         *,
-        interval: int,
         created_ms: int,
         jitter_ms: int = 0,
     ) -> None:
         self._handles = handles
         self._index: SegmentIndex | None = None
-        self._interval = interval
+        self._interval = config.index_interval_bytes
+        self._index_bytes = config.segment_index_bytes
         self.folder = folder
         self.base_offset = base_offset
         self.next_offset = base_offset
@@ -74,6 +79,10 @@ class IndexedSegment:
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         """Last offset of the earliest batch with `max_timestamp`."""
+        self.full = False
+        """Whether an index has no room for another entry."""
+        self.roll_after = -1
+        """A batch with a timestamp above this is to go into another segment; -1 when not known."""
         self.sealed = False
         """Whether a later segment has taken over."""
         self.torn = False
@@ -118,9 +127,16 @@ class IndexedSegment:
             index.add(last_offset - self.base_offset, position)
             index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
             self.bytes_since_entry = 0
+            self.full = self._is_full(index)
             if len(index.offsets) - index.written >= _INDEX_RUN:
                 self._write_run()
         self.bytes_since_entry += size
+
+    def _is_full(self, index: SegmentIndex) -> bool:
+        return (
+            len(index.offsets) >= self._index_bytes // ENTRY_SIZE
+            or len(index.times) >= self._index_bytes // TIME_ENTRY_SIZE - 1
+        )
 
     def _write_run(self) -> None:
         """The batch is in the log: an index that cannot be written now must not undo that.
@@ -141,6 +157,7 @@ class IndexedSegment:
             if not index.is_ordered(self.size) or not self._resume(index):
                 self.rebuild_index()
                 index = self._index
+            self.full = self._is_full(index)
         return index
 
     def rebuild_index(self) -> None:

@@ -158,10 +158,7 @@ class LogLoader:
         return self._new_segment(request, request.log_start_offset).create()
 
     def _new_segment(self, request: LoadRequest, base: int) -> Segment:
-        interval = request.config.index_interval_bytes
-        return Segment(
-            self._handles, request.folder, base, interval=interval, created_ms=self._now_ms
-        )
+        return Segment(self._handles, request.folder, base, request.config, created_ms=self._now_ms)
 
     def _recover(self, segments: list[Segment], recovery_point: int, recovery: Recovery) -> None:
         for number, segment in enumerate(segments):

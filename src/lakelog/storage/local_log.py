@@ -32,6 +32,7 @@ class LocalLog:
 
     __slots__ = (
         "_bases",
+        "_config",
         "_doomed",
         "_flushing",
         "_new_names",
@@ -40,7 +41,6 @@ class LocalLog:
         "_recent",
         "active_segment",
         "before_truncate",
-        "config",
         "folder",
         "handles",
         "leader_epochs",
@@ -77,7 +77,7 @@ class LocalLog:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
-        self.config = config
+        self._config = config
         self.folder = folder
         self.handles = handles
         self.segments = segments
@@ -105,6 +105,16 @@ class LocalLog:
         self._older: dict[int, int] = {}
 
     @property
+    def config(self) -> LogConfig:
+        """May be replaced at any time; what concerns a segment's indexes counts from the next."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self.active_segment.roll_after = -1
+
+    @property
     def size(self) -> int:
         return sum(segment.size for segment in self.segments)
 
@@ -121,7 +131,7 @@ class LocalLog:
             self.handles,
             self.folder,
             base,
-            interval=config.index_interval_bytes,
+            config,
             created_ms=now_ms,
             jitter_ms=self._random_below(jitter) if jitter > 0 else 0,
         ).create()
@@ -188,7 +198,7 @@ class LocalLog:
             self.handles,
             self.folder,
             offset,
-            interval=self.config.index_interval_bytes,
+            self.config,
             created_ms=old.created_ms,
         ).create()
         self.segments, self._bases = [segment], [offset]

@@ -20,7 +20,7 @@ from lakelog.storage.retention import count_deletable
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.segment import Segment
 from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
-from lakelog.storage.validate import Origin, check_batch, read_batch
+from lakelog.storage.validate import Origin, check_incoming
 
 _RELATIVE_MAX = 0x7FFFFFFF
 _RECENT_MAX = 128
@@ -62,34 +62,33 @@ class Log(LocalLog):
         32 timestamp, 45 sequence gap, 47 producer epoch, 87 anything else. An `OSError` leaves
         the log as it was.
         """
-        config = self.config
-        header = read_batch(batch, config)
-        if origin == "client":
-            check_batch(batch, header, config, now_ms)
-        if header.producer_id >= 0:
-            duplicate = self.producers.find_duplicate(header)
+        config = self._config
+        size = len(batch)
+        fields = check_incoming(batch, config, now_ms, origin)
+        delta, timestamp, producer_id = fields[6], fields[8], fields[9]
+        header, append_time = None, -1
+        if producer_id >= 0:
+            header = BatchHeader(*fields)
+            duplicate = self.producers.admit(header)
             if duplicate is not None:
                 return self._repeated(duplicate)
-            self.producers.check(header)
-        append_time = -1
-        if config.message_timestamp_type == "LogAppendTime":
-            append_time = now_ms
+        if config.message_timestamp_type != "CreateTime":
+            header = header or BatchHeader(*fields)
+            append_time = timestamp = now_ms
             set_append_time(batch, 0, header, now_ms)
         base = self.log_end_offset
-        last = base + header.last_offset_delta
+        last = base + delta
+        segment = self.active_segment
+        if (
+            timestamp > segment.roll_after
+            or segment.full
+            or segment.size + size > config.segment_bytes
+            or last - segment.base_offset > _RELATIVE_MAX
+        ) and self._must_roll(segment, size, last, timestamp, now_ms):
+            segment = self.roll(now_ms)
         patch_offset_and_epoch(batch, 0, base, leader_epoch)
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base)
-        self._write(batch, header, base, last, now_ms)
-        return AppendResult(base, last, append_time, self.log_start_offset, False)
-
-    def _write(
-        self, batch: bytearray | memoryview, header: BatchHeader, base: int, last: int, now_ms: int
-    ) -> None:
-        segment = self.active_segment
-        size, timestamp = len(batch), header.max_timestamp
-        if self._must_roll(segment, size, last, timestamp, now_ms):
-            segment = self.roll(now_ms)
         position = segment.size
         segment.append(batch, last, timestamp)
         recent = self._recent
@@ -97,10 +96,11 @@ class Log(LocalLog):
             self._older = recent
             recent = self._recent = {}
         recent[base] = position
-        self.log_end_offset = last + 1
-        if header.producer_id >= 0:
+        self.log_end_offset = self.producers.end_offset = last + 1
+        if producer_id >= 0:
+            assert header is not None
             self.producers.update(header, base)
-        self.producers.end_offset = last + 1
+        return AppendResult(base, last, append_time, self.log_start_offset, False)
 
     def _repeated(self, batch: BatchMetadata) -> AppendResult:
         by_broker = self.config.message_timestamp_type == "LogAppendTime"
@@ -111,20 +111,17 @@ class Log(LocalLog):
     def _must_roll(
         self, segment: Segment, size: int, last: int, timestamp: int, now_ms: int
     ) -> bool:
-        config = self.config
+        config = self._config
         if size > config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"a batch of {size} bytes; segment.bytes is {config.segment_bytes}",
             )
         return (
-            segment.size > config.segment_bytes - size
+            segment.full
+            or segment.size + size > config.segment_bytes
             or last - segment.base_offset > _RELATIVE_MAX
-            or (
-                segment.size > 0
-                and segment.age_ms(timestamp, now_ms) > config.segment_ms - segment.jitter_ms
-            )
-            or segment.is_full(config.segment_index_bytes)
+            or segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
         )
 
     # Reading

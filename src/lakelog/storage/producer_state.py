@@ -65,38 +65,44 @@ class ProducerStateTable:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """The batch that `header` repeats, if it is one of the last five."""
-        entry = self.entries.get(header.producer_id)
-        if entry is None or entry.epoch != header.producer_epoch:
-            return None
-        last_sequence = header.last_sequence
-        for batch in entry.batches:
-            same_end = batch.last_sequence == last_sequence
-            if same_end and batch.first_sequence == header.base_sequence:
-                return batch
-        return None
+    def admit(self, header: BatchHeader) -> BatchMetadata | None:
+        """The batch that `header` repeats, if it is one of the last five, else `None`.
 
-    def check(self, header: BatchHeader) -> None:
-        """Raises 47 for an older epoch and 45 for a gap."""
+        Raises `KafkaError` 47 for an older epoch and 45 for a gap.
+        """
         entry = self.entries.get(header.producer_id)
         if entry is None or entry.epoch == NO_EPOCH:
-            return
+            return None
+        last = -1
+        if header.producer_epoch == entry.epoch:
+            if not entry.batches:
+                return None
+            last = entry.batches[-1].last_sequence
+        if (
+            header.base_sequence == (last + 1) & _SEQUENCE_MAX
+            and header.producer_epoch >= entry.epoch
+        ):
+            return None
+        return self._find_duplicate(entry, header, last)
+
+    def _find_duplicate(
+        self, entry: ProducerEntry, header: BatchHeader, last: int
+    ) -> BatchMetadata:
         if header.producer_epoch < entry.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"epoch {header.producer_epoch} of producer {header.producer_id} "
                 f"is older than {entry.epoch}",
             )
-        if header.producer_epoch > entry.epoch or not entry.batches:
-            last = -1 if header.producer_epoch > entry.epoch else None
-        else:
-            last = entry.batches[-1].last_sequence
-        if last is not None and header.base_sequence != (last + 1) & _SEQUENCE_MAX:
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} sent sequence {header.base_sequence} after {last}",
-            )
+        if header.producer_epoch == entry.epoch:
+            ends = header.base_sequence, header.last_sequence
+            for batch in entry.batches:
+                if (batch.first_sequence, batch.last_sequence) == ends:
+                    return batch
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {header.producer_id} sent sequence {header.base_sequence} after {last}",
+        )
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """Takes in a batch that has been appended at `base_offset`, or is found in the log."""

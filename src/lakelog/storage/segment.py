@@ -9,7 +9,7 @@ import struct
 
 from lakelog.runtime.api import Buffer, File
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE
+from lakelog.storage.handles import Handle
 from lakelog.storage.indexed_segment import SPAN, IndexedSegment
 from lakelog.storage.names import LOG
 from lakelog.storage.scan import scan_headers
@@ -28,20 +28,28 @@ class Segment(IndexedSegment):
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
         """Writes one whole batch at the end. After an `OSError` the segment is what it was."""
         position = self.size
-        file = self.open().file
-        if self.torn:
-            file.truncate(position)
-            self.torn = False
+        handle = self.handle
+        if handle is None or self.torn:
+            handle = self._open_whole()
+        handle.used = True
         try:
-            file.write_at(position, batch)
+            handle.file.write_at(position, batch)
         except OSError:
             self.torn = True
-            self._cut_back(file)
+            self._cut_back(handle.file)
             raise
         size = len(batch)
         self.note(position, size, last_offset, max_timestamp)
         self.size = position + size
         self.next_offset = last_offset + 1
+
+    def _open_whole(self) -> Handle:
+        """The file, without what a failed write has left beyond its end."""
+        handle = self.open()
+        if self.torn:
+            handle.file.truncate(self.size)
+            self.torn = False
+        return handle
 
     def _cut_back(self, file: File) -> None:
         try:
@@ -50,25 +58,19 @@ class Segment(IndexedSegment):
             return
         self.torn = False
 
-    def is_full(self, index_bytes: int) -> bool:
-        """Whether an index of at most `index_bytes` has no room left."""
-        index = self._index
-        if index is None:
-            return False
-        return (
-            len(index.offsets) >= index_bytes // ENTRY_SIZE
-            or len(index.times) >= index_bytes // TIME_ENTRY_SIZE - 1
-        )
+    def is_due(self, timestamp: int, now_ms: int, roll_ms: int) -> bool:
+        """Whether `timestamp` is more than `roll_ms` after the first batch's.
 
-    def age_ms(self, timestamp: int, now_ms: int) -> int:
-        """How much later than the first batch `timestamp` is; without timestamps, by the clock."""
-        if self.first_timestamp < 0 and self.size:
+        Without timestamps the clock decides.
+        """
+        if self.first_timestamp < 0:
             for _, header in scan_headers(self.open().file, 0, self.size):
                 self.first_timestamp = header.max_timestamp
                 break
-        if self.first_timestamp >= 0:
-            return timestamp - self.first_timestamp
-        return now_ms - self.created_ms
+        if self.first_timestamp < 0:
+            return self.size > 0 and now_ms - self.created_ms > roll_ms
+        self.roll_after = self.first_timestamp + roll_ms
+        return timestamp > self.roll_after
 
     def greatest_timestamp(self) -> int:
         """Of all its records; -1 when none has one."""
@@ -160,7 +162,7 @@ class Segment(IndexedSegment):
         self.size = position
         self.torn = self.sealed = False
         if not position:
-            self.first_timestamp = -1
+            self.first_timestamp = self.roll_after = -1
         index = self.index
         index.truncate(offset - self.base_offset)
         self._files.cut(index)

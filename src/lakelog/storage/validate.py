@@ -14,7 +14,11 @@ from typing import Literal
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import (
+    CODEC_MASK,
     CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
     MAGIC,
     BatchHeader,
@@ -22,14 +26,53 @@ from lakelog.records.batch import (
     check_crc,
     read_header,
 )
+from lakelog.records.crc import crc32c
 from lakelog.records.record import Record, decode_records
 
 Origin = Literal["client", "coordinator"]
 _REFUSED = CONTROL | LOG_APPEND_TIME
 _CODEC_MAX = 4
 _TIME_MAX = (1 << 63) - 1
+CRC_START = 21
+HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""As `BatchHeader` takes them."""
 DECODED_BYTES_MAX = 64 << 20
 """What the records of one batch may take decompressed."""
+
+
+def check_incoming(
+    batch: bytearray | memoryview, config: LogConfig, now_ms: int, origin: Origin
+) -> HeaderFields:
+    """The header's fields if the batch may be appended. Raises `KafkaError` 2, 10, 32 or 87.
+
+    The usual case is one expression, because every produced batch passes here; what it does not
+    let through is looked at again for the reason.
+    """
+    size = len(batch)
+    if size < HEADER_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are too few for a batch")
+    fields: HeaderFields = HEADER.unpack_from(batch)
+    base, length, _, magic, crc, attributes, delta, _, timestamp, producer, epoch, first, count = (
+        fields
+    )
+    if not (
+        length + LENGTH_OVERHEAD == size <= config.max_message_bytes
+        and magic == MAGIC
+        and crc32c(memoryview(batch)[CRC_START:]) == crc
+    ):
+        read_batch(batch, config)
+    if origin == "client" and not (
+        base == 0
+        and delta + 1 == count > 0
+        and attributes & CODEC_MASK <= _CODEC_MAX
+        and not attributes & _REFUSED
+        and (producer < 0 or (first >= 0 and epoch >= 0))
+        and timestamp - now_ms <= config.message_timestamp_after_max_ms
+        and config.message_timestamp_before_max_ms == _TIME_MAX
+        and "compact" not in config.cleanup_policy
+    ):
+        check_batch(batch, BatchHeader(*fields), config, now_ms)
+    return fields
 
 
 def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
@@ -41,11 +84,9 @@ def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
     size = len(batch)
     if header.magic != MAGIC:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"record batches of magic {header.magic}")
-    if header.batch_length + 12 != size:
+    if header.size != size:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD
-            if header.batch_length + 12 < size
-            else ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.INVALID_RECORD if header.size < size else ErrorCode.CORRUPT_MESSAGE,
             f"a batch of {header.size} bytes in {size} bytes of records",
         )
     if size > config.max_message_bytes:

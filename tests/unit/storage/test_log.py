@@ -19,8 +19,7 @@ from storage_kit import NOW, append, make_batch
 def make_log(folder: Path, config: LogConfig | None = None, *, max_open: int = 8) -> Log:
     config = config or LogConfig()
     handles = HandleCache(PosixDisk(), max_open)
-    interval = config.index_interval_bytes
-    segment = Segment(handles, folder, 0, interval=interval, created_ms=NOW).create()
+    segment = Segment(handles, folder, 0, config, created_ms=NOW).create()
     return Log(
         "topic", 0, bytes(16), config, folder, handles, [segment], random_below=lambda end: 0
     )
