@@ -6,6 +6,7 @@ broker, such as an Apache Kafka to check the tests themselves against.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import signal
@@ -88,6 +89,7 @@ class BrokerProcess:
     def launch(self) -> Self:
         """Starts the process without waiting for anything."""
         assert self._process is None, "already started"
+        atexit.register(self.kill)
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -131,16 +133,21 @@ class BrokerProcess:
             self._process.kill()
             self._process.wait()
             self._process = None
+        atexit.unregister(self.kill)
 
-    def stop(self) -> None:
-        """SIGTERM, and a clean end is expected."""
+    def stop(self, *, clean: bool = True) -> None:
+        """SIGTERM, and an orderly end is expected.
+
+        Args:
+            clean: whether the next start needs no recovery; it does while a log is damaged.
+        """
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         status = self.wait()
         if status != 0:
             raise self._failure(f"ended with {status} after SIGTERM")
-        if not (self.data / ".kafka_cleanshutdown").exists():
-            raise self._failure("left no .kafka_cleanshutdown behind")
+        if (self.data / ".kafka_cleanshutdown").exists() != clean:
+            raise self._failure(f"left .kafka_cleanshutdown behind: {not clean}")
 
     def restart(self) -> Self:
         """Starts again on the same port, after `kill` or `stop`."""

@@ -18,6 +18,7 @@ from lakelog.protocol.create_topics import (
     CreateTopicsRequest,
 )
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.protocol.registry import Api, api_for
@@ -240,3 +241,10 @@ def described(client: WireClient, topic: str) -> Any:
     )
     (found,) = client.call(request, 12).topics
     return found
+
+
+def new_producer_id(client: WireClient) -> int:
+    response = client.call(InitProducerIdRequest(transactional_id=None), 4)
+    assert response.error_code == 0
+    producer_id: int = response.producer_id
+    return producer_id

@@ -1,0 +1,112 @@
+"""A broker that cannot do its work says why in one line and does not start."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from broker_process import BrokerProcess
+from wire_client import WireClient, batch_of, create_topic, fetch, produce
+
+
+def _refusal(broker: BrokerProcess) -> str:
+    """Its only error line, after it has ended by itself with a status that says so."""
+    broker.launch()
+    assert broker.wait() != 0
+    log = broker.log()
+    assert "Traceback" not in log
+    assert "ready on" not in log
+    lines = [line for line in log.splitlines() if re.search(r"\berror\b", line, re.IGNORECASE)]
+    assert len(lines) == 1, log
+    return lines[0]
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith((".lock", "metadata.db"))
+    }
+
+
+def _broker_with_a_record(folder: Path) -> BrokerProcess:
+    """Stopped cleanly."""
+    broker = BrokerProcess(folder)
+    with broker:
+        with WireClient(broker.bootstrap) as client:
+            create_topic(client, "kept")
+            produce(client, "kept", batch_of(b"precious"))
+        broker.stop()
+    return broker
+
+
+def test_a_bad_value(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data", settings={"log.segment.bytes": "abc"})
+    line = _refusal(broker)
+    assert "log.segment.bytes" in line
+    assert "abc" in line
+
+
+def test_a_value_out_of_range(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data", settings={"num.partitions": "0"})
+    assert "num.partitions" in _refusal(broker)
+
+
+def test_an_unknown_key_is_named_in_a_warning(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", settings={"log.segment.bites": "5"}) as broker:
+        warnings = [line for line in broker.log().splitlines() if "WARNING" in line]
+        assert any("log.segment.bites" in line for line in warnings), broker.log()
+        broker.stop()
+
+
+def test_a_folder_in_use(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as first:
+        second = BrokerProcess(tmp_path / "data")
+        second.log_path = tmp_path / "second.stderr"
+        line = _refusal(second)
+        assert str(tmp_path / "data") in line
+        assert "another" in line
+        with WireClient(first.bootstrap) as client:
+            create_topic(client, "undisturbed")
+        first.stop()
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = _refusal(BrokerProcess(tmp_path / "data", port))
+    assert f"127.0.0.1:{port}" in line
+    assert "in use" in line
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage", "empty", "cut"])
+def test_metadata_missing_or_corrupt(tmp_path: Path, damage: str) -> None:
+    broker = _broker_with_a_record(tmp_path / "data")
+    before = _files(broker.data)
+    store = broker.data / "metadata.db"
+    content = store.read_bytes()
+    aside = {path: path.read_bytes() for path in broker.data.glob("metadata.db*")}
+    for path in aside:
+        path.unlink()
+    if damage != "missing":
+        damaged = {"garbage": b"not a database" * 500, "empty": b"", "cut": content[:1000]}
+        store.write_bytes(damaged[damage])
+
+    assert "metadata" in _refusal(broker)
+
+    assert _files(broker.data) == before
+    for path, kept in aside.items():
+        path.write_bytes(kept)
+    with broker:
+        with WireClient(broker.bootstrap) as client:
+            assert b"precious" in bytes(fetch(client, "kept", 0).records)
+        broker.stop()
+
+
+def test_a_folder_of_another_node(tmp_path: Path) -> None:
+    broker = _broker_with_a_record(tmp_path / "data")
+    other = BrokerProcess(broker.data, arguments=("--node-id", "7"))
+    assert "node" in _refusal(other)
