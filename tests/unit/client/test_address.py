@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.client.address import parse_bootstrap
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("localhost", [("localhost", 9092)]),
+        ("a:1, b:65535,", [("a", 1), ("b", 65535)]),
+        ("[::1]:9093,[fe80::1]", [("::1", 9093), ("fe80::1", 9092)]),
+    ],
+)
+def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
+    assert parse_bootstrap(text) == addresses
+
+
+@pytest.mark.parametrize("text", ["", " , ", ":1", "a:b", "a:0", "a:65536", "::1", "a:-1"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_bootstrap(text)

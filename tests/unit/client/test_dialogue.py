@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from lakelog.client.dialogue import Dialogue
+from lakelog.client.errors import ClientError, ProtocolError, UnsupportedError
+from lakelog.protocol.api_versions import ApiVersion, ApiVersionsResponse
+from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
+from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.registry import APIS
+from lakelog.wire.framing import encode_response
+
+METADATA = APIS[3]
+
+
+def frame(key: int, version: int, correlation_id: int, message: object) -> bytes:
+    parts = encode_response(APIS[key], version, correlation_id, message)  # type: ignore[arg-type]
+    return b"".join(parts)[4:]
+
+
+def hello(versions: dict[int, tuple[int, int]] | None = None) -> Dialogue:
+    dialogue = Dialogue("test", "1")
+    dialogue.hello()
+    ranges = {3: (0, 12), 0: (3, 11), **(versions or {})}
+    rows = [ApiVersion(api_key=k, min_version=a, max_version=b) for k, (a, b) in ranges.items()]
+    assert dialogue.welcome(frame(18, 3, 0, ApiVersionsResponse(api_keys=rows))) is None
+    return dialogue
+
+
+def test_the_first_request_names_the_software() -> None:
+    raw = b"".join(Dialogue("me", "7.5").hello())
+    size, key, version, correlation_id = struct.unpack_from(">ihhi", raw)
+    assert (size, key, version, correlation_id) == (len(raw) - 4, 18, 3, 0)
+    assert b"lakelog" in raw
+    assert b"7.5" in raw
+
+
+def test_versions_are_the_newest_that_both_know() -> None:
+    dialogue = hello()
+    assert dialogue.version(METADATA) == 12
+    assert dialogue.version(METADATA, newest=9) == 9
+    assert hello({3: (0, 99)}).version(METADATA) == METADATA.max_version
+
+
+@pytest.mark.parametrize("theirs", [(50, 60), (0, -1)])
+def test_no_common_version_is_an_error(theirs: tuple[int, int]) -> None:
+    with pytest.raises(UnsupportedError, match="Metadata"):
+        hello({3: theirs}).version(METADATA)
+
+
+def test_an_api_that_the_broker_lacks_is_an_error() -> None:
+    with pytest.raises(UnsupportedError):
+        hello().version(APIS[22])
+
+
+def test_an_old_broker_is_greeted_again_in_its_version() -> None:
+    dialogue = Dialogue("test", "1")
+    dialogue.hello()
+    rows = [ApiVersion(api_key=18, min_version=0, max_version=2)]
+    refusal = ApiVersionsResponse(error_code=35, api_keys=rows)
+    assert dialogue.welcome(frame(18, 0, 0, refusal)) == 2
+    dialogue.hello(2)
+    rows.append(ApiVersion(api_key=3, min_version=1, max_version=4))
+    assert dialogue.welcome(frame(18, 2, 1, ApiVersionsResponse(api_keys=rows))) is None
+    assert dialogue.version(METADATA) == 4
+
+
+def test_another_error_of_the_greeting_is_raised() -> None:
+    dialogue = Dialogue("test", "1")
+    dialogue.hello()
+    with pytest.raises(ClientError):
+        dialogue.welcome(frame(18, 3, 0, ApiVersionsResponse(error_code=58)))
+
+
+def test_answers_come_in_the_order_of_the_questions() -> None:
+    dialogue = hello()
+    first, _ = dialogue.ask(MetadataRequest(topics=[]))
+    second, _ = dialogue.ask(MetadataRequest(topics=[]), newest=4)
+    assert dialogue.in_flight == 2
+    found, message = dialogue.answer(frame(3, 12, first, MetadataResponse(cluster_id="c")))
+    assert (found, message) == (first, MetadataResponse(cluster_id="c"))
+    assert dialogue.answer(frame(3, 4, second, MetadataResponse()))[0] == second
+    assert dialogue.in_flight == 0
+
+
+def test_the_answer_to_another_question_is_refused() -> None:
+    dialogue = hello()
+    correlation_id, _ = dialogue.ask(MetadataRequest(topics=[]))
+    with pytest.raises(ProtocolError, match="came instead"):
+        dialogue.answer(frame(3, 12, correlation_id + 1, MetadataResponse()))
+
+
+def test_an_answer_to_no_question_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="no question"):
+        hello().answer(frame(3, 12, 0, MetadataResponse()))
+
+
+@pytest.mark.parametrize("raw", [b"", b"\0", b"\0\0\0\1" + b"\xff" * 20, b"HTTP/1.1 400"])
+def test_garbage_is_refused(raw: bytes) -> None:
+    dialogue = hello()
+    dialogue.ask(MetadataRequest(topics=[]))
+    with pytest.raises(ProtocolError):
+        dialogue.answer(raw)
+
+
+def test_a_request_without_an_answer_is_not_awaited() -> None:
+    dialogue = hello()
+    dialogue.ask(ProduceRequest(acks=0), answered=False)
+    assert dialogue.in_flight == 0
+
+
+def test_correlation_ids_wrap() -> None:
+    dialogue = hello()
+    dialogue._next_id = 2**31 - 1
+    assert dialogue.ask(MetadataRequest(topics=[]))[0] == 2**31 - 1
+    assert dialogue.ask(MetadataRequest(topics=[]))[0] == 0
