@@ -2,6 +2,208 @@
 
 from __future__ import annotations
 
-from lakelog.cli.options import noun
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Annotated, Protocol
+
+from cyclopts import Parameter
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.bounds import TopicPartition, read_bounds, resolve_position
+from lakelog.cli.failures import CliError
+from lakelog.cli.options import COMMON, DEFAULT_SESSION, Session, noun
+from lakelog.cli.positions import Anchor, Position, parse_position
+from lakelog.cli.record_text import ConsumedRecord, Formatter, formatter
+from lakelog.cli.render import note
+from lakelog.cli.stopping import Stop, stopping
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import Admin
+    from lakelog.client.consumer import Consumer
 
 app = noun("consume", "Read records of a topic.")
+
+_POLL_S = 0.5
+_POLL_RECORDS = 5000
+_COMMIT_EVERY_S = 5.0
+_MOVED_ON = (
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+)
+
+
+@app.default
+def consume(
+    topic: str,
+    /,
+    *,
+    offset: Annotated[str, Parameter(name=["--offset", "-o"], allow_leading_hyphen=True)] = "end",
+    count: Annotated[int | None, Parameter(name=["--count", "-n"])] = None,
+    exit_at_end: Annotated[bool, Parameter(name=["--exit-at-end", "-e"], negative="")] = False,
+    partition: Annotated[
+        list[int] | None,
+        Parameter(name=["--partition", "-p"], negative="", consume_multiple=False),
+    ] = None,
+    group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
+    form: Annotated[str, Parameter(name=["--format", "-f"], group=COMMON)] = r"%v\n",
+    session: Session = DEFAULT_SESSION,
+) -> int:
+    """Read records of a topic and print them as they come, until ^C.
+
+    Parameters
+    ----------
+    topic
+        Topic to read.
+    offset
+        Where to begin: start, end (default), 42, +10 after the start, -10 before the end, or
+        @TIME with ISO 8601, epoch milliseconds, or -1h.
+    count
+        Stop after so many records.
+    exit_at_end
+        Stop at what is the end now.
+    partition
+        Only this partition; may be repeated.
+    group
+        Share the topic with the members of this group, and commit what was printed. --offset
+        then is start or end, and counts where nothing is committed.
+    form
+        json (an object a line), or a format string: %t topic, %p partition, %o offset, %k key,
+        %v value, %h headers, %T timestamp, %D as ISO 8601 (default '%v\\n').
+    """
+    print_record = formatter(form)
+    position = parse_position(offset, time.time_ns() // 1_000_000)
+    if count is not None and count < 0:
+        raise CliError("LL0902", f"--count {count} is below 0")
+    if group is not None:
+        _check_group_options(position, partition)
+    with _admin(session) as admin:
+        bounds = read_bounds(admin, _partitions(admin, topic, partition))
+        starts = {} if group is not None else resolve_position(admin, position, bounds)
+    ends = {key: limits.end for key, limits in bounds.items()} if exit_at_end else None
+    with _open_consumer(session, topic, group, position, starts) as consumer, stopping() as stop:
+        pump = Pump(consumer, sys.stdout.buffer, print_record, has_group=group is not None)
+        pump.run(count, ends, stop)
+        return stop.exit_status
+
+
+def _check_group_options(position: Position, partition: Sequence[int] | None) -> None:
+    if partition:
+        raise CliError("LL0902", "a group shares the partitions out: --partition excludes --group")
+    if position.anchor not in (Anchor.START, Anchor.END) or position.number:
+        raise CliError(
+            "LL0902",
+            "with --group, --offset is start or end",
+            "lakelog group reset moves a group elsewhere",
+        )
+
+
+def _admin(session: Session) -> Admin:
+    from lakelog.client.admin import Admin
+
+    return Admin(session.brokers, timeout_s=session.timeout_s)
+
+
+def _partitions(admin: Admin, topic: str, chosen: Sequence[int] | None) -> list[TopicPartition]:
+    known = [row.partition for row in admin.topics.describe(topic).partitions]
+    for number in chosen or ():
+        if number not in known:
+            raise CliError(
+                "LL0104", f"topic '{topic}' has partitions 0 to {len(known) - 1}, not {number}"
+            )
+    return [(topic, number) for number in sorted(set(chosen or known))]
+
+
+def _open_consumer(
+    session: Session,
+    topic: str,
+    group: str | None,
+    position: Position,
+    starts: Mapping[TopicPartition, int],
+) -> Consumer:
+    from lakelog.client.consumer import Consumer
+
+    from_start = position.anchor is Anchor.START or group is None
+    consumer = Consumer(
+        session.brokers,
+        group=group,
+        auto_offset_reset="earliest" if from_start else "latest",
+        timeout_s=session.timeout_s,
+    )
+    if group is not None:
+        consumer.subscribe([topic])
+        return consumer
+    consumer.assign(starts)
+    for key, start in starts.items():
+        consumer.seek(key, start)
+    return consumer
+
+
+class RecordSource(Protocol):
+    """The part of the consumer that is used here."""
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]: ...
+    def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumedRecord]: ...
+    def position(self, partition: TopicPartition) -> int: ...
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
+
+
+class Pump:
+    """Moves records from a consumer to a stream; commits what the stream has taken."""
+
+    def __init__(
+        self, source: RecordSource, stream: IO[bytes], form: Formatter, *, has_group: bool
+    ) -> None:
+        self._source = source
+        self._stream = stream
+        self._form = form
+        self._has_group = has_group
+        self._printed: dict[TopicPartition, int] = {}
+        self._next_commit = time.monotonic() + _COMMIT_EVERY_S
+
+    def run(self, count: int | None, ends: Mapping[TopicPartition, int] | None, stop: Stop) -> None:
+        """Until `count` records, the `ends` (log end offsets), or the signal to stop."""
+        left = count
+        knows_assignment = not self._has_group
+        try:
+            while left != 0 and not stop.is_set():
+                if ends is not None and knows_assignment and self._is_at(ends):
+                    return
+                size = _POLL_RECORDS if left is None else min(left, _POLL_RECORDS)
+                records = self._source.poll(_POLL_S, size)
+                self._print(records)
+                left = None if left is None else left - len(records)
+                if time.monotonic() >= self._next_commit:
+                    self._commit()
+                knows_assignment = True
+        finally:
+            self._commit()
+
+    def _print(self, records: Sequence[ConsumedRecord]) -> None:
+        if not records:
+            return
+        self._stream.write(b"".join(map(self._form, records)))
+        self._stream.flush()
+        for record in records:
+            self._printed[record.topic, record.partition] = record.offset + 1
+
+    def _is_at(self, ends: Mapping[TopicPartition, int]) -> bool:
+        return all(
+            self._source.position(key) >= ends[key]
+            for key in self._source.assignment
+            if key in ends
+        )
+
+    def _commit(self) -> None:
+        self._next_commit = time.monotonic() + _COMMIT_EVERY_S
+        if not self._has_group or not self._printed:
+            return
+        try:
+            self._source.commit(self._printed)
+        except KafkaError as error:
+            if error.code not in _MOVED_ON:
+                raise
+            note("the group has moved on: some of these records will be read again")
+        self._printed = {}

@@ -279,5 +279,5 @@ def plan(
 
 def _say_what_next(members: Sequence[GroupMember], *, quiet: bool) -> None:
     if members:
-        note(f"the group has {len(members)} members: stop them first", quiet=quiet)
+        note("the group has members: stop them first", quiet=quiet)
     note("nothing is changed; --execute does it", quiet=quiet)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -16,13 +12,10 @@ from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
 from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Output, Session, noun
 from lakelog.cli.render import Document, Listing, note, show
-
-if TYPE_CHECKING:
-    from types import FrameType
+from lakelog.cli.stopping import stopping
 
 app = noun("table", "Archive topics into Iceberg tables.")
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NEEDED = ("pyspark", "pyarrow", "pyiceberg")
 _WAREHOUSE = "warehouse"
 
@@ -109,13 +102,11 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
     from lakelog.spark.errors import DataLossError, OptionError, TopicMissingError
     from lakelog.spark.session import JavaMissingError
 
-    stop = threading.Event()
-
     def tell(progress: SyncProgress) -> None:
         note(f"{topic}: {progress.rows:,} records in the table", quiet=session.quiet)
 
     try:
-        with _stopping(stop):
+        with stopping() as stop:
             result = sync_topic(
                 session.brokers, topic, warehouse, progress=tell, stop=stop, **options
             )
@@ -128,7 +119,7 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
     except (OptionError, ValueError) as error:
         raise CliError("LL0902", str(error)) from error
     if stop.is_set() and not options["follow"]:
-        raise KeyboardInterrupt
+        raise CliError("LL0604", "interrupted: not everything is in the table yet")
     return {
         "topic": topic,
         "table": ".".join(result.table),
@@ -139,19 +130,6 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
         "ends": {str(partition): end for partition, end in sorted(result.ends.items())},
         "snippets": snippets(result.metadata_path, result.catalog, result.table),
     }
-
-
-@contextmanager
-def _stopping(stop: threading.Event) -> Iterator[None]:
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def document(result: dict[str, Any], snippets: dict[str, str]) -> Document:

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli import consume
+from lakelog.cli.consume import Pump
+from lakelog.cli.main import run
+from lakelog.cli.record_text import Header, formatter
+from lakelog.cli.stopping import Stop
+
+_KEY = ("orders", 0)
+
+
+@dataclass(frozen=True)
+class _Record:
+    offset: int
+    topic: str = "orders"
+    partition: int = 0
+    timestamp: int = 0
+    key: bytes | None = None
+    value: bytes | None = b"v"
+    headers: list[Header] = field(default_factory=list)
+
+
+class _Source:
+    """A log of one partition; each poll returns at most two records and then nothing."""
+
+    def __init__(self, size: int, *, has_gap_at_end: bool = False) -> None:
+        self._size = size
+        self._next = 0
+        self._has_gap_at_end = has_gap_at_end
+        self.committed: list[dict[tuple[str, int], int]] = []
+        self.error: KafkaError | None = None
+        self.stop: Stop | None = None
+
+    @property
+    def assignment(self) -> frozenset[tuple[str, int]]:
+        return frozenset({_KEY})
+
+    def poll(self, timeout_s: float, max_records: int) -> Sequence[_Record]:
+        end = min(self._size, self._next + min(2, max_records))
+        found = [_Record(offset) for offset in range(self._next, end)]
+        self._next = end
+        if not found and self.stop is not None:
+            self.stop.set()
+        return found
+
+    def position(self, partition: tuple[str, int]) -> int:
+        at_end = self._next == self._size
+        return self._next + (1 if at_end and self._has_gap_at_end else 0)
+
+    def commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.committed.append(dict(offsets))
+
+
+def _run(
+    source: _Source,
+    count: int | None = None,
+    ends: Mapping[tuple[str, int], int] | None = None,
+    *,
+    has_group: bool = False,
+    stream: io.BytesIO | None = None,
+) -> bytes:
+    stop = source.stop = Stop()
+    printed = stream or io.BytesIO()
+    Pump(source, printed, formatter("%o\n"), has_group=has_group).run(count, ends, stop)
+    return printed.getvalue()
+
+
+def test_it_stops_after_the_count() -> None:
+    assert _run(_Source(9), count=3) == b"0\n1\n2\n"
+    assert _run(_Source(9), count=0) == b""
+
+
+def test_it_stops_at_the_end() -> None:
+    assert _run(_Source(3), ends={_KEY: 3}) == b"0\n1\n2\n"
+    assert _run(_Source(3, has_gap_at_end=True), ends={_KEY: 4}) == b"0\n1\n2\n"
+    assert _run(_Source(0), ends={_KEY: 0}) == b""
+
+
+def test_it_stops_on_a_signal() -> None:
+    assert _run(_Source(3)) == b"0\n1\n2\n"
+
+
+def test_a_group_commits_what_was_printed_and_nothing_else() -> None:
+    source = _Source(9)
+    _run(source, count=3, has_group=True)
+    assert source.committed == [{_KEY: 3}]
+    alone = _Source(9)
+    _run(alone, count=3)
+    assert alone.committed == []
+
+
+def test_a_long_run_commits_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consume, "_COMMIT_EVERY_S", 0.0)
+    source = _Source(4)
+    _run(source, ends={_KEY: 4}, has_group=True)
+    assert source.committed == [{_KEY: 2}, {_KEY: 4}]
+
+
+def test_what_could_not_be_written_is_not_committed() -> None:
+    class _Closed(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise BrokenPipeError
+
+    source = _Source(4)
+    with pytest.raises(BrokenPipeError):
+        _run(source, has_group=True, stream=_Closed())
+    assert source.committed == []
+
+
+def test_a_group_that_moved_on_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    source = _Source(2)
+    source.error = KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    _run(source, count=2, has_group=True)
+    assert "read again" in capsys.readouterr().err
+    source = _Source(2)
+    source.error = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaError):
+        _run(source, count=2, has_group=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-o", "middle"],
+        ["-f", "%q"],
+        ["-n", "-1"],
+        ["-g", "g", "-p", "0"],
+        ["-g", "g", "-o", "42"],
+        ["-g", "g", "-o", "-5"],
+        ["--timeout", "soon"],
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_connecting(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["consume", "orders", "-b", "127.0.0.1:1", *options]) == 2
+    assert "error[LL0902]" in capsys.readouterr().err
