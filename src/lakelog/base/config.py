@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 ConfigValue = bool | int | float | str | tuple[str, ...] | None
 
@@ -62,24 +62,21 @@ class ConfigError(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Validator:
+class Validator(NamedTuple):
     """A bound beyond the type. `allowed` completes the sentence "allowed: ..."."""
 
     accepts: Callable[[ConfigValue], bool]
     allowed: str
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """A broker key that supplies a topic key's default, in units of `factor`."""
 
     name: str
     factor: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(NamedTuple):
     """One key. `default` is text as a file would hold it; None is null.
 
     `synonyms` come in order of precedence. `reason` says why a key has no effect or is refused.

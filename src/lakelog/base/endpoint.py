@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lakelog.base.config import ConfigValue
 
@@ -11,8 +11,7 @@ _ENDPOINT = re.compile(r"([A-Za-z0-9._-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\]]
 _PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One listener. `host` is empty for every interface and has no brackets."""
 
     name: str

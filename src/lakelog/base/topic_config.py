@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakelog.base.config import ConfigError, ConfigKey, ConfigValue, Synonym
 from lakelog.base.topic_keys import DAY_MS, HOUR_MS, LONG_MAX, TOPIC_CONFIGS, WEEK_MS
@@ -53,8 +52,7 @@ def _scaled(value: ConfigValue, factor: int) -> ConfigValue:
     return max(value * factor, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(NamedTuple):
     """A partition log's settings, resolved: the topic's own over the broker's over the default."""
 
     segment_bytes: int = 1 << 30
@@ -103,4 +101,4 @@ class LogConfig:
         return config
 
 
-_KEY_OF_FIELD = {field: field.replace("_", ".") for field in LogConfig.__slots__}
+_KEY_OF_FIELD = {field: field.replace("_", ".") for field in LogConfig._fields}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from lakelog.base.config import (
     ConfigKey,
@@ -69,7 +68,7 @@ def _inert(
 
 def _not_yet(key: ConfigKey, reason: str) -> ConfigKey:
     """A key that will have the effect its words say."""
-    return replace(key, effect=Effect.NONE, reason=reason)
+    return key._replace(effect=Effect.NONE, reason=reason)
 
 
 def _throttled_replicas() -> Validator:

@@ -6,8 +6,8 @@ Passwords are never shown, whatever layer they come from.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
 from lakelog.base.config import ConfigKey, ConfigType, Effect, Synonym, UpdateMode
@@ -27,15 +27,13 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class SynonymValue:
+class SynonymValue(NamedTuple):
     name: str
     value: str | None
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedConfig:
+class DescribedConfig(NamedTuple):
     """`synonyms` in order of precedence, the first being the one in force."""
 
     name: str

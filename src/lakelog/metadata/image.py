@@ -8,7 +8,7 @@ start touches many partitions: those it leads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple, cast
 
@@ -56,8 +56,7 @@ class TopicImage:
         return len(self.partitions)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(NamedTuple):
     """`epoch` rises at each start. Without endpoints, clients use the address they came by."""
 
     broker_id: int
@@ -70,18 +69,15 @@ class BrokerImage:
 _NO_CONFIG: HashTrieMap[str, str] = HashTrieMap()
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataImage:
+class MetadataImage(NamedTuple):
     """`end` is the index of the next entry of the metadata log. Use the methods for look-ups."""
 
     end: int = 0
     cluster_id: str | None = None
-    brokers: HashTrieMap[int, BrokerImage] = field(default_factory=HashTrieMap)
-    topics_by_id: HashTrieMap[bytes, TopicImage] = field(default_factory=HashTrieMap)
-    topic_ids: HashTrieMap[str, bytes] = field(default_factory=HashTrieMap)
-    config_map: HashTrieMap[tuple[int, str], HashTrieMap[str, str]] = field(
-        default_factory=HashTrieMap
-    )
+    brokers: HashTrieMap[int, BrokerImage] = HashTrieMap()
+    topics_by_id: HashTrieMap[bytes, TopicImage] = HashTrieMap()
+    topic_ids: HashTrieMap[str, bytes] = HashTrieMap()
+    config_map: HashTrieMap[tuple[int, str], HashTrieMap[str, str]] = HashTrieMap()
     next_producer_id: int = 0
     producer_id_owner: int = -1
     partition_count: int = 0

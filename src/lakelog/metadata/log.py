@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.errors import MetadataError
@@ -39,8 +39,7 @@ _UNKNOWN_TRIES_MAX = 10
 _SNAPSHOT_COST_MIN = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(NamedTuple):
     plan: Planner[Any]
     future: Any
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from lakelog.metadata.records import Record
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Plan(Generic[T]):
+class Plan(NamedTuple, Generic[T]):
     """All records are committed together, before anybody sees `result`."""
 
     records: tuple[Record, ...]

@@ -7,8 +7,8 @@ takes broker keys it does not know, for plug-ins to read; here they are refused 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
 from lakelog.base.config import ConfigError, ConfigKey, ConfigType, UpdateMode
@@ -28,8 +28,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(NamedTuple):
     """`operation` as it came; `value` is ignored for DELETE."""
 
     key: str
@@ -37,8 +36,7 @@ class ConfigChange:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceChange:
+class ResourceChange(NamedTuple):
     """`resource_type` as it came. A BROKER named "" is the default of all brokers."""
 
     resource_type: int
@@ -46,8 +44,7 @@ class ResourceChange:
     changes: Sequence[ConfigChange]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigResult:
+class ConfigResult(NamedTuple):
     resource_type: int
     resource_name: str
     error: ErrorCode = ErrorCode.NONE

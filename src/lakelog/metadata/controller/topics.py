@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
@@ -30,22 +31,22 @@ from lakelog.runtime.api import Random
 
 T = TypeVar("T")
 
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
 _RESERVED = frozenset({"__cluster_metadata"})
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """-1 is the broker's default. `assignments` maps partition to replicas and excludes counts."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] = _NOTHING
+    configs: Mapping[str, str | None] = _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class TopicResult:
+class TopicResult(NamedTuple):
     """`error` NONE, or why nothing was done; then counts are -1 and the id zero."""
 
     name: str | None
@@ -56,8 +57,7 @@ class TopicResult:
     replication_factor: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicReference:
+class TopicReference(NamedTuple):
     """By name, or by id with `name` None."""
 
     name: str | None
@@ -102,8 +102,7 @@ def plan_create_topics(
     return Plan(() if validate_only else tuple(records), results)
 
 
-@dataclass(frozen=True, slots=True)
-class _Creation:
+class _Creation(NamedTuple):
     topic_id: bytes
     replicas: list[tuple[int, ...]]
     records: list[Record]

@@ -18,14 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 BATCH_BYTES_MAX = 900_000
 """Payload of one entry; below ZooKeeper's 1 MiB with room for the rest of the call."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataBatch:
+class MetadataBatch(NamedTuple):
     """`payload` is what `encode_records` gives; `serial` rises with each batch of a writer."""
 
     writer_id: bytes
@@ -43,16 +42,14 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class AppendOutcome:
+class AppendOutcome(NamedTuple):
     """`end` is the index of the next entry, -1 when unknown."""
 
     outcome: Outcome
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Records that lead to the image after the entries below `end`; may exceed a batch's size."""
 
     end: int
@@ -65,8 +62,7 @@ class Entry:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LogRead:
+class LogRead(NamedTuple):
     """`entries` without gaps, from the asked index or from the end of `snapshot` on.
 
     A snapshot is given to who asks from 0, and when entries from the asked index on are gone.
@@ -76,8 +72,7 @@ class LogRead:
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerTerm:
+class ControllerTerm(NamedTuple):
     """Who was elected last. Epochs begin at 1 and only rise."""
 
     broker_id: int
