@@ -230,7 +230,7 @@ class Server:
     ) -> None:
         if new.config_map is not old.config_map:
             self._use_dynamic_config(new)
-        gone = self._replicas.update(old, new)
+        gone = self._replicas.update(old, new, records)
         if gone:
             self.broker.groups.on_topics_deleted(gone)
             self._wake_fetches(old, gone)

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
 from lakelog.base.topic_config import LogConfig
 from lakelog.metadata.describe_configs import effective_log_config
 from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
+from lakelog.metadata.records import (
+    ConfigRecord,
+    PartitionRecord,
+    Record,
+    ResourceType,
+    TopicRecord,
+    TopicRemoved,
+)
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.storage.directory import LogDirectory
@@ -57,22 +66,30 @@ class Replicas:
         for topic_image in image.topics:
             self._ensure(image, topic_image)
 
-    def update(self, old: MetadataImage, new: MetadataImage) -> DeletedTopics:
-        """Follows a change of the image; returns (name, id) of the topics that went."""
+    def update(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> DeletedTopics:
+        """Follows a change of the image; returns (name, id) of the topics that went.
+
+        Without `records` the images are compared.
+        """
+        changes = _named(records) if records else _compared(old, new)
         gone = []
-        if new.topics_by_id is not old.topics_by_id:
-            gone = [
-                (topic.name, topic.topic_id)
-                for topic in old.topics
-                if new.topic_by_id(topic.topic_id) is None
-            ]
-            for name, topic_id in gone:
-                self._delete(name, topic_id)
-            for topic in new.topics:
-                if old.topic_by_id(topic.topic_id) is not topic:
-                    self._ensure(new, topic)
-        if new.config_map is not old.config_map:
-            self._configure(new)
+        for topic_id in changes.topic_ids:
+            topic = new.topic_by_id(topic_id)
+            before = old.topic_by_id(topic_id)
+            if topic is not None:
+                self._ensure(new, topic)
+            elif before is not None:
+                self._delete(before)
+                gone.append((before.name, topic_id))
+        if changes.all_configs:
+            self._configure(new, list(self._partitions))
+        for name in changes.config_names:
+            topic = new.topic(name)
+            indexes = topic.partitions if topic is not None else ()
+            found = (self._partitions.get(name, index) for index in indexes)
+            self._configure(new, [partition for partition in found if partition is not None])
         return gone
 
     def _ensure(self, image: MetadataImage, topic: TopicImage) -> None:
@@ -109,16 +126,18 @@ class Replicas:
             self._partitions.add_offline(topic.name, topic.topic_id, index, reason)
             return None
 
-    def _delete(self, name: str, topic_id: bytes) -> None:
-        self._partitions.forget_offline(name, topic_id)
-        for partition in [entry for entry in self._partitions if entry.topic_id == topic_id]:
-            self._partitions.remove(partition)
-            self._directory.schedule_delete(partition.log)
+    def _delete(self, topic: TopicImage) -> None:
+        self._partitions.forget_offline(topic.name, topic.topic_id)
+        for index in topic.partitions:
+            partition = self._partitions.get(topic.topic_id, index)
+            if partition is not None:
+                self._partitions.remove(partition)
+                self._directory.schedule_delete(partition.log)
 
-    def _configure(self, image: MetadataImage) -> None:
-        """Logs whose settings have not changed share one value and keep it."""
+    def _configure(self, image: MetadataImage, partitions: list[Partition]) -> None:
+        """Logs of one topic share one value."""
         by_topic: dict[str, LogConfig] = {}
-        for partition in self._partitions:
+        for partition in partitions:
             config = by_topic.get(partition.topic)
             if config is None:
                 config = by_topic[partition.topic] = self._log_config(image, partition.topic)
@@ -140,3 +159,34 @@ class _TopicIds:
 
     def __contains__(self, topic_id: object) -> bool:
         return isinstance(topic_id, bytes) and self._image.topic_by_id(topic_id) is not None
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What an update has to look at."""
+
+    topic_ids: dict[bytes, None] = field(default_factory=dict)
+    config_names: set[str] = field(default_factory=set)
+    all_configs: bool = False
+
+
+def _named(records: tuple[Record, ...]) -> _Changes:
+    changes = _Changes()
+    for record in records:
+        if isinstance(record, TopicRecord | PartitionRecord | TopicRemoved):
+            changes.topic_ids[record.topic_id] = None
+        elif isinstance(record, ConfigRecord):
+            if record.resource_type == ResourceType.TOPIC:
+                changes.config_names.add(record.resource_name)
+            else:
+                changes.all_configs = True
+    return changes
+
+
+def _compared(old: MetadataImage, new: MetadataImage) -> _Changes:
+    changes = _Changes(all_configs=new.config_map is not old.config_map)
+    for image, other in ((old, new), (new, old)):
+        for topic in image.topics:
+            if other.topic_by_id(topic.topic_id) is not topic:
+                changes.topic_ids[topic.topic_id] = None
+    return changes
