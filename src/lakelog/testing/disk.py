@@ -332,6 +332,10 @@ class MemoryDisk:
         self._locks.add(path)
         return MemoryLock(self._locks, path)
 
+    def space(self, path: Path) -> tuple[int, int]:
+        total = self.capacity if self.capacity is not None else 1 << 40
+        return total, total - self.used
+
     def is_resident(self, file: File, offset: int, size: int) -> bool:
         return True
 
