@@ -83,12 +83,12 @@ def test_a_topic_comes_and_goes(node: Node, named: bool) -> None:
     assert node.apply(topic("orders", ORDERS, 2), named=named) == []
     assert node.names() == ["orders-0", "orders-1"]
     assert node.directories() == ["orders-0", "orders-1"]
-    partition = node.partitions.find(ORDERS, NOW)
+    partition = node.partitions.find(ORDERS, 0)
     assert node.apply([TopicRemoved(ORDERS)], named=named) == [("orders", ORDERS)]
     assert node.names() == []
     assert all(name.endswith("-delete") for name in node.directories())
     with pytest.raises(KafkaError) as unknown:
-        node.partitions.find(ORDERS, NOW)
+        node.partitions.find(ORDERS, 0)
     assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_ID
     with pytest.raises(KafkaError) as gone:
         partition.append(make_batch(), NOW)
@@ -123,7 +123,7 @@ def test_records_and_epochs_survive_a_restart(node: Node) -> None:
     node.image = node.image.apply_all(
         [PartitionRecord(ORDERS, 0, (NODE,), (NODE,), NODE, 5, 1)], node.image.end + 1
     )
-    after = node.restart().partitions.find("orders", NOW)
+    after = node.restart().partitions.find("orders", 0)
     assert after.log.log_end_offset == 3
     assert after.leader_epoch == 5
     after.append(make_batch(), NOW)
