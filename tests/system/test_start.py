@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import socket
 from pathlib import Path
 
@@ -32,15 +33,21 @@ def _files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def _broker_with_a_record(folder: Path) -> BrokerProcess:
-    """Stopped cleanly."""
-    broker = BrokerProcess(folder)
-    with broker:
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a broker that was stopped cleanly, with one record in it."""
+    with BrokerProcess(tmp_path_factory.mktemp("stopped") / "data") as broker:
         with WireClient(broker.bootstrap) as client:
             create_topic(client, "kept")
             produce(client, "kept", batch_of(b"precious"))
         broker.stop()
-    return broker
+    return broker.data
+
+
+@pytest.fixture
+def data(tmp_path: Path, stopped: Path) -> Path:
+    """A copy of that folder."""
+    return shutil.copytree(stopped, tmp_path / "data")
 
 
 def test_a_bad_value(tmp_path: Path) -> None:
@@ -83,8 +90,8 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "empty", "cut"])
-def test_metadata_missing_or_corrupt(tmp_path: Path, damage: str) -> None:
-    broker = _broker_with_a_record(tmp_path / "data")
+def test_metadata_missing_or_corrupt(data: Path, damage: str) -> None:
+    broker = BrokerProcess(data)
     before = _files(broker.data)
     store = broker.data / "metadata.db"
     content = store.read_bytes()
@@ -106,7 +113,5 @@ def test_metadata_missing_or_corrupt(tmp_path: Path, damage: str) -> None:
         broker.stop()
 
 
-def test_a_folder_of_another_node(tmp_path: Path) -> None:
-    broker = _broker_with_a_record(tmp_path / "data")
-    other = BrokerProcess(broker.data, arguments=("--node-id", "7"))
-    assert "node" in _refusal(other)
+def test_a_folder_of_another_node(data: Path) -> None:
+    assert "node" in _refusal(BrokerProcess(data, arguments=("--node-id", "7")))

@@ -1,0 +1,248 @@
+"""The `lakelog` command as a user runs it: what it prints where, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_process import LAKELOG, eventually
+
+_TIMEOUT_S = 30
+
+
+class Shell:
+    """Runs commands against one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.environment = os.environ | {"LAKELOG_BROKERS": bootstrap, "NO_COLOR": "1"}
+
+    def run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [LAKELOG, *words],
+            input=given,
+            capture_output=True,
+            env=self.environment,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+
+    def out(self, *words: str, given: bytes = b"") -> bytes:
+        """What a command that must succeed prints on stdout."""
+        done = self.run(*words, given=given)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.out(*words, "--format", "json"))
+
+    def refusal(self, *words: str, given: bytes = b"") -> tuple[int, str, str]:
+        """Exit status, code and message of a command that must fail with an empty stdout."""
+        done = self.run(*words, given=given)
+        assert done.stdout == b""
+        match = re.match(r"error\[(LL\d{4})\] (.+)\nhint: .+\n$", done.stderr.decode())
+        assert match is not None, done.stderr.decode()
+        return done.returncode, match[1], match[2]
+
+
+@pytest.fixture
+def shell(bootstrap: str) -> Shell:
+    return Shell(bootstrap)
+
+
+def test_a_topic_from_creation_to_deletion(shell: Shell, unused: str) -> None:
+    shell.out("topic", "create", unused, "--partitions", "3", "--config", "retention.ms=1000000")
+    assert shell.refusal("topic", "create", unused)[:2] == (6, "LL0101")
+    shell.out("topic", "create", unused, "--if-not-exists")
+    assert unused in [row["name"] for row in shell.json("topic", "list")]
+    shell.out("topic", "alter", unused, "--partitions", "4", "--config", "max.message.bytes=2000")
+    described = shell.json("topic", "describe", unused)
+    assert len(described["partitions"]) == 4
+    configs = {row["name"]: row["value"] for row in described["configs"]}
+    assert configs["retention.ms"] == "1000000"
+    assert configs["max.message.bytes"] == "2000"
+    shell.out("topic", "alter", unused, "--unset", "retention.ms")
+    described = shell.json("topic", "describe", unused)
+    assert "retention.ms" not in [row["name"] for row in described["configs"]]
+    assert shell.refusal("topic", "delete", unused)[:2] == (2, "LL0901")
+    shell.out("topic", "delete", unused, "--yes")
+    assert shell.refusal("topic", "describe", unused)[:2] == (3, "LL0102")
+
+
+def test_a_misspelt_topic_is_suggested(shell: Shell, topic: str) -> None:
+    done = shell.run("topic", "describe", topic[:-1])
+    assert done.returncode == 3
+    assert f"did you mean '{topic}'?" in done.stderr.decode()
+
+
+def test_a_bad_setting_changes_nothing(shell: Shell, unused: str) -> None:
+    refused = shell.refusal("topic", "create", unused, "--config", "retention.ms=soon")
+    assert refused[:2] == (2, "LL0501")
+    assert "retention.ms" in refused[2]
+    assert shell.refusal("topic", "describe", unused)[:2] == (3, "LL0102")
+
+
+def test_part_of_the_names_is_status_7(shell: Shell, topic: str) -> None:
+    done = shell.run("topic", "describe", topic, "no-such-topic", "--format", "jsonl")
+    assert done.returncode == 7
+    assert json.loads(done.stdout)["name"] == topic
+    assert b"error[LL0102]" in done.stderr
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_lines_come_back_byte_for_byte(shell: Shell, topic: str, compression: str) -> None:
+    lines = [b"plain", b"", b"\xff\x00 not text", b"crlf\r", b"x" * 200_000, b"no line feed"]
+    data = b"\n".join(lines)
+    shell.out("produce", topic, "--compression", compression, given=data)
+    assert shell.out("consume", topic, "-o", "start", "-e") == data + b"\n"
+
+
+def test_keys_headers_and_json_lines(shell: Shell, topic: str, unused: str) -> None:
+    words = ("produce", topic, "--key-separator", "|", "--header", "h=1")
+    shell.out(*words, given=b"a|1\n\xfe|2\nkeyless\n")
+    printed = shell.out("consume", topic, "-o", "start", "-e", "-f", r"%t/%p@%o %k=%v %h\n")
+    name = topic.encode()
+    assert printed.splitlines() == [
+        name + b"/0@0 a=1 h=1",
+        name + b"/0@1 \xfe=2 h=1",
+        name + b"/0@2 =keyless h=1",
+    ]
+    objects = shell.out("consume", topic, "-o", "start", "-e", "-f", "json")
+    shell.out("topic", "create", unused)
+    shell.out("produce", unused, "--input-format", "jsonl", given=objects)
+    copied = shell.out("consume", unused, "-o", "start", "-e", "-f", "json")
+    rows = [[json.loads(line) for line in text.splitlines()] for text in (objects, copied)]
+    for row in [*rows[0], *rows[1]]:
+        del row["topic"]
+    assert rows[0] == rows[1]
+
+
+def test_a_file_is_summed_up(shell: Shell, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"".join(b"%d\n" % number for number in range(5000)))
+    summary = json.loads(shell.out("produce", topic, str(file), "--format", "json"))
+    assert (summary["records"], summary["failed"]) == (5000, 0)
+    assert summary["partitions"] == [
+        {"partition": 0, "records": 5000, "first_offset": 0, "last_offset": 4999}
+    ]
+
+
+def test_a_record_that_is_too_large_does_not_stop_the_others(shell: Shell, topic: str) -> None:
+    done = shell.run("produce", topic, given=b"a\n" + b"x" * 2_000_000 + b"\nb\n")
+    assert done.returncode == 7
+    assert b"error[LL0604]" in done.stderr
+    assert shell.out("consume", topic, "-o", "start", "-e") == b"a\nb\n"
+
+
+def test_a_bad_json_line_is_named(shell: Shell, topic: str) -> None:
+    given = b'{"value": "kept"}\nnonsense\n'
+    refused = shell.refusal("produce", topic, "--input-format", "jsonl", given=given)
+    assert refused[:2] == (1, "LL0605")
+    assert "line 2" in refused[2]
+    assert shell.out("consume", topic, "-o", "start", "-e") == b"kept\n"
+
+
+def test_where_consuming_begins(shell: Shell, topic: str) -> None:
+    before = int(time.time() * 1000)
+    shell.out("produce", topic, given=b"0\n1\n2\n3\n4\n")
+    assert shell.out("consume", topic, "-o", "3", "-e") == b"3\n4\n"
+    assert shell.out("consume", topic, "-o", "-1", "-e") == b"4\n"
+    assert shell.out("consume", topic, "-o", "+4", "-e") == b"4\n"
+    assert shell.out("consume", topic, "-o", f"@{before}", "-n", "2") == b"0\n1\n"
+    assert shell.out("consume", topic, "-o", "@2099-01-01", "-e") == b""
+    assert shell.out("consume", topic, "-e") == b""
+    assert shell.refusal("consume", topic, "-p", "7")[:2] == (3, "LL0104")
+
+
+def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str, unused: str) -> None:
+    shell.out("produce", topic, given=b"0\n1\n2\n3\n4\n")
+    words = ("consume", topic, "-g", unused, "-o", "start")
+    assert shell.out(*words, "-n", "2") == b"0\n1\n"
+    offsets = shell.json("group", "describe", unused)["offsets"]
+    assert [(row["committed_offset"], row["lag"]) for row in offsets] == [(2, 3)]
+    assert shell.out(*words, "-e") == b"2\n3\n4\n"
+    assert unused in [row["group"] for row in shell.json("group", "list")]
+
+    planned = shell.json("group", "reset", unused, "--to", "+1")
+    assert (planned["executed"], planned["plan"][0]["change"]) == (False, -4)
+    assert shell.out(*words, "-e") == b""
+    shell.out("group", "reset", unused, "--to-offset", "1", "--execute")
+    assert shell.out(*words, "-e") == b"1\n2\n3\n4\n"
+
+
+def test_a_group_with_members_cannot_be_moved(shell: Shell, topic: str, unused: str) -> None:
+    words = [LAKELOG, "consume", topic, "-g", unused]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, env=shell.environment) as member:
+        try:
+            eventually(lambda: _is_stable(shell, unused), what="the group is stable")
+            refused = shell.refusal(
+                "group", "reset", unused, "-t", topic, "--to-latest", "--execute"
+            )
+            assert refused[:2] == (6, "LL0202")
+            member.send_signal(signal.SIGINT)
+            assert member.wait(_TIMEOUT_S) == 130
+        finally:
+            member.kill()
+    assert shell.json("group", "describe", unused)["members"] == []
+
+
+def _is_stable(shell: Shell, group: str) -> bool:
+    done = shell.run("group", "describe", group, "--format", "json")
+    return done.returncode == 0 and json.loads(done.stdout)["state"] == "Stable"
+
+
+def test_an_unknown_group(shell: Shell, unused: str) -> None:
+    assert shell.refusal("group", "describe", unused)[:2] == (3, "LL0201")
+
+
+def test_a_reader_that_goes_away_is_a_clean_end(shell: Shell, topic: str) -> None:
+    shell.out("produce", topic, given=b"line\n" * 50_000)
+    script = f"set -o pipefail; {LAKELOG} consume {topic} -o start -e | head -1"
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, env=shell.environment, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"line\n", b"")
+
+
+def test_nobody_listens() -> None:
+    nobody = Shell("127.0.0.1:1")
+    refused = nobody.refusal("topic", "list", "--timeout", "1s")
+    assert refused[:2] == (5, "LL0301")
+    assert "127.0.0.1:1" in refused[2]
+    assert nobody.refusal("produce", "t", "--timeout", "1s", given=b"x")[:2] == (5, "LL0301")
+    assert nobody.refusal("consume", "t", "--timeout", "1s")[:2] == (5, "LL0301")
+
+
+def test_dev_says_what_to_do_next(tmp_path: Path) -> None:
+    environment = os.environ | {"NO_COLOR": "1"}
+    with subprocess.Popen(
+        [LAKELOG, "dev", "--port", "0", "--partitions", "2"],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            said = ""
+            while "^C stops" not in said:
+                line = process.stderr.readline()
+                assert line, said
+                said += line
+            found = re.search(r"-b (127\.0\.0\.1:\d+)", said)
+            assert found is not None, said
+            shell = Shell(found[1])
+            shell.out("produce", "made-on-the-way", given=b"hello\n")
+            assert len(shell.json("topic", "describe", "made-on-the-way")["partitions"]) == 2
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(_TIMEOUT_S) == 0
+        finally:
+            process.kill()
+    assert (tmp_path / ".lakelog" / "meta.properties").exists()
