@@ -90,11 +90,11 @@ class IndexedSegment:
 
     def create(self) -> Self:
         """Makes the files of a new, empty segment; what has these names is cut off."""
-        self._index = SegmentIndex()
-        self._files.cut(self._index)
         file = self.disk.open(self.path(LOG), create=True)
         file.truncate(0)
         file.close()
+        self._index = SegmentIndex()
+        self._files.cut(self._index)
         return self
 
     @property

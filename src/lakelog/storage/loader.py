@@ -36,6 +36,7 @@ from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
 
 _logger = logging.getLogger(__name__)
+_INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)
 
 
 @dataclass(slots=True)
@@ -123,7 +124,6 @@ class LogLoader:
         return [name for name in names if not name.endswith((DELETED, ".tmp"))]
 
     def _segments(self, request: LoadRequest, names: list[str]) -> list[Segment]:
-        folder = request.folder
         bases = [offset_of(name) for name in names if name.endswith(LOG)]
         segments: list[Segment] = []
         for base in sorted(base for base in bases if base is not None):
@@ -133,18 +133,23 @@ class LogLoader:
                 segments[-1].sealed = True
                 segments[-1].next_offset = base
             segments.append(segment)
-        self._check_orphans(folder, names, {segment.base_offset for segment in segments})
+        self._check_orphans(request, names, {segment.base_offset for segment in segments})
         if not segments:
             segments.append(self._first_segment(request))
         return segments
 
-    def _check_orphans(self, folder: Path, names: list[str], bases: set[int]) -> None:
-        """An index with entries whose `.log` is gone means that records are gone."""
+    def _check_orphans(self, request: LoadRequest, names: list[str], bases: set[int]) -> None:
+        """An index with entries whose `.log` is gone means that records are gone.
+
+        They were durable if they lay below the recovery point, or the last stop was clean.
+        """
+        folder = request.folder
         for name in names:
             offset = offset_of(name)
-            if not name.endswith((INDEX, TIME_INDEX, TXN_INDEX)) or offset in bases:
+            if offset is None or offset in bases or not name.endswith(_INDEXES):
                 continue
-            if offset is not None and self._disk.size(folder / name):
+            durable = request.clean or offset < request.recovery_point
+            if durable and self._disk.size(folder / name):
                 missing = folder / file_name(offset, LOG)
                 raise CorruptLog(missing, 0, f"the file is missing although {name} has entries")
             remove_if_exists(self._disk, folder / name)
@@ -161,18 +166,22 @@ class LogLoader:
         return Segment(self._handles, request.folder, base, request.config, created_ms=self._now_ms)
 
     def _recover(self, segments: list[Segment], recovery_point: int, recovery: Recovery) -> None:
+        """Scans from the recovery point on; what follows the first fault is set aside."""
         for number, segment in enumerate(segments):
-            is_last = number + 1 == len(segments)
-            if not is_last and segments[number + 1].base_offset <= recovery_point:
+            following = segments[number + 1].base_offset if segment is not segments[-1] else None
+            if following is not None and following <= recovery_point:
                 continue
             recovery.segments_scanned += 1
             cut = recover_segment(segment, recovery_point)
-            if cut is None:
-                if not is_last:
-                    segment.unload()
+            if cut is not None:
+                recovery.bytes_cut += cut.size
+                recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")
+            elif following is not None and recovery_point <= segment.next_offset < following:
+                reason = f"the next segment begins at {following}"
+                recovery.reasons.append(f"{segment.path(LOG)} at its end: {reason}")
+            elif following is not None:
+                segment.unload()
                 continue
-            recovery.bytes_cut += cut.size
-            recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")
             for later in segments[number + 1 :]:
                 recovery.bytes_cut += set_aside(later)
             del segments[number + 1 :]

@@ -189,17 +189,27 @@ class LocalLog:
         number = bisect_right(self._bases, self.recovery_point) - 1
         return [segment for segment in self.segments[max(number, 0) :] if segment.size]
 
+    def _cut_segments(self, keep: int, end: int) -> None:
+        """Leaves the first `keep` segments, and in the last of them what is below `end`.
+
+        The later ones are gone for good before anything is written where they were.
+        """
+        if keep < len(self.segments):
+            for segment in reversed(self.segments[keep:]):
+                self._delete_segment(segment, 0)
+            self.handles.disk.sync_dir(self.folder)
+            del self.segments[keep:], self._bases[keep:]
+        self.active_segment = segment = self.segments[-1]
+        segment.truncate(end)
+
     def _restart_at(self, offset: int) -> None:
         """Deletes every segment and begins again at `offset`."""
         old = self.segments[0]
         for segment in reversed(self.segments):
             self._delete_segment(segment, 0)
+        self.handles.disk.sync_dir(self.folder)
         segment = Segment(
-            self.handles,
-            self.folder,
-            offset,
-            self.config,
-            created_ms=old.created_ms,
+            self.handles, self.folder, offset, self.config, created_ms=old.created_ms
         ).create()
         self.segments, self._bases = [segment], [offset]
         self.active_segment = segment

@@ -192,6 +192,7 @@ class Log(LocalLog):
             return 0
         if count == len(self.segments):
             self.roll(now_ms)
+            self.handles.disk.sync_dir(self.folder)
         start = self.segments[count].base_offset
         self.snapshots.remove_before(start)
         for _ in range(count):
@@ -215,29 +216,23 @@ class Log(LocalLog):
         """Cuts off the batch that holds `offset` and all after it; a follower's duty (KIP-101)."""
         if offset >= self.log_end_offset:
             return
+        keep = bisect_right(self._bases, offset)
+        end = self.segments[keep - 1].end_before(offset) if keep else offset
         self.truncations += 1
-        if offset < self.recovery_point:
-            self.recovery_point = offset
+        self.log_start_offset = min(self.log_start_offset, end)
+        if end < self.recovery_point:
+            self.recovery_point = end
             if self.before_truncate is not None:
                 self.before_truncate()
-        if offset < self._bases[0]:
-            self._restart_at(offset)
-            self.log_end_offset = end = offset
+        if keep:
+            self._cut_segments(keep, end)
         else:
-            self.log_end_offset = end = self._cut_segments(offset)
-        self.log_start_offset = min(self.log_start_offset, end)
+            self._restart_at(end)
+        self.log_end_offset = end
         self._recent, self._older = {}, {}
         self.leader_epochs.truncate_from_end(end)
         self.snapshots.remove_beyond(end)
         self.rebuild_producers()
-
-    def _cut_segments(self, offset: int) -> int:
-        keep = bisect_right(self._bases, offset)
-        for segment in reversed(self.segments[keep:]):
-            self._delete_segment(segment, 0)
-        del self.segments[keep:], self._bases[keep:]
-        self.active_segment = segment = self.segments[-1]
-        return segment.truncate(offset)
 
     def rebuild_producers(self) -> None:
         """Makes the producers' state from the newest snapshot and the log after it."""

@@ -149,27 +149,28 @@ class Segment(IndexedSegment):
 
     # Ending
 
-    def truncate(self, offset: int) -> int:
-        """Cuts off the batch that holds `offset` and all after it; returns where the log now ends.
-
-        That is below `offset` when it lay within a batch.
-        """
+    def end_before(self, offset: int) -> int:
+        """Where the log ends if the batch that holds `offset` is cut off; below it, mid-batch."""
         position = self.position_of(offset)
-        file, end = self.open().file, offset
-        if position < self.size:
-            end = min(offset, self._span(file.read_at(position, SPAN.size), 0, position)[0])
-        file.truncate(position)
+        if position == self.size:
+            return offset
+        head = self.open().file.read_at(position, SPAN.size)
+        return min(offset, self._span(head, 0, position)[0])
+
+    def truncate(self, end: int) -> None:
+        """Cuts off everything from `end` on, which must not lie within a batch."""
+        position = self.position_of(end)
+        self.open().file.truncate(position)
         self.size = position
         self.torn = self.sealed = False
         if not position:
             self.first_timestamp = self.roll_after = -1
         index = self.index
-        index.truncate(offset - self.base_offset)
+        index.truncate(end - self.base_offset)
         self._files.cut(index)
         if not self._resume(index):
             self.rebuild_index()
         self.next_offset = end
-        return end
 
     def finish(self) -> None:
         """Writes what the index files lack before the log is closed."""

@@ -177,7 +177,8 @@ def test_a_missing_segment_is_an_error_that_names_it(clean: bool) -> None:
     log = store.create()
     fill(log)
     missing = log.segments[1].path(".log")
-    log.segments[1].write_index()
+    log.flush()
+    store.directory.write_checkpoints()
     if clean:
         store.directory.close()
     store.disk.remove(missing)
@@ -185,6 +186,22 @@ def test_a_missing_segment_is_an_error_that_names_it(clean: bool) -> None:
     store.disk.kill()
     store.start()
     assert str(missing) in str(store.directory.failed["topic", 0])
+
+
+def test_what_follows_a_segment_that_was_never_durable_is_set_aside() -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    fill(log)
+    first, second, *later = log.segments
+    second.write_index()
+    store.disk.remove(second.path(".log"))
+    log = store.killed()
+    assert log.log_end_offset == second.base_offset
+    assert [segment.base_offset for segment in log.segments] == [first.base_offset]
+    assert not store.disk.exists(second.path(".index"))
+    aside = [name for name in store.disk.list(FOLDER) if name.endswith(".0.cut")]
+    assert len(aside) == len(later)
+    fill(log, 5)
 
 
 def damage(disk: Disk, path: Path, how: str) -> None:
