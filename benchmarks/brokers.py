@@ -99,8 +99,15 @@ class Broker:
         return time.monotonic() - started
 
     def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """As a user would start it: with compiled modules kept."""
+        without = {"PYTHONDONTWRITEBYTECODE"}
         return subprocess.Popen(
-            self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+            self.command(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=self.folder,
+            env={name: value for name, value in os.environ.items() if name not in without},
         )
 
     def _last_line(self) -> str:

@@ -104,7 +104,7 @@ def test_lines_come_back_byte_for_byte(shell: Shell, topic: str, compression: st
     assert shell.out("consume", topic, "-o", "start", "-e") == data + b"\n"
 
 
-def test_keys_headers_and_json_lines(shell: Shell, topic: str, unused: str) -> None:
+def test_keys_headers_and_json_lines(shell: Shell, topic: str) -> None:
     words = ("produce", topic, "--key-separator", "|", "--header", "h=1")
     shell.out(*words, given=b"a|1\n\xfe|2\nkeyless\n")
     printed = shell.out("consume", topic, "-o", "start", "-e", "-f", r"%t/%p@%o %k=%v %h\n")
@@ -115,9 +115,10 @@ def test_keys_headers_and_json_lines(shell: Shell, topic: str, unused: str) -> N
         name + b"/0@2 =keyless h=1",
     ]
     objects = shell.out("consume", topic, "-o", "start", "-e", "-f", "json")
-    shell.out("topic", "create", unused)
-    shell.out("produce", unused, "--input-format", "jsonl", given=objects)
-    copied = shell.out("consume", unused, "-o", "start", "-e", "-f", "json")
+    copy = f"{topic}-copy"
+    shell.out("topic", "create", copy)
+    shell.out("produce", copy, "--input-format", "jsonl", given=objects)
+    copied = shell.out("consume", copy, "-o", "start", "-e", "-f", "json")
     rows = [[json.loads(line) for line in text.splitlines()] for text in (objects, copied)]
     for row in [*rows[0], *rows[1]]:
         del row["topic"]
@@ -161,36 +162,38 @@ def test_where_consuming_begins(shell: Shell, topic: str) -> None:
     assert shell.refusal("consume", topic, "-p", "7")[:2] == (3, "LL0104")
 
 
-def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str, unused: str) -> None:
+def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str) -> None:
+    group = topic
     shell.out("produce", topic, given=b"0\n1\n2\n3\n4\n")
-    words = ("consume", topic, "-g", unused, "-o", "start")
+    words = ("consume", topic, "-g", group, "-o", "start")
     assert shell.out(*words, "-n", "2") == b"0\n1\n"
-    offsets = shell.json("group", "describe", unused)["offsets"]
+    offsets = shell.json("group", "describe", group)["offsets"]
     assert [(row["committed_offset"], row["lag"]) for row in offsets] == [(2, 3)]
     assert shell.out(*words, "-e") == b"2\n3\n4\n"
-    assert unused in [row["group"] for row in shell.json("group", "list")]
+    assert group in [row["group"] for row in shell.json("group", "list")]
 
-    planned = shell.json("group", "reset", unused, "--to", "+1")
+    planned = shell.json("group", "reset", group, "--to", "+1")
     assert (planned["executed"], planned["plan"][0]["change"]) == (False, -4)
     assert shell.out(*words, "-e") == b""
-    shell.out("group", "reset", unused, "--to-offset", "1", "--execute")
+    shell.out("group", "reset", group, "--to-offset", "1", "--execute")
     assert shell.out(*words, "-e") == b"1\n2\n3\n4\n"
 
 
-def test_a_group_with_members_cannot_be_moved(shell: Shell, topic: str, unused: str) -> None:
-    words = [LAKELOG, "consume", topic, "-g", unused]
+def test_a_group_with_members_cannot_be_moved(shell: Shell, topic: str) -> None:
+    group = topic
+    words = [LAKELOG, "consume", topic, "-g", group]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, env=shell.environment) as member:
         try:
-            eventually(lambda: _is_stable(shell, unused), what="the group is stable")
+            eventually(lambda: _is_stable(shell, group), what="the group is stable")
             refused = shell.refusal(
-                "group", "reset", unused, "-t", topic, "--to-latest", "--execute"
+                "group", "reset", group, "-t", topic, "--to-latest", "--execute"
             )
             assert refused[:2] == (6, "LL0202")
             member.send_signal(signal.SIGINT)
             assert member.wait(_TIMEOUT_S) == 130
         finally:
             member.kill()
-    assert shell.json("group", "describe", unused)["members"] == []
+    assert shell.json("group", "describe", group)["members"] == []
 
 
 def _is_stable(shell: Shell, group: str) -> bool:
