@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numba
+import numba.extending
 import numpy as np
 
-from lakelog.client.arrow_loop import CORRUPT, scan
+from lakelog.client.arrow_loop import CORRUPT, copy, scan
 from lakelog.records.batch import BatchHeader, CorruptRecord, read_header
 from lakelog.records.builder import BatchBuilder
-from lakelog.records.record import read_headers, record_bytes
+from lakelog.records.record import read_headers, record_view
 from lakelog.runtime.api import Buffer
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class CompiledDecoder:
     """Compiles on creation, or loads what was compiled; then tries itself on one record."""
 
     def __init__(self) -> None:
+        numba.extending.register_jitable(copy)
         self._scan = numba.njit(cache=True, nogil=True)(scan)
         self._check()
 
@@ -41,7 +42,7 @@ class CompiledDecoder:
         max_bytes: int,
     ) -> pa.RecordBatch:
         """See `arrow.decode_columns`."""
-        contents = [record_bytes(batch, header, max_bytes) for header, batch in rows]
+        contents = [record_view(batch, header, max_bytes) for header, batch in rows]
         columns = _Columns(
             sum(header.records_count for header, _ in rows), sum(map(len, contents)), headers
         )
@@ -50,7 +51,7 @@ class CompiledDecoder:
         return columns.to_batch()
 
     def _add(
-        self, columns: _Columns, header: BatchHeader, data: bytes, start: int, end: int
+        self, columns: _Columns, header: BatchHeader, data: Buffer, start: int, end: int
     ) -> None:
         first = columns.rows
         state = self._scan(
@@ -111,16 +112,20 @@ class _Columns:
         self.header_stops: Any = np.empty(count, np.int64)
         self._headers: list[list[dict[str, Any]] | None] = []
 
-    def add_headers(self, data: bytes, first: int) -> None:
+    def add_headers(self, data: Buffer, first: int) -> None:
         """Decodes the headers of the rows from `first` on; they are rare, so in Python. Always
         done, so that damaged ones are refused whether they are wanted or not."""
         starts = self.header_starts[first : self.rows]
+        if starts.max(initial=-1) < 0:
+            self._headers += [None] * (len(starts) if self.with_headers else 0)
+            return
         stops = self.header_stops[first : self.rows]
+        content = bytes(data)
         found: list[list[dict[str, Any]] | None] = [None] * len(starts)
         for index in np.flatnonzero(starts >= 0):
             stop = int(stops[index])
             try:
-                pairs, position = read_headers(data, int(starts[index]), stop)
+                pairs, position = read_headers(content, int(starts[index]), stop)
             except (IndexError, UnicodeDecodeError):
                 raise CorruptRecord("a record header is inconsistent") from None
             if position != stop:

@@ -13,6 +13,14 @@ CORRUPT = -1
 _VARINT_SHIFT_MAX = 63
 
 
+def copy(target: Any, at: int, source: Any, start: int, size: int) -> None:
+    """`size` bytes from `start` to `at`; with slices from 0 the compiler sees that no index is
+    negative and copies whole words."""
+    to, out_of = target[at:], source[start:]
+    for index in range(size):
+        to[index] = out_of[index]
+
+
 def scan(  # noqa: C901 - compiled as one function, calls into it would need their own cache
     data: Any,
     count: int,
@@ -41,6 +49,7 @@ def scan(  # noqa: C901 - compiled as one function, calls into it would need the
     size = len(data)
     position = 0
     previous = -1
+    key_end, value_end = int(key_ends[row]), int(value_ends[row])
     for _ in range(count):
         stop = size
         time_delta = 0
@@ -91,16 +100,14 @@ def scan(  # noqa: C901 - compiled as one function, calls into it would need the
             timestamps[row] = base_timestamp + time_delta
             header_starts[row] = position if has_headers else -1
             header_stops[row] = stop
-            key_end = key_ends[row]
             key_nulls[row] = key_size < 0
-            for index in range(key_size):
-                keys[key_end + index] = data[key_start + index]
-            key_ends[row + 1] = key_end + max(key_size, 0)
-            value_end = value_ends[row]
+            copy(keys, key_end, data, key_start, key_size)
+            key_end += max(key_size, 0)
+            key_ends[row + 1] = key_end
             value_nulls[row] = value_size < 0
-            for index in range(value_size):
-                values[value_end + index] = data[value_start + index]
-            value_ends[row + 1] = value_end + max(value_size, 0)
+            copy(values, value_end, data, value_start, value_size)
+            value_end += max(value_size, 0)
+            value_ends[row + 1] = value_end
             row += 1
         position = stop
     return row if position == size else CORRUPT

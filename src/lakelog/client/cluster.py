@@ -33,6 +33,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
 _BOOTSTRAP = -1
+_CREATION_S = 5.0
 _GROUP = 0
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -93,11 +94,21 @@ class Cluster:
         return self.view
 
     def topic(self, name: str) -> Topic:
-        """The topic, asked for when unknown; waits for its leaders if it was just created.
+        """The topic, asked for when unknown; waits for it where asking may create it.
 
         Raises `TopicNotFoundError`.
         """
-        return self.retrying(lambda: self._find_topic(name))
+        deadline = time.monotonic() + _CREATION_S
+
+        def work() -> Topic:
+            try:
+                return self._find_topic(name)
+            except TopicNotFoundError as error:
+                if not self._allow_auto_create or time.monotonic() >= deadline:
+                    raise
+                raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, error.message) from error
+
+        return self.retrying(work)
 
     def leader(self, topic: str, partition: int) -> Broker:
         """The leader of a partition, asked for when unknown.
@@ -259,8 +270,6 @@ class Cluster:
             code = self.view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if code not in _MISSING:
                 raise ClientError(code, f"topic {name!r}")
-            if self._allow_auto_create:
-                raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} does not exist")
             raise TopicNotFoundError(name, hint=self._similar(name))
         return topic
 

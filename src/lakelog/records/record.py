@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.records.batch import HEADER_SIZE, MAGIC, BatchHeader
-from lakelog.records.compression import decompress
+from lakelog.records.compression import Codec, decompress
 from lakelog.records.errors import CorruptRecord
 from lakelog.records.varint import read_varint
 from lakelog.runtime.api import Buffer
@@ -55,11 +55,18 @@ def decode_records(batch: Buffer, header: BatchHeader, max_bytes: int) -> list[R
 
 def record_bytes(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes:
     """What follows the header, decompressed, with the counts checked against its size."""
+    return bytes(record_view(batch, header, max_bytes))
+
+
+def record_view(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes | memoryview:
+    """`record_bytes` without a copy where nothing is compressed."""
     if header.magic != MAGIC:
         raise CorruptRecord(f"magic {header.magic} is not supported")
     if len(batch) != header.size:
         raise CorruptRecord(f"{len(batch)} bytes for a batch of {header.size}")
-    data = decompress(header.codec, memoryview(batch)[HEADER_SIZE:], max_bytes)
+    data: bytes | memoryview = memoryview(batch)[HEADER_SIZE:]
+    if header.codec != Codec.NONE:
+        data = decompress(header.codec, data, max_bytes)
     count = header.records_count
     if not 0 <= count <= len(data) // _MIN_RECORD_SIZE:
         raise CorruptRecord(f"{count} records cannot fit into {len(data)} bytes")

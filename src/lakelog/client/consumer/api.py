@@ -119,13 +119,15 @@ class Consumer:
     def poll(self, timeout_s: float = 1.0, max_records: int = _RECORDS_MAX) -> list[ConsumerRecord]:
         """The next records, as soon as there are any; an empty list after `timeout_s`.
 
-        Joins and rejoins the group as needed, which may take longer than `timeout_s`. Raises
+        Joins and rejoins the group as needed; that time is not counted. Raises
         OFFSET_OUT_OF_RANGE with `auto_offset_reset="none"`, FENCED_INSTANCE_ID, and so on.
         """
         self._commit_if_wanted()
         deadline = time.monotonic() + timeout_s
         while True:
-            self._rejoin_if_needed()
+            if self._session is not None and self._session.needs_join:
+                self._rejoin(self._session)
+                deadline = time.monotonic() + timeout_s
             self._find_positions()
             records = self._take(max_records)
             left = deadline - time.monotonic()
@@ -231,11 +233,9 @@ class Consumer:
                 break
         return records
 
-    def _rejoin_if_needed(self) -> None:
-        if self._session is None or not self._session.needs_join:
-            return
+    def _rejoin(self, session: GroupSession) -> None:
         self._commit_if_wanted()
-        assigned = self._session.join()
+        assigned = session.join()
         self._positions.clear()
         self._set_assignment(sorted(assigned))
 

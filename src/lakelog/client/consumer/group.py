@@ -23,6 +23,7 @@ from lakelog.protocol.sync_group import SyncGroupResponse
 
 _ANSWER_SLACK_S = 5.0
 _LEAVE_TIMEOUT_S = 3.0
+_LOOK_INTERVAL_S = 30.0
 
 
 class GroupSession:
@@ -45,12 +46,19 @@ class GroupSession:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._failure: ClientError | None = None
+        self._handed_out: tuple[frozenset[str], dict[str, int]] | None = None
+        self._look_due_s = 0.0
         self._thread = threading.Thread(target=self._beat, name="lakelog-heartbeat", daemon=True)
         self._thread.start()
 
     @property
     def needs_join(self) -> bool:
-        """Whether `join` must be called before going on. Raises what the heartbeat met."""
+        """Whether `join` must be called before going on. Raises what the heartbeat met.
+
+        The member that handed out the partitions also looks, now and then, for new ones.
+        """
+        if self._handed_out is not None and time.monotonic() >= self._look_due_s:
+            self._look_for_partitions()
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -115,16 +123,34 @@ class GroupSession:
             step = member.joined(response)
         if step is not Step.GO_ON:
             return step
-        counts = self._partition_counts() if member.is_leader else {}
+        counts: dict[str, int] = {}
+        self._handed_out = None
+        if member.is_leader:
+            counts = self._partition_counts(member.group_topics)
+            self._handed_out = member.group_topics, counts
+            self._look_due_s = time.monotonic() + _LOOK_INTERVAL_S
         synced = self._cluster.ask_coordinator(
             group, member.sync(counts), SyncGroupResponse, timeout_s=limit
         )
         with self._lock:
             return member.synced(synced)
 
-    def _partition_counts(self) -> dict[str, int]:
-        """Of the group's topics that exist; the others are waited for."""
-        wanted = self._member.group_topics
+    def _look_for_partitions(self) -> None:
+        assert self._handed_out is not None
+        topics, counts = self._handed_out
+        self._look_due_s = time.monotonic() + _LOOK_INTERVAL_S
+        try:
+            has_changed = self._partition_counts(topics) != counts
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            return
+        if has_changed:
+            with self._lock:
+                self._member.rejoin()
+
+    def _partition_counts(self, wanted: frozenset[str]) -> dict[str, int]:
+        """Of the topics that exist; the others are waited for."""
         topics = self._cluster.refresh(wanted).topics
         return {name: len(topics[name].partitions) for name in wanted if name in topics}
 

@@ -200,12 +200,16 @@ class GroupMember:
         if code in _OTHER_COORDINATOR:
             return Step.FIND_COORDINATOR
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self.state = State.UNJOINED
+            self.rejoin()
             return Step.REJOIN
         if code in _NEW_ID:
             self.lost()
             return Step.REJOIN
         raise ClientError(code, f"group {self.group!r}")
+
+    def rejoin(self) -> None:
+        """The next thing to do is to join again, with the same id."""
+        self.state = State.UNJOINED
 
     def lost(self) -> None:
         """The group goes on without this member; it owns nothing any more."""

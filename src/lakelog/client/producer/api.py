@@ -57,6 +57,7 @@ class Producer:
     buffer_bytes: batches not yet answered; beyond it `send` blocks for up to max_block_ms.
     partitioner: for records with a key and no partition; default murmur2 as in Java. Records
     without a key fill one partition's batch after the other's.
+    auto_create: let the broker make a topic that does not exist, if it is configured to.
 
     Raises `ValueError` for settings that do not go together.
     """
@@ -77,6 +78,7 @@ class Producer:
         max_request_bytes: int = 1 << 20,
         max_block_ms: int = 60_000,
         partitioner: Partitioner = by_key,
+        auto_create: bool = True,
         client_id: str = "lakelog",
     ) -> None:
         is_idempotent = acks == ACKS_ALL if idempotent is None else idempotent
@@ -111,7 +113,7 @@ class Producer:
                 client_id=client_id,
                 timeout_s=self._max_block_s,
                 request_timeout_s=request_timeout_s,
-                allow_auto_create=True,
+                allow_auto_create=auto_create,
             )
 
         self._cluster = new_cluster()

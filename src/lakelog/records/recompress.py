@@ -1,0 +1,47 @@
+"""A batch under another codec, for topics whose `compression.type` is not `producer`.
+
+The records stay as they are, byte for byte; only their wrapping, the attributes and the checksum
+change. Producer id, epoch and sequence stay too, so duplicates are still found.
+"""
+
+from __future__ import annotations
+
+from lakelog.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader
+from lakelog.records.compression import compress
+from lakelog.records.crc import crc32c
+from lakelog.records.record import record_bytes
+from lakelog.runtime.api import Buffer
+
+_CRC_OFFSET = 17
+_ATTRIBUTES_OFFSET = 21
+
+
+def with_codec(batch: Buffer, header: BatchHeader, codec: int, max_bytes: int) -> bytearray:
+    """A new batch; `max_bytes` bounds what the records take decompressed.
+
+    Raises `CorruptRecord`. The checksum of `batch` must have been checked: the new one is right
+    whatever the records are.
+    """
+    content = compress(codec, record_bytes(batch, header, max_bytes))
+    changed = bytearray(HEADER_SIZE)
+    HEADER.pack_into(
+        changed,
+        0,
+        header.base_offset,
+        HEADER_SIZE - LENGTH_OVERHEAD + len(content),
+        header.partition_leader_epoch,
+        header.magic,
+        0,
+        header.attributes & ~CODEC_MASK | codec,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.records_count,
+    )
+    changed += content
+    checksum = crc32c(memoryview(changed)[_ATTRIBUTES_OFFSET:])
+    changed[_CRC_OFFSET:_ATTRIBUTES_OFFSET] = checksum.to_bytes(4, "big")
+    return changed
