@@ -8,11 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from broker_process import BrokerProcess
+from file_oracle import check_data_folder
 
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port of one broker for the whole session; a test makes topics of its own in it."""
+    """host:port of one broker for the whole session; a test makes topics of its own in it.
+
+    What all of them have left on disk is then read by Apache Kafka's tools.
+    """
     elsewhere = os.environ.get("LAKELOG_TEST_BOOTSTRAP")
     if elsewhere:
         yield elsewhere
@@ -20,3 +24,4 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with BrokerProcess(tmp_path_factory.mktemp("shared-broker") / "data") as broker:
         yield broker.bootstrap
         broker.stop()
+        check_data_folder(broker.data)
