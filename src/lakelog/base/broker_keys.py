@@ -18,7 +18,7 @@ from lakelog.base.config import (
     one_of,
 )
 from lakelog.base.endpoint import accepts_endpoints
-from lakelog.base.topic_keys import LONG_MAX
+from lakelog.base.topic_keys import COMPRESSION_TYPES, LONG_MAX
 
 _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 _INT, _SHORT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
@@ -189,6 +189,13 @@ _LOG = (
         3_600_000,
         "How far in the future a record may be.",
         at_least(0),
+    ),
+    _dynamic(
+        "compression.type",
+        _STRING,
+        "producer",
+        "Codec of the stored batches; `producer` keeps what came.",
+        one_of(*COMPRESSION_TYPES),
     ),
     _dynamic(
         "log.cleanup.policy",

@@ -263,9 +263,9 @@ num.recovery.threads.per.data.dir int 2 cluster-wide
 producer.purgatory.purge.interval.requests int 1000
 queued.max.request.bytes long -1
 queued.max.requests int 500
-# batches are stored as the producer compressed them
-compression.type string producer cluster-wide
+# what a batch may take decompressed is fixed
 max.decompressed.message.bytes int 2147483639
+# each codec has one level
 compression.gzip.level int -1 cluster-wide
 compression.lz4.level int 9
 compression.zstd.level int 3 cluster-wide

@@ -1,8 +1,8 @@
 """The protocol's error codes and the exception that carries one.
 
 Codes, names and retriability are those of Apache Kafka 4.4
-(`org.apache.kafka.common.protocol.Errors`). A code must tell "definitely not done" from "unknown": only a retriable code may be answered when
-the outcome of a request is not known.
+(`org.apache.kafka.common.protocol.Errors`). A code must tell "definitely not done" from "unknown":
+only a retriable code may be answered when the outcome of a request is not known.
 """
 
 from __future__ import annotations

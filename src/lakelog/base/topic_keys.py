@@ -32,7 +32,7 @@ _THROTTLED = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIERED = "there is no tiered storage"
 _ONE_REPLICA = "one broker holds every replica"
-_VERBATIM = "batches are stored as the producer compressed them"
+_LEVELS = "each codec has one level"
 _NO_COMPACTION = "compaction does not run yet"
 
 
@@ -206,22 +206,19 @@ _RECORDS = (
         at_least(0),
         "log.message.timestamp.after.max.ms",
     ),
-    _not_yet(
-        ConfigKey(
-            "compression.type",
-            ConfigType.STRING,
-            "producer",
-            "Codec of the stored batches; `producer` keeps what came.",
-            one_of(*COMPRESSION_TYPES),
-            synonyms=(Synonym("compression.type"),),
-        ),
-        _VERBATIM,
+    ConfigKey(
+        "compression.type",
+        ConfigType.STRING,
+        "producer",
+        "Codec of the stored batches; `producer` keeps what came.",
+        one_of(*COMPRESSION_TYPES),
+        synonyms=(Synonym("compression.type"),),
     ),
     _inert(
         "compression.gzip.level",
         ConfigType.INT,
         "-1",
-        _VERBATIM,
+        _LEVELS,
         between_or(1, 9, -1),
         "compression.gzip.level",
     ),
@@ -229,7 +226,7 @@ _RECORDS = (
         "compression.lz4.level",
         ConfigType.INT,
         "9",
-        _VERBATIM,
+        _LEVELS,
         between(1, 17),
         "compression.lz4.level",
     ),
@@ -237,7 +234,7 @@ _RECORDS = (
         "compression.zstd.level",
         ConfigType.INT,
         "3",
-        _VERBATIM,
+        _LEVELS,
         between(-131_072, 22),
         "compression.zstd.level",
     ),
@@ -245,7 +242,7 @@ _RECORDS = (
         "max.decompressed.message.bytes",
         ConfigType.INT,
         "2147483639",
-        _VERBATIM,
+        _LEVELS,
         between(1, 2_147_483_639),
         "max.decompressed.message.bytes",
     ),

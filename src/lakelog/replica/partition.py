@@ -11,10 +11,14 @@ import logging
 from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.compression import Codec
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.recompress import with_codec
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.timestamps import TimestampOffset
-from lakelog.storage.validate import Origin
+from lakelog.storage.validate import DECODED_BYTES_MAX, Origin, read_batch
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +78,8 @@ class Partition:
         """Appends one record batch, whose offset and epoch fields are overwritten in place."""
         self._check_online()
         log = self.log
+        if log.config.compression_type != "producer" and origin == "client":
+            batch = _recompressed(batch, log.config)
         try:
             result = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -148,3 +154,24 @@ class Partition:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         self.take_offline(str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")
+
+
+_CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+def _recompressed(batch: bytearray | memoryview, config: LogConfig) -> bytearray | memoryview:
+    """The batch in the topic's own codec; checked first, for its checksum is made anew."""
+    header = read_batch(batch, config)
+    codec = _CODECS[config.compression_type]
+    if header.codec == codec:
+        return batch
+    try:
+        return with_codec(batch, header, codec, DECODED_BYTES_MAX)
+    except CorruptRecord as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.base.errors import KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import (
     TopicReference,
     TopicResult,
@@ -17,6 +17,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 
 _IDS_SINCE = 6
+_DISABLED_CODE_SINCE = 3
 
 
 async def handle(
@@ -40,9 +41,16 @@ async def handle(
             DeletableTopicResult(
                 name=result.name,
                 topic_id=result.topic_id,
-                error_code=result.error,
+                error_code=_code(result.error, context.version),
                 error_message=result.message,
             )
             for result in results
         ]
     )
+
+
+def _code(code: ErrorCode, version: int) -> ErrorCode:
+    """Older clients do not know that deletion can be disabled."""
+    if code is ErrorCode.TOPIC_DELETION_DISABLED and version < _DISABLED_CODE_SINCE:
+        return ErrorCode.INVALID_REQUEST
+    return code

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import read_header
+from lakelog.records.compression import Codec
+from lakelog.replica.partition import Partition
+from lakelog.storage.directory import LogDirectory
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.randomness import SeededRandom
+from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_batches
+
+
+def open_partition(
+    disk: MemoryDisk | None = None, rolled: list[Partition] | None = None, **config: object
+) -> Partition:
+    disk = disk or MemoryDisk(ManualClock())
+    directory = LogDirectory(DATA, disk, ManualClock(), SeededRandom(1))
+    directory.open(None, 1)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(**config))  # type: ignore[arg-type]
+    events = rolled if rolled is not None else []
+    partition = Partition(log, 5, events.append)
+    partition.become_leader(5)
+    return partition
+
+
+def code_of(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    return error.value.code
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(4, "FENCED_LEADER_EPOCH"), (6, "UNKNOWN_LEADER_EPOCH")]
+)
+def test_a_client_with_another_epoch_is_fenced(epoch: int, code: str) -> None:
+    """KIP-320."""
+    partition = open_partition()
+    partition.check_epoch(-1)
+    partition.check_epoch(5)
+    with pytest.raises(KafkaError) as error:
+        partition.check_epoch(epoch)
+    assert code_of(error) is ErrorCode[code]
+
+
+def test_a_closed_segment_is_reported_once() -> None:
+    rolled: list[Partition] = []
+    partition = open_partition(rolled=rolled, segment_bytes=400)
+    for _ in range(5):
+        partition.append(make_batch(2), NOW)
+    assert len(partition.log.segments) > 1
+    assert rolled == [partition] * (len(partition.log.segments) - 1)
+
+
+def test_flush_messages_is_kept_before_the_answer() -> None:
+    partition = open_partition(flush_messages=3)
+    partition.append(make_batch(2), NOW)
+    assert partition.log.recovery_point == 0
+    partition.append(make_batch(1), NOW)
+    assert partition.log.recovery_point == 3
+
+
+def test_a_full_disk_is_a_retriable_error_that_passes() -> None:
+    disk = MemoryDisk(ManualClock(), capacity=1_500)
+    partition = open_partition(disk)
+    with pytest.raises(KafkaError) as error:
+        for _ in range(100):
+            partition.append(make_batch(2), NOW)
+    assert code_of(error) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert error.value.code.retriable
+    before = partition.log.log_end_offset
+    disk.capacity = None
+    assert partition.append(make_batch(2), NOW).base_offset == before
+
+
+def test_a_failed_device_takes_the_partition_offline_for_good() -> None:
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk)
+    disk.fail("write", errno.EIO, suffix=".log")
+    for _ in range(2):
+        with pytest.raises(KafkaError) as error:
+            partition.append(make_batch(), NOW)
+        assert code_of(error) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.offline_reason is not None
+    with pytest.raises(KafkaError):
+        partition.read(0, 100, min_one=True)
+
+
+def test_more_in_sync_replicas_than_there_are_refuse_acks_all() -> None:
+    partition = open_partition(min_insync_replicas=2)
+    with pytest.raises(KafkaError) as error:
+        partition.check_min_insync()
+    assert code_of(error) is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.NONE])
+def test_the_topics_codec_replaces_the_producers(codec: Codec) -> None:
+    name = "uncompressed" if codec is Codec.NONE else codec.name.lower()
+    partition = open_partition(compression_type=name)
+    partition.append(make_batch(20, codec=Codec.ZSTD), NOW)
+    (stored,) = read_batches(partition.log)
+    assert read_header(stored).codec == codec
+
+
+def test_a_batch_that_is_recompressed_is_checked_first() -> None:
+    partition = open_partition(compression_type="gzip")
+    batch = make_batch(3)
+    batch[-1] ^= 1
+    with pytest.raises(KafkaError) as error:
+        partition.append(batch, NOW)
+    assert code_of(error) is ErrorCode.CORRUPT_MESSAGE
