@@ -67,6 +67,8 @@ def record_view(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes | m
     data: bytes | memoryview = memoryview(batch)[HEADER_SIZE:]
     if header.codec != Codec.NONE:
         data = decompress(header.codec, data, max_bytes)
+    elif len(data) > max_bytes:
+        raise CorruptRecord(f"{len(data)} bytes of records, more than {max_bytes}")
     count = header.records_count
     if not 0 <= count <= len(data) // _MIN_RECORD_SIZE:
         raise CorruptRecord(f"{count} records cannot fit into {len(data)} bytes")
