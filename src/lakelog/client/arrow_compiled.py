@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numba.extending
 import numpy as np
 
-from lakelog.client.arrow_loop import CORRUPT, copy, scan
+from lakelog.client.arrow_loop import CORRUPT, copy, number_at, scan
 from lakelog.records.batch import BatchHeader, CorruptRecord, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.record import read_headers, record_view
@@ -29,7 +29,8 @@ class CompiledDecoder:
     """Compiles on creation, or loads what was compiled; then tries itself on one record."""
 
     def __init__(self) -> None:
-        numba.extending.register_jitable(copy)
+        for part in (copy, number_at):
+            numba.extending.register_jitable(part)
         self._scan = numba.njit(cache=True, nogil=True)(scan)
         self._check()
 

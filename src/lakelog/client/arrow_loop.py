@@ -11,6 +11,21 @@ from typing import Any
 CORRUPT = -1
 
 _VARINT_SHIFT_MAX = 63
+_RECORD_MIN = 6
+
+
+def number_at(data: Any, position: int, stop: int) -> tuple[int, int]:
+    """The zig-zag varint at `position` and where it ends; -1 if that is not before `stop`."""
+    number = 0
+    shift = 0
+    while position < stop and shift <= _VARINT_SHIFT_MAX:
+        byte = int(data[position])
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1 & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), position
+        shift += 7
+    return 0, -1
 
 
 def copy(target: Any, at: int, source: Any, start: int, size: int) -> None:
@@ -21,7 +36,7 @@ def copy(target: Any, at: int, source: Any, start: int, size: int) -> None:
         to[index] = out_of[index]
 
 
-def scan(  # noqa: C901 - compiled as one function, calls into it would need their own cache
+def scan(
     data: Any,
     count: int,
     last_delta: int,
@@ -51,54 +66,31 @@ def scan(  # noqa: C901 - compiled as one function, calls into it would need the
     previous = -1
     key_end, value_end = int(key_ends[row]), int(value_ends[row])
     for _ in range(count):
-        stop = size
-        time_delta = 0
-        delta = 0
-        key_start = key_size = value_start = value_size = 0
-        # the varints of a record in their order: length, time, offset, key size, value size
-        for field in range(5):
-            number = 0
-            shift = 0
-            while True:
-                if position >= stop or shift > _VARINT_SHIFT_MAX:
-                    return CORRUPT
-                byte = int(data[position])
-                position += 1
-                number |= (byte & 0x7F) << shift
-                if byte < 0x80:
-                    break
-                shift += 7
-            number = (number >> 1 & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1)
-            if field == 0:
-                if number < 6 or number > size - position:
-                    return CORRUPT
-                stop = position + number
-                position += 1
-            elif field == 1:
-                time_delta = number
-            elif field == 2:
-                delta = number
-            elif field == 3:
-                key_start, key_size = position, number
-                if number < -1 or number > stop - position:
-                    return CORRUPT
-                position += max(number, 0)
-            else:
-                value_start, value_size = position, number
-                if number < -1 or number > stop - position:
-                    return CORRUPT
-                position += max(number, 0)
-        has_headers = position < stop and data[position] != 0
-        if position >= stop or (not has_headers and position + 1 != stop):
+        length, position = number_at(data, position, size)
+        if position < 0 or not _RECORD_MIN <= length <= size - position:
             return CORRUPT
-        if delta <= previous or delta > last_delta:
+        stop = position + length
+        time_delta, position = number_at(data, position + 1, stop)
+        if position < 0:
+            return CORRUPT
+        delta, position = number_at(data, position, stop)
+        if position < 0 or delta <= previous or delta > last_delta:
+            return CORRUPT
+        key_size, key_start = number_at(data, position, stop)
+        if key_start < 0 or not -1 <= key_size <= stop - key_start:
+            return CORRUPT
+        value_size, value_start = number_at(data, key_start + max(key_size, 0), stop)
+        if value_start < 0 or not -1 <= value_size <= stop - value_start:
+            return CORRUPT
+        position = value_start + max(value_size, 0)
+        if position >= stop or (data[position] == 0 and position + 1 != stop):
             return CORRUPT
         previous = delta
         offset = base_offset + delta
         if start <= offset < end:
             offsets[row] = offset
             timestamps[row] = base_timestamp + time_delta
-            header_starts[row] = position if has_headers else -1
+            header_starts[row] = position if data[position] != 0 else -1
             header_stops[row] = stop
             key_nulls[row] = key_size < 0
             copy(keys, key_end, data, key_start, key_size)

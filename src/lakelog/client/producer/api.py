@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from types import TracebackType
 
 from lakelog.base.errors import ErrorCode
@@ -105,24 +106,21 @@ class Producer:
                 is_idempotent=is_idempotent,
             )
         )
-        request_timeout_s = request_timeout_ms / 1000
-
-        def new_cluster() -> Cluster:
-            return Cluster(
-                bootstrap,
-                client_id=client_id,
-                timeout_s=self._max_block_s,
-                request_timeout_s=request_timeout_s,
-                allow_auto_create=auto_create,
-            )
-
+        new_cluster = partial(
+            Cluster,
+            bootstrap,
+            client_id=client_id,
+            timeout_s=self._max_block_s,
+            request_timeout_s=request_timeout_ms / 1000,
+            allow_auto_create=auto_create,
+        )
         self._cluster = new_cluster()
         settings = SenderSettings(
             acks=acks,
             is_idempotent=is_idempotent,
             max_in_flight=max_in_flight,
             max_request_bytes=max_request_bytes,
-            request_timeout_s=request_timeout_s,
+            request_timeout_s=request_timeout_ms / 1000,
         )
         self._sender = Sender(
             new_cluster(),
