@@ -68,15 +68,18 @@ _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 class CheckpointJob:
     """The checkpoint files to be replaced; `run` blocks on the device and may be in a thread."""
 
-    __slots__ = ("_disk", "_files")
+    __slots__ = ("_disk", "_files", "_written")
 
-    def __init__(self, disk: Disk, files: dict[Path, bytes]) -> None:
+    def __init__(self, disk: Disk, files: dict[Path, bytes], written: dict[Path, bytes]) -> None:
         self._disk = disk
         self._files = files
+        self._written = written
 
     def run(self) -> None:
+        """An `OSError` leaves the files that were not replaced to the next job."""
         for path, data in self._files.items():
             self._disk.write_atomic(path, data)
+            self._written[path] = data
 
 
 class LogDirectory:
@@ -345,8 +348,8 @@ class LogDirectory:
         for name, offsets in files.items():
             path, data = self.path / name, encode_offsets(offsets)
             if self._written.get(path) != data:
-                self._written[path] = changed[path] = data
-        return CheckpointJob(self._disk, changed)
+                changed[path] = data
+        return CheckpointJob(self._disk, changed, self._written)
 
     def write_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
@@ -360,14 +363,15 @@ class LogDirectory:
         """Gives the folder up; no flush may be under way.
 
         Clean: every log is made durable, so that the next start scans nothing. That is not claimed
-        while a log is offline: its recovery point stays, and the next start looks at it again.
+        while a log is offline or broken: its recovery point stays, and the next start recovers.
         """
         try:
             if clean:
-                for log in self.logs.values():
+                sound = [log for log in self.logs.values() if log.may_be_closed]
+                for log in sound:
                     log.close()
                 self.write_checkpoints()
-                if not self.failed:
+                if not self.failed and len(sound) == len(self.logs):
                     path = self.path / _CLEAN_SHUTDOWN
                     self._disk.write_atomic(path, _CLEAN_SHUTDOWN_CONTENT)
         finally:

@@ -129,7 +129,7 @@ class IndexedSegment:
             self.bytes_since_entry = 0
             self.full = self._is_full(index)
             if len(index.offsets) - index.written >= _INDEX_RUN:
-                self._write_run()
+                self.try_write_index()
         self.bytes_since_entry += size
 
     def _is_full(self, index: SegmentIndex) -> bool:
@@ -138,10 +138,10 @@ class IndexedSegment:
             or len(index.times) >= self._index_bytes // TIME_ENTRY_SIZE - 1
         )
 
-    def _write_run(self) -> None:
-        """The batch is in the log: an index that cannot be written now must not undo that.
+    def try_write_index(self) -> None:
+        """Where an index that cannot be written must not fail what is done to the log.
 
-        Roll, flush and close write the same entries again, and report it.
+        A later try writes the same entries again; roll and close report that they cannot.
         """
         try:
             self.write_index()

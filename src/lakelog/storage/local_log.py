@@ -20,7 +20,7 @@ from lakelog.storage.flush import FlushJob
 from lakelog.storage.handles import HandleCache
 from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES
 from lakelog.storage.producer_state import ProducerStateTable
-from lakelog.storage.properties import PARTITION_METADATA, encode_partition_metadata
+from lakelog.storage.properties import PARTITION_METADATA
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
 
@@ -41,6 +41,7 @@ class LocalLog:
         "_recent",
         "active_segment",
         "before_truncate",
+        "broken",
         "folder",
         "handles",
         "leader_epochs",
@@ -98,6 +99,8 @@ class LocalLog:
         self.before_truncate: Callable[[], None] | None = None
         """Called when the recovery point has gone back, before anything is cut off."""
         self._random_below = random_below
+        self.broken = False
+        """Whether the device failed: what is durable is not known, and nothing is retried."""
         self._flushing = False
         self._new_names: set[Path] = {folder, folder.parent} if created else set()
         self._doomed: list[tuple[int, Path]] = []
@@ -148,26 +151,27 @@ class LocalLog:
         """What to sync; `None` when all is durable or a flush is under way."""
         if self._flushing or (self.recovery_point >= self.log_end_offset and not self._new_names):
             return None
-        self._flushing = True
-        disk = self.handles.disk
-        replacements = []
-        if self.folder.parent in self._new_names:
-            path = self.folder / PARTITION_METADATA
-            replacements.append((path, encode_partition_metadata(self.topic_id)))
-        if self.leader_epochs.dirty:
-            path = self.folder / LEADER_EPOCHS
-            replacements.append((path, encode_epochs(self.leader_epochs.entries)))
-            self.leader_epochs.dirty = False
-        job = FlushJob(
-            disk, self.log_end_offset, self.truncations, [], replacements, sorted(self._new_names)
-        )
+        names = self._names_to_sync()
+        job = FlushJob(self, self.log_end_offset, self.truncations, [], names)
         for segment in self.unflushed_segments():
-            segment.write_index()
+            segment.try_write_index()
             handle = segment.open()
             handle.readers += 1
             job.handles.append(handle)
         self._new_names = set()
+        self._flushing = True
         return job
+
+    def _names_to_sync(self) -> list[Path]:
+        names = []
+        if self.leader_epochs.dirty:
+            self.write_epochs()
+            names.append(self.folder / LEADER_EPOCHS)
+            self._new_names.add(self.folder)
+        if self.folder.parent in self._new_names:
+            names.append(self.folder / PARTITION_METADATA)
+        names.extend(sorted(self._new_names, reverse=True))
+        return names
 
     def finish_flush(self, job: FlushJob) -> None:
         """Takes note that `job.run()` has returned."""
@@ -180,9 +184,19 @@ class LocalLog:
         """Blocks until everything appended is durable. No other flush may be under way."""
         assert not self._flushing
         job = self.begin_flush()
-        if job is not None:
+        if job is None:
+            return
+        try:
             job.run()
-            self.finish_flush(job)
+        except OSError:
+            job.release()
+            raise
+        self.finish_flush(job)
+
+    @property
+    def may_be_closed(self) -> bool:
+        """Whether `close` can make everything durable and claim it."""
+        return not self.broken and not self._flushing
 
     def unflushed_segments(self) -> list[Segment]:
         """Those with records at or beyond the recovery point."""

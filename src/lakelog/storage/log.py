@@ -8,6 +8,7 @@ Source: `UnifiedLog` of `org.apache.kafka.storage.internals.log`.
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from lakelog.storage.validate import Origin, check_incoming
 
 _RELATIVE_MAX = 0x7FFFFFFF
 _RECENT_MAX = 128
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class AppendResult(NamedTuple):
@@ -79,18 +81,22 @@ class Log(LocalLog):
         base = self.log_end_offset
         last = base + delta
         segment = self.active_segment
-        if (
-            timestamp > segment.roll_after
-            or segment.full
-            or segment.size + size > config.segment_bytes
-            or last - segment.base_offset > _RELATIVE_MAX
-        ) and self._must_roll(segment, size, last, timestamp, now_ms):
-            segment = self.roll(now_ms)
-        patch_offset_and_epoch(batch, 0, base, leader_epoch)
-        if leader_epoch > self.leader_epochs.latest:
-            self.leader_epochs.assign(leader_epoch, base)
-        position = segment.size
-        segment.append(batch, last, timestamp)
+        try:
+            if (
+                timestamp >= segment.roll_after
+                or segment.full
+                or segment.size + size > config.segment_bytes
+                or last - segment.base_offset > _RELATIVE_MAX
+            ) and self._must_roll(segment, size, last, timestamp, now_ms):
+                segment = self.roll(now_ms)
+            patch_offset_and_epoch(batch, 0, base, leader_epoch)
+            if leader_epoch > self.leader_epochs.latest:
+                self.leader_epochs.assign(leader_epoch, base)
+            position = segment.size
+            segment.append(batch, last, timestamp)
+        except OSError as error:
+            self.broken |= error.errno not in _DISK_FULL
+            raise
         recent = self._recent
         if len(recent) >= _RECENT_MAX:
             self._older = recent
