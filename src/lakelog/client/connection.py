@@ -8,7 +8,6 @@ could no longer be understood.
 from __future__ import annotations
 
 import math
-import select
 import socket
 import struct
 from types import TracebackType
@@ -77,7 +76,13 @@ class Connection:
         """Whether the broker has hung up (or spoken unasked) while nothing was in flight."""
         if self._dialogue.in_flight:
             return False
-        return bool(select.select([self._sock], [], [], 0)[0])
+        try:
+            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
 
     @property
     def in_flight(self) -> int:

@@ -9,6 +9,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import NotWrittenError, OutcomeUnknownError
 from lakelog.client.producer.accumulator import Accumulator, Settings
 from lakelog.client.producer.batch import EPOCH_MAX, SEQUENCE_END, PartitionQueue, ProducerBatch
+from lakelog.client.producer.results import Delivery
 from lakelog.client.producer.verdict import Verdict, judge, maybe_written
 from lakelog.records.batch import read_header
 from lakelog.records.record import decode_records
@@ -181,7 +182,8 @@ def test_a_refusal_says_not_written() -> None:
     assert isinstance(batch.result.error, NotWrittenError)
     assert "t-0" in str(batch.result.error)
     assert "1 > 0" in str(batch.result.error)
-    assert acc.failure is batch.result.error
+    assert acc.take_failure() is batch.result.error
+    assert acc.take_failure() is None
 
 
 @pytest.mark.parametrize(
@@ -220,6 +222,26 @@ def test_what_was_never_sent_is_not_written() -> None:
     batch = add(acc, queue_of(acc))
     acc.expire(DELIVERY_S)
     assert isinstance(batch.result.error, NotWrittenError)
+
+
+def test_a_failure_that_was_seen_at_its_record_is_not_told_again() -> None:
+    acc = accumulator()
+    seen, unseen = add(acc, queue_of(acc, 0)), add(acc, queue_of(acc, 1))
+    acc.expire(DELIVERY_S)
+    with pytest.raises(NotWrittenError):
+        Delivery(seen.result, 0, 0).result(0)
+    assert acc.take_failure() is unseen.result.error
+
+
+def test_a_delivery_counts_from_its_batch() -> None:
+    acc = accumulator()
+    batch = add(acc, queue := queue_of(acc), count=2)
+    delivery = Delivery(batch.result, 1, 77)
+    with pytest.raises(TimeoutError):
+        delivery.result(0)
+    acc.answer(acc.take(queue), ErrorCode.NONE, 0.0, base_offset=40)
+    assert delivery.done
+    assert delivery.result() == ("t", 0, 41, 77)
 
 
 def test_ending_fails_everything() -> None:

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, NotWrittenError, OutcomeUnknownError
 from lakelog.client.producer.batch import PartitionQueue, ProducerBatch
+from lakelog.client.producer.results import BatchResult
 from lakelog.client.producer.verdict import Verdict, judge, maybe_written
 from lakelog.client.retry import pause_s
 from lakelog.records.builder import BatchBuilder
+
+_FAILED_MAX = 1000
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,8 +41,7 @@ class Accumulator:
         """Of all batches but the open ones."""
         self.is_flushing = False
         """Open batches are sent without waiting for more."""
-        self.failure: ClientError | None = None
-        """The first failed batch since this was last cleared."""
+        self._failed: list[BatchResult] = []
 
     @property
     def is_idle(self) -> bool:
@@ -151,6 +153,12 @@ class Accumulator:
                 self._release(batch)
                 self._fail(batch, code, reason)
 
+    def take_failure(self) -> ClientError | None:
+        """The first failure since the last call that nobody has seen at its record."""
+        unseen = [result.error for result in self._failed if not result.is_noticed]
+        self._failed.clear()
+        return unseen[0] if unseen else None
+
     def _wait_s(self, queue: PartitionQueue, now_s: float) -> float:
         """Seconds until the partition may send; infinite if only an answer can change that."""
         settings = self._settings
@@ -192,5 +200,6 @@ class Accumulator:
             error = OutcomeUnknownError(code, text)
         else:
             error = NotWrittenError(code, f"{count} records for {where} are not written: {reason}")
-        self.failure = self.failure or error
         batch.result.fail(error)
+        if len(self._failed) < _FAILED_MAX:
+            self._failed.append(batch.result)

@@ -197,7 +197,8 @@ class Producer:
     def flush(self, timeout_s: float | None = None) -> None:
         """Sends what is buffered and waits until every record is answered.
 
-        Raises the first failure since the last flush, or `TimeoutError`.
+        Raises the first failure since the last flush that no `Delivery.result` has raised, or
+        `TimeoutError`.
         """
         with self._lock:
             self._flushing += 1
@@ -210,7 +211,7 @@ class Producer:
             finally:
                 self._flushing -= 1
                 self._accumulator.is_flushing = self._flushing > 0
-            failure, self._accumulator.failure = self._accumulator.failure, None
+            failure = self._accumulator.take_failure()
         if failure is not None:
             raise failure
 

@@ -136,6 +136,12 @@ class PartitionQueue:
             batch.producer_epoch = self.producer_epoch
             self.next_sequence = (self.next_sequence + batch.builder.count) % SEQUENCE_END
 
+    def postpone(self, until_s: float, reason: str) -> None:
+        """Nothing is sent before `until_s`; the reason is told by batches that expire."""
+        self.not_before_s = until_s
+        for batch in self.waiting:
+            batch.last_error = batch.last_error or reason
+
     def renumber(self) -> None:
         """Starts over at the next epoch with all that waits; nothing may be in flight.
 

@@ -21,7 +21,16 @@ class RecordMetadata(NamedTuple):
 class BatchResult:
     """The fate of one batch, shared by the deliveries of its records."""
 
-    __slots__ = ("_event", "append_time_ms", "base_offset", "done", "error", "partition", "topic")
+    __slots__ = (
+        "_event",
+        "append_time_ms",
+        "base_offset",
+        "done",
+        "error",
+        "is_noticed",
+        "partition",
+        "topic",
+    )
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
@@ -30,6 +39,8 @@ class BatchResult:
         self.append_time_ms = -1
         self.error: ClientError | None = None
         self.done = False
+        self.is_noticed = False
+        """Whether the error has been raised to somebody."""
         self._event = threading.Event()
 
     def succeed(self, base_offset: int, append_time_ms: int) -> None:
@@ -74,6 +85,7 @@ class Delivery:
         if not batch.done and not batch.wait(timeout_s):
             raise TimeoutError(f"no answer for the record within {timeout_s} s")
         if batch.error is not None:
+            batch.is_noticed = True
             raise batch.error
         offset = batch.base_offset + self._delta if batch.base_offset >= 0 else -1
         time = batch.append_time_ms if batch.append_time_ms >= 0 else self._timestamp

@@ -27,6 +27,7 @@ from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProduce
 
 _VIEW_AGE_MAX_S = 300.0
 _IDLE_S = 60.0
+_NO_LEADER_PAUSE_S = 0.2
 _NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
@@ -139,8 +140,7 @@ class Sender:
             self._failures += 1
             with self._lock:
                 for queue in ready:
-                    for batch in queue.waiting:
-                        batch.last_error = batch.last_error or str(error)
+                    queue.postpone(self._not_before_s, str(error))
 
     def _prepare(self, ready: Sequence[PartitionQueue], now: float) -> None:
         """A view with these topics that is not too old, and producer ids where they are missing."""
@@ -169,12 +169,15 @@ class Sender:
 
     def _by_leader(self, ready: Sequence[PartitionQueue]) -> dict[int, list[PartitionQueue]]:
         """The partitions by leader; one without a leader waits and has the view renewed."""
+        view = self._cluster.view
         by_leader: dict[int, list[PartitionQueue]] = defaultdict(list)
         for queue in ready:
-            leader = self._cluster.view.leader(queue.topic, queue.partition)
+            leader = view.leader(queue.topic, queue.partition)
             if leader is None:
                 self._view_due_s = 0.0
-                queue.not_before_s = time.monotonic() + pause_s(self._failures)
+                reason = view.errors.get(queue.topic, ErrorCode.LEADER_NOT_AVAILABLE).name
+                with self._lock:
+                    queue.postpone(time.monotonic() + _NO_LEADER_PAUSE_S, reason)
             else:
                 by_leader[leader.node_id].append(queue)
         return by_leader
