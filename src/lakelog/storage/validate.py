@@ -108,25 +108,29 @@ def check_batch(
         raise _invalid(f"{count} records with a last offset delta of {header.last_offset_delta}")
     if header.base_offset != 0:
         raise _invalid(f"a base offset of {header.base_offset} where a producer sends 0")
-    if header.attributes & _REFUSED or header.codec > _CODEC_MAX:
-        raise _invalid(f"attributes {header.attributes:#x}: control, LogAppendTime or no codec")
+    if header.is_control or header.codec > _CODEC_MAX:
+        raise _invalid(f"attributes {header.attributes:#x}: a control batch, or no known codec")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise _invalid(
             f"epoch {header.producer_epoch}, sequence {header.base_sequence} "
             f"of producer {header.producer_id}"
         )
-    if config.message_timestamp_type == "CreateTime":
-        if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-            raise _bad_time(header.max_timestamp, now_ms)
-        if config.message_timestamp_before_max_ms != _TIME_MAX:
-            _check_oldest(batch, header, config, now_ms)
+    _check_times(batch, header, config, now_ms)
     if "compact" in config.cleanup_policy:
         _check_keys(batch, header)
 
 
-def _check_oldest(
+def _check_times(
     batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> None:
+    if header.timestamp_type:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
+    if config.message_timestamp_type != "CreateTime":
+        return
+    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        raise _bad_time(header.max_timestamp, now_ms)
+    if config.message_timestamp_before_max_ms == _TIME_MAX:
+        return
     oldest = min(record.timestamp for record in _decode(batch, header))
     if oldest >= 0 and now_ms - oldest > config.message_timestamp_before_max_ms:
         raise _bad_time(oldest, now_ms)

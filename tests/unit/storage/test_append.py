@@ -1,0 +1,211 @@
+"""What an append refuses, and that it leaves no trace."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import HEADER_SIZE
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.crc import crc32c
+from lakelog.storage.log import Log
+from storage_kit import NOW, append, make_batch, memory_store, read_records
+
+DAY = 86_400_000
+
+
+def resealed(batch: bytearray, offset: int, layout: str, value: int) -> bytearray:
+    """The batch with one field changed and a checksum that fits."""
+    struct.pack_into(layout, batch, offset, value)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    return batch
+
+
+def truncated(batch: bytearray) -> bytearray:
+    return batch[:-1]
+
+
+def extended(batch: bytearray) -> bytearray:
+    return batch + make_batch()
+
+
+def with_magic(batch: bytearray) -> bytearray:
+    batch[16] = 1
+    return batch
+
+
+def with_wrong_byte(batch: bytearray) -> bytearray:
+    batch[-1] ^= 1
+    return batch
+
+
+REFUSED = {
+    "empty": (bytearray(), ErrorCode.CORRUPT_MESSAGE),
+    "a header cut off": (make_batch()[: HEADER_SIZE - 1], ErrorCode.CORRUPT_MESSAGE),
+    "a batch cut off": (truncated(make_batch(3)), ErrorCode.CORRUPT_MESSAGE),
+    "two batches": (extended(make_batch(3)), ErrorCode.INVALID_RECORD),
+    "an impossible length": (resealed(make_batch(), 8, ">i", -5), ErrorCode.CORRUPT_MESSAGE),
+    "a huge length": (resealed(make_batch(), 8, ">i", 0x7FFFFFFF), ErrorCode.CORRUPT_MESSAGE),
+    "an old format": (with_magic(make_batch()), ErrorCode.INVALID_RECORD),
+    "a wrong checksum": (with_wrong_byte(make_batch()), ErrorCode.CORRUPT_MESSAGE),
+    "too large": (make_batch(1, size=2000), ErrorCode.MESSAGE_TOO_LARGE),
+    "no records": (resealed(make_batch(), 57, ">i", 0), ErrorCode.INVALID_RECORD),
+    "more records than offsets": (resealed(make_batch(), 57, ">i", 2), ErrorCode.INVALID_RECORD),
+    "more offsets than records": (resealed(make_batch(), 23, ">i", 5), ErrorCode.INVALID_RECORD),
+    "negative offsets": (resealed(make_batch(), 23, ">i", -1), ErrorCode.INVALID_RECORD),
+    "a base offset": (resealed(make_batch(), 0, ">q", 7), ErrorCode.INVALID_RECORD),
+    "control": (resealed(make_batch(), 21, ">h", 0x20), ErrorCode.INVALID_RECORD),
+    "append time": (resealed(make_batch(), 21, ">h", 0x08), ErrorCode.INVALID_TIMESTAMP),
+    "no such codec": (resealed(make_batch(), 21, ">h", 5), ErrorCode.INVALID_RECORD),
+    "no sequence": (make_batch(producer=(1, 0, -1)), ErrorCode.INVALID_RECORD),
+    "no epoch": (make_batch(producer=(1, -1, 0)), ErrorCode.INVALID_RECORD),
+    "the future": (make_batch(timestamp=NOW + 3_600_001), ErrorCode.INVALID_TIMESTAMP),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_batch_is_refused_and_leaves_nothing(name: str) -> None:
+    batch, code = REFUSED[name]
+    store = memory_store(LogConfig(max_message_bytes=1000))
+    log = store.create()
+    append(log, make_batch(2))
+    with pytest.raises(KafkaError) as failure:
+        log.append(bytearray(batch), leader_epoch=9, now_ms=NOW)
+    assert failure.value.code == code
+    assert failure.value.message
+    assert (log.log_end_offset, log.size) == (2, len(make_batch(2)))
+    assert log.leader_epochs.latest == 3
+    assert len(log.producers) == 0
+    assert append(log, make_batch()) == 2
+
+
+def test_the_bounds_themselves_are_allowed() -> None:
+    log = memory_store(LogConfig(max_message_bytes=len(make_batch()))).create()
+    append(log, make_batch(timestamp=NOW + 3_600_000))
+    append(log, make_batch(timestamp=0))
+
+
+def test_a_bound_on_old_timestamps_looks_at_the_oldest_record() -> None:
+    log = memory_store(LogConfig(message_timestamp_before_max_ms=DAY)).create()
+    builder = BatchBuilder(2)
+    for age in (0, 2 * DAY, 0):
+        builder.append(NOW - age, b"k", b"v")
+    with pytest.raises(KafkaError) as failure:
+        log.append(builder.build(), leader_epoch=0, now_ms=NOW)
+    assert failure.value.code == ErrorCode.INVALID_TIMESTAMP
+    append(log, make_batch(timestamp=NOW - DAY))
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_compacted_topic_needs_keys(codec: int) -> None:
+    log = memory_store(LogConfig(cleanup_policy=frozenset({"compact", "delete"}))).create()
+    builder = BatchBuilder(codec)
+    builder.append(NOW, b"k", b"v")
+    builder.append(NOW, None, b"v")
+    with pytest.raises(KafkaError) as failure:
+        log.append(builder.build(), leader_epoch=0, now_ms=NOW)
+    assert failure.value.code == ErrorCode.INVALID_RECORD
+    append(log, make_batch(codec=codec))
+
+
+def test_the_coordinator_may_write_what_a_client_may_not() -> None:
+    log = memory_store().create()
+    batch = resealed(make_batch(), 21, ">h", 0x20)
+    log.append(batch, leader_epoch=0, now_ms=NOW, origin="coordinator")
+    with pytest.raises(KafkaError):
+        log.append(with_wrong_byte(make_batch()), leader_epoch=0, now_ms=NOW, origin="coordinator")
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_the_brokers_time_replaces_the_producers(codec: int) -> None:
+    store = memory_store(LogConfig(message_timestamp_type="LogAppendTime"))
+    log = store.create()
+    for number in range(3):
+        batch = make_batch(2, timestamp=5, codec=codec)
+        result = log.append(batch, leader_epoch=0, now_ms=NOW + number)
+        assert result.append_time_ms == NOW + number
+    assert [record.timestamp for record in read_records(log)] == [
+        NOW + number // 2 for number in range(6)
+    ]
+    assert log.offset_for_timestamp(NOW + 1) == (NOW + 1, 2, 0)
+    assert store.killed().log_end_offset == 6
+
+
+def test_a_batch_may_be_a_view_of_a_larger_buffer() -> None:
+    log = memory_store().create()
+    batch = make_batch(2)
+    buffer = bytearray(b"before") + batch + bytearray(b"after")
+    view = memoryview(buffer)[6 : 6 + len(batch)]
+    assert append(log, make_batch(3)) == 0
+    assert log.append(view, leader_epoch=0, now_ms=NOW).base_offset == 3
+    assert buffer.startswith(b"before")
+    assert buffer.endswith(b"after")
+    assert len(read_records(log)) == 5
+
+
+def producer_batch(sequence: int, epoch: int = 0, count: int = 1, pid: int = 7) -> bytearray:
+    return make_batch(count, producer=(pid, epoch, sequence))
+
+
+def code_of(log: Log, batch: bytearray) -> ErrorCode:
+    with pytest.raises(KafkaError) as failure:
+        append(log, batch)
+    return failure.value.code
+
+
+def test_sequences_have_no_gap_and_no_return() -> None:
+    log = memory_store().create()
+    append(log, producer_batch(0, count=3))
+    assert code_of(log, producer_batch(4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert code_of(log, producer_batch(1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert code_of(log, producer_batch(0, count=2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, producer_batch(3))
+    assert log.log_end_offset == 4
+
+
+def test_sequences_wrap_to_zero() -> None:
+    log = memory_store().create()
+    top = 0x7FFFFFFF
+    append(log, producer_batch(top - 2, count=2))
+    append(log, producer_batch(top, count=3))
+    append(log, producer_batch(2))
+    repeated = log.append(producer_batch(top, count=3), leader_epoch=0, now_ms=NOW)
+    assert (repeated.base_offset, repeated.last_offset, repeated.duplicate) == (2, 4, True)
+    assert code_of(log, producer_batch(4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_new_epoch_begins_at_zero_and_fences_the_old() -> None:
+    log = memory_store().create()
+    append(log, producer_batch(0))
+    assert code_of(log, producer_batch(1, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, producer_batch(0, epoch=1))
+    assert code_of(log, producer_batch(1, epoch=0)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code_of(log, producer_batch(0, epoch=0)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    append(log, producer_batch(1, epoch=1))
+
+
+def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
+    log = memory_store().create()
+    append(log, producer_batch(500))
+    append(log, producer_batch(501))
+
+
+def test_an_idle_producer_is_forgotten() -> None:
+    log = memory_store().create()
+    append(log, producer_batch(0))
+    append(log, producer_batch(0, pid=8))
+    append(log, make_batch(timestamp=NOW + DAY, producer=(8, 0, 1)), now_ms=NOW + DAY)
+    assert log.producers.remove_expired(NOW + DAY - 1) == 0
+    assert log.producers.remove_expired(NOW + DAY) == 1
+    append(log, producer_batch(77))
+    assert code_of(log, producer_batch(9, pid=8)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_retry_under_the_brokers_time_gets_the_first_time() -> None:
+    log = memory_store(LogConfig(message_timestamp_type="LogAppendTime")).create()
+    log.append(producer_batch(0), leader_epoch=0, now_ms=NOW)
+    again = log.append(producer_batch(0), leader_epoch=0, now_ms=NOW + 5)
+    assert (again.base_offset, again.append_time_ms, again.duplicate) == (0, NOW, True)
