@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Jobs of seconds, whose work is done in Python: compiling Java well costs more than it saves."""
+
+
 class JavaMissingError(Exception):
     """Spark cannot start. The text says what to install."""
 
@@ -52,6 +56,7 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.memory", "1g")
+            .config("spark.driver.extraJavaOptions", " ".join(_QUICK_START))
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "4")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,11 +136,9 @@ def _top_paths(rows: DataFrame) -> list[tuple[str, int]]:
     return [(row["path"], row["count"]) for row in top.collect()]
 
 
-def _errors_by_hour(rows: DataFrame) -> dict[Any, int]:
+def _errors_by_hour(rows: DataFrame) -> dict[datetime, int]:
     errors = rows.where("request.status >= 400")
     hours = errors.selectExpr("unix_timestamp(date_trunc('HOUR', request.time)) AS hour")
-    from datetime import datetime
-
     return {
         datetime.fromtimestamp(row["hour"], UTC): row["count"]
         for row in hours.groupBy("hour").count().collect()

@@ -140,6 +140,6 @@ def _librdkafka_rows(
                 message = consumer.poll(_POLL_S)
                 if message is None or message.error():
                     raise ValueError(f"no record of {topic}-{partition} at offset {offset}")
-                yield partition, message.offset(), message.value()
+                yield partition, message.offset() or 0, message.value()
     finally:
         consumer.close()

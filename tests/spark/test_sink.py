@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+from spark.conftest import MakeTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+
+ROWS = """
+    SELECT cast('k' AS binary) AS key, cast('a' AS binary) AS value, '{topic}' AS topic,
+        2 AS partition, timestamp_millis(1700000000123) AS timestamp,
+        array(struct('h' AS key, cast('x' AS binary) AS value)) AS headers
+    UNION ALL
+    SELECT NULL, cast('' AS binary), '{topic}', 0, timestamp_millis(1700000000456), NULL
+    UNION ALL
+    SELECT cast('k' AS binary), NULL, '{topic}', 0, timestamp_millis(1700000000789), NULL
+"""
+
+
+def test_every_column_of_a_record_is_written(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    rows = spark.sql(ROWS.format(topic=topic)).coalesce(1)
+
+    rows.write.format("lakelog").option("kafka.bootstrap.servers", bootstrap).mode("append").save()
+
+    back = (
+        spark.read.format("lakelog")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("columns", "partition,offset,key,value,timestamp,headers")
+        .load()
+    )
+    found = [row.asDict(recursive=True) for row in back.orderBy("partition", "offset").collect()]
+    times = [row.pop("timestamp").timestamp() for row in found]
+    assert times == [1700000000.456, 1700000000.789, 1700000000.123]
+    assert found == [
+        {"partition": 0, "offset": 0, "key": None, "value": b"", "headers": None},
+        {"partition": 0, "offset": 1, "key": b"k", "value": None, "headers": None},
+        {
+            "partition": 2,
+            "offset": 0,
+            "key": b"k",
+            "value": b"a",
+            "headers": [{"key": "h", "value": b"x"}],
+        },
+    ]
+
+
+def test_a_stream_goes_from_topic_to_topic(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    source, target = make_topic(20), make_topic()
+    lines = (
+        spark.readStream.format("lakelog")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    query = (
+        lines.selectExpr("key", "upper(cast(value AS string)) AS value")
+        .writeStream.format("lakelog")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.compression.type", "zstd")
+        .option("topic", target)
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+    back = spark.read.format("lakelog").option("kafka.bootstrap.servers", bootstrap)
+    rows = back.option("subscribe", target).load().select("value").collect()
+    assert sorted(row["value"].decode() for row in rows) == sorted(f"V{i}" for i in range(20))
+
+
+@pytest.mark.parametrize(
+    ("query", "mode", "text"),
+    [
+        ("SELECT 'x' AS value", "overwrite", 'use .mode."append".'),
+        ("SELECT 'x' AS key", "append", "needs a column 'value'"),
+        ("SELECT 1 AS value", "append", "must be binary or string, not int"),
+        ("SELECT 'x' AS value, 1 AS size", "append", "'size' is not among those of a record"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    spark: SparkSession, bootstrap: str, query: str, mode: str, text: str
+) -> None:
+    writer = spark.sql(query).write.format("lakelog").option("topic", "t").mode(mode)
+    with pytest.raises(PySparkException, match=text):
+        writer.option("kafka.bootstrap.servers", bootstrap).save()

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from lakelog.client.admin import Admin
+from spark.conftest import MakeTopic, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+
+
+def read(spark: SparkSession, bootstrap: str, **options: Any) -> DataFrame:
+    reader = spark.read.format("lakelog").option("kafka.bootstrap.servers", bootstrap)
+    return reader.options(**options).load()
+
+
+def values(frame: DataFrame) -> list[str]:
+    return sorted(bytes(row["value"]).decode() for row in frame.select("value").collect())
+
+
+def test_a_topic_is_a_table_with_the_connectors_columns(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(10)
+
+    frame = read(spark, bootstrap, subscribe=topic, includeHeaders=True)
+
+    assert [(f.name, f.dataType.simpleString()) for f in frame.schema] == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]
+    rows = {row["value"].decode(): row.asDict(recursive=True) for row in frame.collect()}
+    assert sorted(rows) == sorted(f"v{i}" for i in range(10))
+    third, even = rows["v5"], rows["v6"]
+    assert third["key"] is None
+    assert (third["topic"], third["partition"], third["offset"]) == (topic, 2, 1)
+    assert third["timestamp"].timestamp() == 1_700_000_000.005
+    assert third["timestampType"] == 0
+    assert third["headers"] is None
+    assert even["key"] == b"k6"
+    assert even["headers"] == [{"key": "n", "value": b"6"}, {"key": "empty", "value": None}]
+
+
+def test_where_a_batch_begins_and_ends(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(30)
+    start = json.dumps({topic: {"0": -2, "1": 8, "2": -1}})
+    end = json.dumps({topic: {"0": 1, "1": -1, "2": -1}})
+
+    frame = read(spark, bootstrap, subscribe=topic, startingOffsets=start, endingOffsets=end)
+    assert values(frame) == ["v0", "v25", "v28"]
+
+    timed = read(
+        spark,
+        bootstrap,
+        assign=json.dumps({topic: [1]}),
+        startingTimestamp=1_700_000_000_020,
+        endingTimestamp=1_700_000_000_027,
+    )
+    assert values(timed) == ["v22", "v25"]
+
+
+def test_columns_are_pruned_and_ranges_split(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(30)
+
+    frame = read(
+        spark, bootstrap, subscribePattern=f"{topic[:-1]}.", columns="value,offset", minPartitions=6
+    )
+
+    assert frame.columns == ["value", "offset"]
+    assert frame.rdd.getNumPartitions() == 6
+    assert values(frame) == sorted(f"v{i}" for i in range(30))
+    narrow = spark.read.format("lakelog").schema("offset bigint").option("subscribe", topic)
+    offsets = narrow.option("kafka.bootstrap.servers", bootstrap).load().collect()
+    assert sorted(row[0] for row in offsets) == sorted(list(range(10)) * 3)
+
+
+def test_an_empty_topic_has_no_rows(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    assert read(spark, bootstrap, subscribe=make_topic()).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"subscribe": "a", "assign": "{}"}, "exactly one of"),
+        ({"subscribe": "a", "startingOffset": "latest"}, "did you mean 'startingOffsets'"),
+        ({"subscribe": "no-such-topic"}, "topic 'no-such-topic' does not exist"),
+    ],
+)
+def test_errors_say_what_to_do(
+    spark: SparkSession, bootstrap: str, options: dict[str, str], text: str
+) -> None:
+    with pytest.raises(PySparkException, match=text):
+        read(spark, bootstrap, **options).collect()
+
+
+class Stream:
+    """A query from a topic into memory, run to the present end each time, with one checkpoint."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, folder: Path, **options: Any) -> None:
+        self.options = {"kafka.bootstrap.servers": bootstrap, "startingOffsets": "earliest"}
+        self.options |= options
+        self.spark = spark
+        self.folder = folder
+        self.progress: list[Any] = []
+
+    def run(self) -> list[str]:
+        """The values that this run read."""
+        seen: list[str] = []
+        source = self.spark.readStream.format("lakelog").options(**self.options).load()
+        query = (
+            source.writeStream.foreachBatch(lambda frame, _: seen.extend(values(frame)))
+            .option("checkpointLocation", str(self.folder))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        self.progress = query.recentProgress
+        return sorted(seen)
+
+    def last_offset(self) -> Path:
+        return max((self.folder / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+
+
+def test_a_stream_reads_everything_once_across_restarts(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(25)
+    stream = Stream(spark, bootstrap, tmp_path, subscribe=topic, maxOffsetsPerTrigger=10)
+
+    assert stream.run() == sorted(f"v{i}" for i in range(25))
+    assert len(stream.progress) == 3
+    assert all(progress["numInputRows"] <= 12 for progress in stream.progress)
+    assert stream.run() == []
+
+    with Admin(bootstrap) as admin:
+        admin.topics.create_partitions(topic, 4)
+    produce(bootstrap, topic, range(100, 108), partitions=4)
+    assert stream.run() == sorted(f"v{i}" for i in range(100, 108))
+
+    offsets = json.loads(stream.last_offset().read_text().splitlines()[-1])
+    assert offsets.pop(topic) == {"0": 11, "1": 10, "2": 10, "3": 2}
+    [(marker, nothing)] = offsets.items()
+    assert marker.startswith(f"{topic}@")
+    assert nothing == {}
+
+
+def test_a_checkpoint_of_the_official_connector_goes_on(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(6)
+    stream = Stream(spark, bootstrap, tmp_path, subscribe=topic)
+    stream.run()
+    path = stream.last_offset()
+    lines = path.read_text().splitlines()
+    official = json.dumps({topic: {"0": 1, "1": 2, "2": 2}}, separators=(",", ":"))
+    path.write_text("\n".join([*lines[:-1], official]))
+    for checksum in path.parent.glob(".*.crc"):
+        checksum.unlink()
+
+    assert stream.run() == ["v3"]
+
+
+def test_a_topic_created_anew_is_noticed(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(6)
+    stream = Stream(spark, bootstrap, tmp_path, subscribe=topic)
+    stream.run()
+    with Admin(bootstrap) as admin:
+        admin.topics.delete(topic)
+    make_topic(9, name=topic)
+
+    with pytest.raises(StreamingQueryException, match="deleted and created again"):
+        stream.run()
+
+    stream.options["failOnDataLoss"] = "false"
+    assert stream.run() == sorted(f"v{i}" for i in range(9))
