@@ -14,6 +14,8 @@ from typing import Protocol
 from lakelog.runtime.api import Disk, File
 
 MAX_OPEN_DEFAULT = 512
+_INDEX_BYTES_MAX = 64 << 20
+"""What the loaded indexes of sealed segments may take."""
 
 
 class Handle:
@@ -42,6 +44,11 @@ class Handle:
 class Evictable(Protocol):
     handle: Handle | None
 
+    @property
+    def unloadable_bytes(self) -> int:
+        """Memory that `unload` would free."""
+        ...
+
     def unload(self) -> None:
         """Gives up the handle and whatever else can be loaded again."""
         ...
@@ -62,7 +69,7 @@ class HandleCache:
     def open(self, owner: Evictable, path: Path) -> Handle:
         """`FileNotFoundError` if the file is gone: a segment is never created by reading it."""
         while len(self._owners) >= self._max_open:
-            self._evict()
+            self._next_victim().unload()
         owner.handle = handle = Handle(self.disk.open(path))
         self._owners[owner] = None
         return handle
@@ -74,13 +81,22 @@ class HandleCache:
             del self._owners[owner]
             handle.retire()
 
-    def _evict(self) -> None:
+    def make_room(self, newest: Evictable) -> None:
+        """Called when `newest` has loaded much: others give up theirs if all have too much."""
+        loaded = sum(owner.unloadable_bytes for owner in self._owners)
+        while loaded > _INDEX_BYTES_MAX:
+            victim = self._next_victim()
+            if victim is newest:
+                return
+            loaded -= victim.unloadable_bytes
+            victim.unload()
+
+    def _next_victim(self) -> Evictable:
         while True:
             owner = next(iter(self._owners))
             handle = owner.handle
             if handle is None or not handle.used:
-                owner.unload()
-                return
+                return owner
             handle.used = False
             self._owners.move_to_end(owner)
 

@@ -158,6 +158,7 @@ class IndexedSegment:
                 self.rebuild_index()
                 index = self._index
             self.full = self._is_full(index)
+            self._handles.make_room(self)
         return index
 
     def rebuild_index(self) -> None:
@@ -271,9 +272,16 @@ class IndexedSegment:
         self.write_index()
         self.sealed = True
 
+    @property
+    def unloadable_bytes(self) -> int:
+        index = self._index
+        if index is None or not self.sealed:
+            return 0
+        return len(index.offsets) * ENTRY_SIZE + len(index.times) * TIME_ENTRY_SIZE
+
     def unload(self) -> None:
         """Gives up the descriptor and, once sealed, the indexes."""
         if self.sealed and self._index is not None:
-            self.write_index()
+            self.try_write_index()
             self._index = None
         self._handles.close(self)

@@ -65,48 +65,57 @@ class Log(LocalLog):
         the log as it was.
         """
         config = self._config
-        size = len(batch)
         fields = check_incoming(batch, config, now_ms, origin)
-        delta, timestamp, producer_id = fields[6], fields[8], fields[9]
-        header, append_time = None, -1
-        if producer_id >= 0:
+        header, append_time, timestamp = None, -1, fields[8]
+        if fields[9] >= 0:
             header = BatchHeader(*fields)
             duplicate = self.producers.admit(header)
             if duplicate is not None:
                 return self._repeated(duplicate)
         if config.message_timestamp_type != "CreateTime":
-            header = header or BatchHeader(*fields)
             append_time = timestamp = now_ms
+            header = header or BatchHeader(*fields)
             set_append_time(batch, 0, header, now_ms)
         base = self.log_end_offset
-        last = base + delta
-        segment = self.active_segment
+        last = base + fields[6]
+        patch_offset_and_epoch(batch, 0, base, leader_epoch)
         try:
-            if (
-                timestamp >= segment.roll_after
-                or segment.full
-                or segment.size + size > config.segment_bytes
-                or last - segment.base_offset > _RELATIVE_MAX
-            ) and self._must_roll(segment, size, last, timestamp, now_ms):
-                segment = self.roll(now_ms)
-            patch_offset_and_epoch(batch, 0, base, leader_epoch)
-            if leader_epoch > self.leader_epochs.latest:
-                self.leader_epochs.assign(leader_epoch, base)
-            position = segment.size
-            segment.append(batch, last, timestamp)
+            self._write(batch, base, last, timestamp, leader_epoch, now_ms)
         except OSError as error:
             self.broken |= error.errno not in _DISK_FULL
             raise
+        self.log_end_offset = self.producers.end_offset = last + 1
+        if fields[9] >= 0:
+            assert header is not None
+            self.producers.update(header, base)
+        return AppendResult(base, last, append_time, self.log_start_offset, False)
+
+    def _write(
+        self,
+        batch: bytearray | memoryview,
+        base: int,
+        last: int,
+        timestamp: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        segment, config, size = self.active_segment, self._config, len(batch)
+        if (
+            timestamp >= segment.roll_after
+            or segment.full
+            or segment.size + size > config.segment_bytes
+            or last - segment.base_offset > _RELATIVE_MAX
+        ) and self._must_roll(segment, size, last, timestamp, now_ms):
+            segment = self.roll(now_ms)
+        if leader_epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, base)
+        position = segment.size
+        segment.append(batch, last, timestamp)
         recent = self._recent
         if len(recent) >= _RECENT_MAX:
             self._older = recent
             recent = self._recent = {}
         recent[base] = position
-        self.log_end_offset = self.producers.end_offset = last + 1
-        if producer_id >= 0:
-            assert header is not None
-            self.producers.update(header, base)
-        return AppendResult(base, last, append_time, self.log_start_offset, False)
 
     def _repeated(self, batch: BatchMetadata) -> AppendResult:
         by_broker = self.config.message_timestamp_type == "LogAppendTime"

@@ -1,0 +1,118 @@
+"""What is durable, and who may say so."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import DATA, Store, append, make_batch, memory_store, read_batches
+
+SMALL = LogConfig(segment_bytes=400)
+
+
+def crash(store: Store) -> None:
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.crash()
+    store.start()
+
+
+def test_what_was_flushed_survives_a_power_failure_and_the_rest_need_not() -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    kept = [make_batch(2) for _ in range(6)]
+    for batch in kept:
+        append(log, batch)
+    log.flush()
+    assert log.recovery_point == log.log_end_offset == 12
+    append(log, make_batch(2))
+    store.directory.write_checkpoints()
+    crash(store)
+    assert read_batches(store.log) == kept
+    assert store.log.recovery_point == 12
+    assert store.log.leader_epochs.entries == [(3, 0)]
+
+
+def test_a_flush_covers_what_was_there_when_it_began() -> None:
+    log = memory_store(SMALL).create()
+    append(log, make_batch(3))
+    job = log.begin_flush()
+    assert job is not None
+    append(log, make_batch(3))
+    assert log.begin_flush() is None
+    job.run()
+    log.finish_flush(job)
+    assert log.recovery_point == 3
+    log.flush()
+    assert log.recovery_point == 6
+    assert log.begin_flush() is None
+
+
+def test_a_roll_leaves_the_closed_segment_to_the_next_flush() -> None:
+    log = memory_store(SMALL).create()
+    for _ in range(9):
+        append(log, make_batch(2))
+    assert len(log.unflushed_segments()) == len(log.segments) > 2
+    log.flush()
+    append(log, make_batch(2))
+    assert log.unflushed_segments() == [log.active_segment]
+
+
+def test_a_flush_overtaken_by_a_truncation_proves_nothing() -> None:
+    log = memory_store(SMALL).create()
+    append(log, make_batch(3))
+    append(log, make_batch(3))
+    job = log.begin_flush()
+    assert job is not None
+    job.run()
+    log.truncate_to(3)
+    append(log, make_batch(3))
+    log.finish_flush(job)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 6
+
+
+def test_a_flush_of_a_log_deleted_meanwhile_ends_quietly() -> None:
+    store = memory_store()
+    log = store.create()
+    append(log, make_batch(3))
+    job = log.begin_flush()
+    assert job is not None
+    store.directory.schedule_delete(log)
+    store.directory.purge_deleted(1 << 60)
+    job.run()
+    log.finish_flush(job)
+
+
+def test_a_failed_flush_is_never_tried_again() -> None:
+    store = memory_store()
+    log = store.create()
+    append(log, make_batch(3))
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.fail("sync", errno.EIO)
+    job = log.begin_flush()
+    assert job is not None
+    with pytest.raises(OSError):
+        job.run()
+    job.release()
+    assert log.broken
+    assert log.begin_flush() is None
+    store.directory.close()
+    assert not store.disk.exists(DATA / ".kafka_cleanshutdown")
+    assert store.start().logs["topic", 0].recovery_point == 0
+
+
+def test_a_truncation_below_the_recovery_point_is_known_before_it_happens() -> None:
+    store = memory_store()
+    log = store.create()
+    for _ in range(4):
+        append(log, make_batch(1))
+    log.flush()
+    store.directory.write_checkpoints()
+    log.truncate_to(2)
+    crash(store)
+    assert store.directory.failed == {}
+    assert store.log.recovery_point == 2
