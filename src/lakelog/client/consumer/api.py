@@ -132,6 +132,7 @@ class Consumer:
             records = self._take(max_records)
             left = deadline - time.monotonic()
             if records or left <= 0:
+                self._fetcher.ask(self._positions.values())
                 return records
             lost = self._fetcher.fetch(self._positions.values(), left)
             for position in lost:

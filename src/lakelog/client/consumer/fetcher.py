@@ -5,7 +5,8 @@ from __future__ import annotations
 import selectors
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
@@ -45,7 +46,10 @@ class _Leader:
 
 
 class Fetcher:
-    """Fills positions with batches. Belongs to one thread; keeps no more than one answer each."""
+    """Fills positions with batches; belongs to one thread.
+
+    A leader's next answer is under way while the batches of its last one are handed out.
+    """
 
     def __init__(self, cluster: Cluster, limits: FetchLimits) -> None:
         self._cluster = cluster
@@ -66,23 +70,33 @@ class Fetcher:
         Returns positions whose offset is out of range. Leader changes and lost connections are
         met with a fresh view and a pause. Raises `ClientError` for what does not heal.
         """
-        now = time.monotonic()
-        try:
-            if now >= self._not_before_s:
-                self._ask([p for p in positions if p.offset is not None and not p.has_records])
-            wait = max(self._not_before_s - now, 0.0) if self._not_before_s > now else timeout_s
-            if not self._selector.get_map():
-                time.sleep(min(wait, timeout_s))
-                return []
-            out_of_range: list[Position] = []
-            for key, _ in self._selector.select(min(wait, timeout_s)):
+        self.ask(positions)
+        pause = self._not_before_s - time.monotonic()
+        wait = min(pause, timeout_s) if pause > 0 else timeout_s
+        if not self._selector.get_map():
+            time.sleep(wait)
+            return []
+        out_of_range: list[Position] = []
+        with self._healing():
+            for key, _ in self._selector.select(wait):
                 out_of_range += self._receive(key.data)
+        return out_of_range
+
+    def ask(self, positions: Iterable[Position]) -> None:
+        """Sends fetches for what is about to run out of records, without waiting for answers."""
+        if time.monotonic() >= self._not_before_s:
+            with self._healing():
+                self._ask([p for p in positions if p.offset is not None and p.is_running_low])
+
+    @contextmanager
+    def _healing(self) -> Iterator[None]:
+        """Meets what another try may cure with a pause, and raises the rest."""
+        try:
+            yield
         except ClientError as error:
             if not error.retriable and not isinstance(error, ConnectionLostError):
                 raise
             self._back_off()
-            return []
-        return out_of_range
 
     def _ask(self, positions: list[Position]) -> None:
         under_way = {id(p) for leader in self._leaders.values() for _, p, _ in leader.asked}

@@ -49,6 +49,11 @@ class Position:
     def has_records(self) -> bool:
         return bool(self._batches or self._records)
 
+    @property
+    def is_running_low(self) -> bool:
+        """Whether the last batch that was fetched is being handed out."""
+        return not self._batches
+
     def seek(self, offset: int | None) -> None:
         """Jumps; `None` says that the place is to be found out anew."""
         self.offset = offset
@@ -99,8 +104,9 @@ class Position:
     def _wanted(self, header: BatchHeader, records: list[Record]) -> list[ConsumerRecord]:
         topic, partition = self.key
         kind, start = header.timestamp_type, self.offset or 0
+        new = tuple.__new__
         return [
-            ConsumerRecord(topic, partition, offset, time, key, value, headers, kind)
+            new(ConsumerRecord, (topic, partition, offset, time, key, value, headers, kind))
             for offset, time, key, value, headers in records
             if offset >= start
         ]
