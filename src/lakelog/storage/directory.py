@@ -111,6 +111,7 @@ class LogDirectory:
         """Whether the last process that used the folder stopped cleanly."""
         self._meta: MetaProperties | None = None
         self._lock: FileLock | None = None
+        self._loaded = False
         self._offline: dict[TopicPartition, tuple[int, int]] = {}
         self._doomed: list[tuple[int, Path]] = []
         self._written: dict[Path, bytes] = {}
@@ -216,6 +217,7 @@ class LogDirectory:
             config = configs(key[0], topic_id)
             request = LoadRequest(*key, topic_id, config, folder, clean, point, start)
             self._load(loader, request)
+        self._loaded = True
         return self.logs
 
     def _load(self, loader: LogLoader, request: LoadRequest) -> None:
@@ -302,14 +304,21 @@ class LogDirectory:
 
     def schedule_delete(self, log: Log) -> None:
         """Takes a log out of use; its files go with `purge_deleted` after the topic's delay."""
-        key = log.topic, log.partition
         log.abandon()
-        target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
-        self._disk.rename(log.folder, target)
+        target = self._retire(log.folder, (log.topic, log.partition), log.config)
         log.move_to(target)
-        self.logs.pop(key, None)
-        self.high_watermarks.pop(key, None)
-        self._doomed.append((self._clock.wall_ms() + log.config.file_delete_delay_ms, target))
+
+    def schedule_delete_failed(self, topic: str, partition: int, config: LogConfig) -> None:
+        """The same for a log in `failed`."""
+        self._retire(self.path / dir_name(topic, partition), (topic, partition), config)
+
+    def _retire(self, folder: Path, key: TopicPartition, config: LogConfig) -> Path:
+        target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
+        self._disk.rename(folder, target)
+        for known in (self.logs, self.failed, self._offline, self.high_watermarks):
+            known.pop(key, None)
+        self._doomed.append((self._clock.wall_ms() + config.file_delete_delay_ms, target))
+        return target
 
     def due_deletions(self, now_ms: int) -> list[Path]:
         """Directories to be removed now, each given out once; `Disk.remove_tree` may block."""
@@ -366,7 +375,7 @@ class LogDirectory:
         while a log is offline or broken: its recovery point stays, and the next start recovers.
         """
         try:
-            if clean:
+            if clean and self._loaded:
                 sound = [log for log in self.logs.values() if log.may_be_closed]
                 for log in sound:
                     log.close()

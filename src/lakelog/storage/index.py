@@ -17,7 +17,8 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import chain, pairwise
+from itertools import chain
+from operator import le, lt
 
 ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12
@@ -91,15 +92,13 @@ class SegmentIndex:
     def decode(cls, offsets: bytes, times: bytes) -> SegmentIndex:
         """From the two files; a partial entry at the end is left out."""
         index = cls()
-        numbers = array("i")
-        numbers.frombytes(offsets[: len(offsets) // ENTRY_SIZE * ENTRY_SIZE])
-        if _SWAP:
-            numbers.byteswap()
-        index.offsets, index.positions = numbers[0::2], numbers[1::2]
-        whole = times[: len(times) // TIME_ENTRY_SIZE * TIME_ENTRY_SIZE]
-        for timestamp, offset in struct.iter_unpack(">qi", whole):
-            index.times.append(timestamp)
-            index.time_offsets.append(offset)
+        pairs = _numbers(offsets, ENTRY_SIZE)
+        index.offsets, index.positions = pairs[0::2], pairs[1::2]
+        triples = _numbers(times, TIME_ENTRY_SIZE)
+        halves = array("i", bytes(len(triples) // 3 * 8))
+        halves[_SWAP::2], halves[not _SWAP :: 2] = triples[0::3], triples[1::3]
+        index.times.frombytes(halves.tobytes())
+        index.time_offsets = triples[2::3]
         index.trusted = False
         index.written, index.written_times = len(index.offsets), len(index.times)
         return index
@@ -110,7 +109,7 @@ class SegmentIndex:
             _rises(self.offsets)
             and _rises(self.positions)
             and _rises(self.times)
-            and all(a <= b for a, b in pairwise(self.time_offsets))
+            and all(map(le, self.time_offsets, self.time_offsets[1:]))
             and (not self.offsets or (self.offsets[0] >= 0 and self.positions[0] > 0))
             and (not self.offsets or self.positions[-1] < size)
             and (not self.times or (self.times[0] >= 0 and self.time_offsets[0] >= 0))
@@ -118,4 +117,13 @@ class SegmentIndex:
 
 
 def _rises(numbers: array[int]) -> bool:
-    return all(a < b for a, b in pairwise(numbers))
+    return all(map(lt, numbers, numbers[1:]))
+
+
+def _numbers(data: bytes, entry_size: int) -> array[int]:
+    """The 4-byte numbers of all whole entries."""
+    numbers = array("i")
+    numbers.frombytes(data[: len(data) // entry_size * entry_size])
+    if _SWAP:
+        numbers.byteswap()
+    return numbers

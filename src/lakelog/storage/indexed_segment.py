@@ -31,6 +31,7 @@ class IndexedSegment:
     """`size` bytes of batches whose offsets begin at `base_offset` and end before `next_offset`."""
 
     __slots__ = (
+        "_greatest_known",
         "_handles",
         "_index",
         "_index_bytes",
@@ -64,6 +65,7 @@ class IndexedSegment:
     ) -> None:
         self._handles = handles
         self._index: SegmentIndex | None = None
+        self._greatest_known = False
         self._interval = config.index_interval_bytes
         self._index_bytes = config.segment_index_bytes
         self.folder = folder
@@ -95,6 +97,7 @@ class IndexedSegment:
         file.close()
         self._index = SegmentIndex()
         self._files.cut(self._index)
+        self._greatest_known = True
         return self
 
     @property
@@ -158,6 +161,7 @@ class IndexedSegment:
                 self.rebuild_index()
                 index = self._index
             self.full = self._is_full(index)
+            self._greatest_known = True
             self._handles.make_room(self)
         return index
 
@@ -170,6 +174,7 @@ class IndexedSegment:
 
     def begin_rebuild(self) -> None:
         """Empties the indexes; every batch must then be noted again, in order."""
+        self._greatest_known = True
         self._index = SegmentIndex()
         self._files.cut(self._index)
         self.max_timestamp = self.max_timestamp_offset = -1
@@ -187,6 +192,38 @@ class IndexedSegment:
         self.open().file.truncate(position)
         self.size = position
         self.write_index()
+
+    def greatest_timestamp(self) -> int:
+        """Of all its records; -1 when none has one."""
+        if not self._greatest_known:
+            self._greatest_known = self._learn_greatest()
+        if not self._greatest_known:
+            _ = self.index
+        return self.max_timestamp
+
+    def _learn_greatest(self) -> bool:
+        """Tries to do without the whole index, which suffices if time rose with the offsets.
+
+        The last time entry is the greatest up to its batch, if that batch is what it says; what
+        follows is scanned.
+        """
+        entry, time = self._files.read_last()
+        if entry is None or time is None or time[1] < entry[0]:
+            return False
+        found, greatest = False, (-1, -1)
+        if not 0 <= entry[1] < self.size:
+            return False
+        try:
+            for _, header in scan_headers(self.open().file, entry[1], self.size):
+                if header.last_offset - self.base_offset == time[1]:
+                    found = header.max_timestamp == time[0]
+                if header.max_timestamp > greatest[0]:
+                    greatest = header.max_timestamp, header.last_offset
+        except CorruptLog:
+            return False
+        if found and greatest[0] >= time[0]:
+            self.max_timestamp, self.max_timestamp_offset = greatest
+        return found
 
     def load_tail(self) -> None:
         """Finds the end of a cleanly closed segment from the last index entries on."""

@@ -72,11 +72,6 @@ class Segment(IndexedSegment):
         self.roll_after = self.first_timestamp + roll_ms
         return timestamp > self.roll_after
 
-    def greatest_timestamp(self) -> int:
-        """Of all its records; -1 when none has one."""
-        _ = self.index
-        return self.max_timestamp
-
     # Finding
 
     def position_before_time(self, timestamp: int) -> int:

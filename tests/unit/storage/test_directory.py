@@ -38,6 +38,7 @@ def test_a_new_folder_gets_an_identity_that_stays() -> None:
     directory.open("cluster-a", 3)
     meta = directory.meta
     assert (meta.cluster_id, meta.node_id) == ("cluster-a", 3)
+    directory.load_logs(lambda topic, topic_id: LogConfig(), ())
     directory.close()
     again = make_directory(disk, seed=6)
     again.open(None, 3)
@@ -303,3 +304,29 @@ def test_an_idle_folder_of_many_logs_keeps_few_files_open() -> None:
         assert len(read_batches(log)) == 1
         append(log, make_batch())
     assert len(store.directory.handles) <= 4
+
+
+def test_a_log_that_is_offline_can_be_deleted() -> None:
+    store = memory_store()
+    append(store.create(), make_batch())
+    store.directory.close()
+    store.disk.remove(FOLDER / "partition.metadata")
+    store.start()
+    store.directory.schedule_delete_failed("topic", 0, store.config)
+    assert store.directory.failed == {}
+    assert append(store.create(), make_batch()) == 0
+    assert store.directory.purge_deleted(NOW + 60_000) == 1
+    store.restart()
+    assert store.directory.clean
+
+
+def test_a_stop_before_the_logs_were_loaded_changes_nothing() -> None:
+    store = memory_store()
+    append(store.create(), make_batch())
+    store.directory.close()
+    early = make_directory(store.disk, seed=8)  # type: ignore[arg-type]
+    early.open(None, 1)
+    early.close()
+    store.start()
+    assert store.directory.clean
+    assert store.log.recovery_point == 1

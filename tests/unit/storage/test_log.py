@@ -13,7 +13,7 @@ from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.handles import HandleCache
 from lakelog.storage.log import Log
 from lakelog.storage.segment import Segment
-from storage_kit import NOW, append, make_batch
+from storage_kit import NOW, Store, append, make_batch
 
 
 def make_log(folder: Path, config: LogConfig | None = None, *, max_open: int = 8) -> Log:
@@ -126,3 +126,18 @@ def test_idempotent_retries_return_the_first_offsets(tmp_path: Path) -> None:
         log.append(bytearray(batches[0]), leader_epoch=0, now_ms=NOW)
     assert failure.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.log_end_offset == 12
+
+
+def test_times_are_found_without_loading_the_indexes_of_other_segments(tmp_path: Path) -> None:
+    config = LogConfig(index_interval_bytes=100, segment_bytes=2000)
+    store = Store(PosixDisk(), config=config, path=tmp_path)
+    log = store.create()
+    for number in range(100):
+        append(log, make_batch(1, timestamp=NOW + number * 10))
+    log = store.restart()
+    assert log.offset_for_timestamp(NOW + 955) == (NOW + 960, 96, 3)
+    loaded = [segment for segment in log.segments if segment.unloadable_bytes]
+    assert len(log.segments) > 4
+    assert loaded == []
+    assert log.offset_for_timestamp(NOW + 5) == (NOW + 10, 1, 3)
+    assert [segment for segment in log.segments if segment.unloadable_bytes] == log.segments[:1]
