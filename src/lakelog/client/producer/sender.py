@@ -224,6 +224,10 @@ class Sender:
         """Until an answer comes, something becomes due, or a caller wakes this thread."""
         with self._lock:
             waits = [self._accumulator.wait_s(now), _IDLE_S]
+            # Callers do not wake a thread that is not asleep, so what they have made ready since
+            # the last look is found here.
+            if any(self._can_send(queue, now) for queue in self._accumulator.ready(now)):
+                waits.append(0.0)
             self.is_sleeping = not self._stopping
         waits += [self._not_before_s - now] if self._not_before_s > now else []
         for link in self._links.values():
@@ -239,6 +243,16 @@ class Sender:
                 self._receive(key.data)
         with self._lock:
             self.is_sleeping = False
+
+    def _can_send(self, queue: PartitionQueue, now: float) -> bool:
+        """Whether nothing but a look at this ready partition is missing to send its batch."""
+        if self._not_before_s > now:
+            return False
+        leader = self._cluster.view.leader(queue.topic, queue.partition)
+        link = self._links.get(leader.node_id) if leader is not None else None
+        return link is None or (
+            link.in_flight < self._settings.max_in_flight and link.not_before_s <= now
+        )
 
     def _receive(self, node: int) -> None:
         link = self._links.get(node)
