@@ -4,7 +4,8 @@
     meta.properties                    cluster, node and folder id
     .kafka_cleanshutdown               there only between a clean stop and the next start
     recovery-point-offset-checkpoint   up to where each log is on the device
-    log-start-offset-checkpoint        where each log starts, if not at its first segment
+    log-start-offset-checkpoint        where each log starts, unless at 0: a power failure may bring
+                                       segments back that were deleted
     replication-offset-checkpoint      each log's high watermark
     cleaner-offset-checkpoint          up to where each log is compacted
     <topic>-<partition>/               a log; with -delete or -stray at the end no longer one
@@ -345,7 +346,7 @@ class LogDirectory:
         starts = {key: start for key, (_, start) in self._offline.items() if start}
         for key, log in self.logs.items():
             points[key] = log.recovery_point
-            if log.log_start_offset > log.segments[0].base_offset:
+            if log.log_start_offset:
                 starts[key] = log.log_start_offset
         files = {
             RECOVERY_POINTS: points,

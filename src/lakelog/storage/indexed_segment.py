@@ -189,9 +189,15 @@ class IndexedSegment:
 
     def cut_at(self, position: int) -> None:
         """Ends the file at `position`, up to which every batch has been noted."""
-        self.open().file.truncate(position)
-        self.size = position
+        self.shorten(position)
         self.write_index()
+
+    def shorten(self, position: int) -> None:
+        """Durably, lest old batches reappear after new ones that are written in their place."""
+        file = self.open().file
+        file.truncate(position)
+        file.sync()
+        self.size = position
 
     def greatest_timestamp(self) -> int:
         """Of all its records; -1 when none has one."""

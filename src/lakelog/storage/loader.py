@@ -89,6 +89,8 @@ class LogLoader:
         else:
             self._recover(segments, request.recovery_point, recovery)
         self._check_end(segments, request, recovery)
+        if recovery.bytes_cut:
+            self._disk.sync_dir(folder)  # or a power failure brings back what was set aside
         start = max(request.log_start_offset, segments[0].base_offset)
         snapshots = ProducerSnapshots(
             self._disk,

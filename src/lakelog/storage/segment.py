@@ -155,8 +155,7 @@ class Segment(IndexedSegment):
     def truncate(self, end: int) -> None:
         """Cuts off everything from `end` on, which must not lie within a batch."""
         position = self.position_of(end)
-        self.open().file.truncate(position)
-        self.size = position
+        self.shorten(position)
         self.torn = self.sealed = False
         if not position:
             self.first_timestamp = self.roll_after = -1
