@@ -5,12 +5,7 @@ the driver commits the files and the new end offsets in one transaction of the t
 is therefore the only progress there is: Spark's checkpoint may be lost, or belong to a process
 that is still dying while its successor runs, and nothing is lost or repeated.
 
-Read `progress.py` first (what a batch may do), then `commit.py` (how it does it).
+Read `progress.py` first (what a batch may do), then `commit.py` (how it does it), then `sync.py`
+(`sync_topic`, which runs it). Spark's many Python processes import `stream.py`; PyIceberg, which
+takes a second to import, is only for those that commit.
 """
-
-from __future__ import annotations
-
-from lakelog.spark.archive.snippets import snippets
-from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
-
-__all__ = ["SyncError", "SyncProgress", "SyncResult", "snippets", "sync_topic"]

@@ -17,6 +17,7 @@ from enum import Enum
 
 from pyiceberg.table import Table
 
+from lakelog.spark.archive.address import TableAddress
 from lakelog.spark.archive.expiry import expire_snapshots
 from lakelog.spark.archive.progress import (
     Standing,
@@ -25,7 +26,6 @@ from lakelog.spark.archive.progress import (
     read_progress,
     standing,
 )
-from lakelog.spark.archive.table import TableAddress
 
 _log = logging.getLogger("lakelog.spark.archive")
 _ATTEMPTS_MAX = 8

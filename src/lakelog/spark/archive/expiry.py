@@ -14,7 +14,8 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from lakelog.spark.archive.table import SNAPSHOTS_MAX, TableAddress
+from lakelog.spark.archive.address import TableAddress
+from lakelog.spark.archive.table import SNAPSHOTS_MAX
 
 _log = logging.getLogger("lakelog.spark.archive")
 _KEPT = SNAPSHOTS_MAX // 2

@@ -32,10 +32,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lakelog.spark.archive.commit import Batch, abandon_batch, commit_batch
+from lakelog.spark.archive.address import TableAddress
+from lakelog.spark.archive.columns import ARROW_SCHEMA
 from lakelog.spark.archive.files import write_ranges
-from lakelog.spark.archive.progress import merge_ranges, read_progress
-from lakelog.spark.archive.table import TableAddress, arrow_schema
+from lakelog.spark.archive.progress import merge_ranges
 from lakelog.spark.broker import Broker
 from lakelog.spark.errors import DataLossError
 from lakelog.spark.offsets import Offsets, StreamOffset
@@ -59,6 +59,8 @@ class ArchiveJob:
     batch_bytes: int
     tasks: int
     skip_lost: bool
+    ends: dict[int, int]
+    """The table's, when the query starts: the first offset of each partition to archive."""
 
     @property
     def address(self) -> TableAddress:
@@ -71,7 +73,8 @@ class ArchiveJob:
     def from_option(cls, text: str) -> ArchiveJob:
         value = json.loads(text)
         namespace, name = value.pop("identifier")
-        return cls(identifier=(namespace, name), **value)
+        ends = {int(partition): end for partition, end in value.pop("ends").items()}
+        return cls(identifier=(namespace, name), ends=ends, **value)
 
 
 class ArchiveSource(DataSource):  # type: ignore[misc]
@@ -115,9 +118,7 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         return Broker(self._job.bootstrap, client_id="lakelog-archive")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        properties = self._job.address.load().properties
-        ends = dict(read_progress(properties, self._job.topic_id).ends)
-        return self._point({self._job.topic: ends})
+        return self._point({self._job.topic: dict(self._job.ends)})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()
@@ -212,7 +213,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         written = write_ranges(
             self._job.bootstrap,
             ranges,
-            arrow_schema(),
+            ARROW_SCHEMA,
             f"{self._job.location}/data/{name}",
             skip_lost=self._job.skip_lost,
         )
@@ -225,12 +226,16 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         done = [message for message in messages if message is not None]
         ranges = merge_ranges(each for message in done for each in message.ranges)
         if ranges:
+            from lakelog.spark.archive.commit import Batch, commit_batch
+
             batch = Batch(self._job.topic_id, done[0].query_id, batchId, ranges, _paths(done))
             commit_batch(self._job.address, batch)
 
     def abort(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
         """Also follows a commit that failed or whose process died, so the table is asked."""
         done = [message for message in messages if message is not None]
+        from lakelog.spark.archive.commit import abandon_batch
+
         abandon_batch(self._job.address, _paths(done))
 
 

@@ -9,16 +9,17 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyspark.errors import StreamingQueryException
 
+from lakelog.spark.archive.address import TableAddress
 from lakelog.spark.archive.progress import archived_topic_ids, read_progress
 from lakelog.spark.archive.stream import FORMAT, ArchiveJob, ArchiveSource
-from lakelog.spark.archive.table import TableAddress, ensure_table, sqlite_catalog
+from lakelog.spark.archive.table import ensure_table, sqlite_catalog
 from lakelog.spark.broker import Broker
 from lakelog.spark.session import local_session, require_java
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger("lakelog.spark.archive")
-_POLL_S = 0.2
+_POLL_S = 0.5
 _FAILURES_MAX = 3
 _LEFTOVER_AGE_S = 86_400.0
 _BATCH_BYTES = 256 << 20
@@ -136,6 +137,7 @@ def _plan(
         batch_bytes=batch_bytes,
         tasks=_TASKS,
         skip_lost=skip_lost,
+        ends={},
     )
 
 
@@ -178,7 +180,7 @@ class _Run:
         seen = _state(self._job)
         while not stop.is_set():
             checkpoint = self._checkpoints / uuid.uuid4().hex
-            query = self._start(checkpoint)
+            query = self._start(checkpoint, seen)
             try:
                 while not stop.is_set():
                     ended = query.awaitTermination(_POLL_S)
@@ -186,14 +188,14 @@ class _Run:
                     if ended:
                         return
             except StreamingQueryException as error:
-                self._failed(error, seen)
+                seen = self._failed(error, seen)
                 stop.wait(self._failures)
             finally:
                 query.stop()
                 shutil.rmtree(checkpoint, ignore_errors=True)
 
-    def _start(self, checkpoint: Path) -> Any:
-        option = self._job.to_option()
+    def _start(self, checkpoint: Path, state: SyncProgress) -> Any:
+        option = replace(self._job, ends=dict(state.ends)).to_option()
         ranges = self._session.readStream.format(FORMAT).option("job", option).load()
         writer = ranges.writeStream.format(FORMAT).option("job", option)
         writer = writer.option("checkpointLocation", str(checkpoint))
@@ -209,15 +211,17 @@ class _Run:
             progress(state)
         return state
 
-    def _failed(self, error: StreamingQueryException, seen: SyncProgress) -> None:
+    def _failed(self, error: StreamingQueryException, seen: SyncProgress) -> SyncProgress:
         """Counts failures in a row without progress. Raises `SyncError` when it is enough."""
-        if _state(self._job).snapshot_id != seen.snapshot_id:
+        state = _state(self._job)
+        if state.snapshot_id != seen.snapshot_id:
             self._failures = 0
         self._failures += 1
         reason = _reason(str(error))
         if self._failures >= _FAILURES_MAX or reason.startswith(_HOPELESS):
             raise SyncError(reason) from None
         _log.warning("the archive job of %r is started again: %s", self._job.topic, reason)
+        return state
 
 
 def _reason(text: str) -> str:

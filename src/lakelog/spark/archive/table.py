@@ -1,7 +1,6 @@
 """The Iceberg side of the archive: catalog, table, columns, properties.
 
-PyIceberg takes a second to import, so this module is imported when an archive is opened, not
-before.
+Whoever imports this imports PyIceberg.
 """
 
 from __future__ import annotations
@@ -9,18 +8,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import (
@@ -34,6 +31,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 from sqlalchemy.exc import SQLAlchemyError
+
+from lakelog.spark.archive.address import TableAddress
 
 SNAPSHOTS_MAX = 100
 """Every commit copies the list of snapshots; left alone it would be slower each time."""
@@ -62,17 +61,6 @@ PROPERTIES = {
 """No retries: PyIceberg's own would repeat a lost commit without looking at the progress again."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableAddress:
-    """Where a table is: enough to open it in another process. `identifier` is (namespace, name)."""
-
-    catalog: Mapping[str, str]
-    identifier: tuple[str, str]
-
-    def load(self) -> Table:
-        return open_catalog(self.catalog).load_table(self.identifier)
-
-
 def sqlite_catalog(warehouse: str) -> dict[str, str]:
     """PyIceberg's properties of the catalog that lives in a warehouse folder.
 
@@ -92,12 +80,18 @@ def sqlite_catalog(warehouse: str) -> dict[str, str]:
 
 
 def open_catalog(properties: Mapping[str, str]) -> Catalog:
+    """One for each set of properties and process, so its connections are used again."""
+    return _open_catalog(tuple(sorted(properties.items())))
+
+
+@cache
+def _open_catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
     """Two processes that create the catalog's tables at once disturb each other: one retries."""
     try:
-        return load_catalog("lakelog", **properties)
+        return load_catalog("lakelog", **dict(properties))
     except SQLAlchemyError:
         time.sleep(0.5)
-        return load_catalog("lakelog", **properties)
+        return load_catalog("lakelog", **dict(properties))
 
 
 def ensure_table(address: TableAddress) -> Table:
@@ -114,11 +108,6 @@ def ensure_table(address: TableAddress) -> Table:
         return catalog.create_table(address.identifier, SCHEMA, properties=properties)
     except TableAlreadyExistsError:
         return catalog.load_table(address.identifier)
-
-
-def arrow_schema() -> pa.Schema:
-    """The table's columns with their field ids, as the Parquet files hold them."""
-    return schema_to_pyarrow(SCHEMA)
 
 
 def _name_mapping() -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lakelog.client.admin import Admin
 from lakelog.client.producer.api import Producer
-from lakelog.spark.archive import SyncResult, sync_topic
+from lakelog.spark.archive.sync import SyncResult, sync_topic
 from lakelog.spark.demo.lines import client_address, read_lines
 from lakelog.spark.demo.parsing import parse_requests, read_requests
 from lakelog.spark.demo.proof import Tally, count_with_lakelog, count_with_others

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lakelog.spark.archive import SyncResult
+    from lakelog.spark.archive.sync import SyncResult
 
 _POLL_S = 10.0
 _Rows = Iterable[tuple[int, int, bytes | None]]

@@ -12,17 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table, Transaction
 
 from lakelog.spark.archive import commit, expiry
+from lakelog.spark.archive.address import TableAddress
+from lakelog.spark.archive.columns import ARROW_SCHEMA
 from lakelog.spark.archive.commit import Batch, Outcome, abandon_batch, commit_batch
 from lakelog.spark.archive.progress import ProgressConflictError, read_progress
-from lakelog.spark.archive.table import (
-    TableAddress,
-    arrow_schema,
-    ensure_table,
-    sqlite_catalog,
-)
+from lakelog.spark.archive.table import SCHEMA, ensure_table, sqlite_catalog
 
 TOPIC_ID = "A" * 22
 
@@ -51,7 +49,7 @@ def write_batch(address: TableAddress, start: int, end: int, number: int = 0) ->
         }
         for offset in range(start, end)
     ]
-    pq.write_table(pa.Table.from_pylist(rows, arrow_schema()), local)
+    pq.write_table(pa.Table.from_pylist(rows, ARROW_SCHEMA), local)
     return Batch(TOPIC_ID, "query", number, {0: (start, end)}, (path,))
 
 
@@ -206,6 +204,10 @@ def test_the_table_is_created_once_by_many(tmp_path: Path) -> None:
 
     assert len(found) == 3
     assert len(set(found)) == 1
+
+
+def test_the_columns_are_said_twice_alike() -> None:
+    assert schema_to_pyarrow(SCHEMA).equals(ARROW_SCHEMA, check_metadata=True)
 
 
 def test_a_warehouse_elsewhere_is_refused() -> None:
