@@ -12,8 +12,9 @@ from clients.adapters.aio import Aio
 from clients.adapters.api import Admin, Client
 from clients.adapters.confluent import Confluent
 from clients.adapters.kafka_python import KafkaPython
+from clients.adapters.own import Own
 
-CLIENTS: tuple[Callable[[str], Client], ...] = (Confluent, KafkaPython, Aio)
+CLIENTS: tuple[Callable[[str], Client], ...] = (Confluent, KafkaPython, Aio, Own)
 
 
 @pytest.fixture

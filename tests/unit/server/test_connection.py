@@ -264,6 +264,20 @@ def test_produce_requests_do_not_wait_but_are_answered_in_order() -> None:
     assert sink.requests[-1] == request(9)
 
 
+def test_a_large_request_behind_one_that_waited_is_still_received() -> None:
+    world, sink, _ = connect()
+    sink.wait = True
+    big = request(2, PRODUCE, size=1 << 20)
+    world.incoming += frame(request(1)) + frame(request(3)) + frame(big)[:100_000]
+    world.run()
+    sink.complete(0)
+    sink.wait = False
+    sink.complete(1)
+    world.incoming += frame(big)[100_000:]
+    world.run()
+    assert sink.requests == [request(1), request(3), big]
+
+
 def test_a_peer_that_does_not_read_is_not_read_from() -> None:
     world, sink, connection = connect()
     world.room = 0
