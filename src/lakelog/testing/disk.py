@@ -3,7 +3,8 @@
 What survives a power failure is what the `Disk` contract promises and no more: file contents up to
 the last `sync`, and names up to the last operation that a `sync_dir` covered (names change in
 order, as a journalling file system keeps them). Given randomness, a power failure keeps some of
-the rest: later names, and unsynced writes whole, torn at a sector, or not at all.
+the rest: later names, unsynced truncations, and unsynced writes whole, torn at a sector or not at
+all.
 
 It does not model time, permissions or a device that lies about syncing.
 """
@@ -29,11 +30,14 @@ class DiskStopped(Exception):  # noqa: N818 - an event, not an error
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """A file's bytes: as they are, as they are on the device, and the writes between the two."""
+    """A file's bytes: as they are, as they are on the device, and the changes between the two.
+
+    A change is a write at an offset or, without content, a truncation to it.
+    """
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
-    writes: list[tuple[int, bytes]] = field(default_factory=list)
+    changes: list[tuple[int, bytes | None]] = field(default_factory=list)
     modified_ms: int = 0
 
 
@@ -91,25 +95,21 @@ class MemoryFile:
         if len(node.data) < offset:
             node.data.extend(bytes(offset - len(node.data)))
         node.data[offset : offset + len(content)] = content
-        node.writes.append((offset, content))
+        node.changes.append((offset, content))
         node.modified_ms = self._disk.clock.wall_ms()
 
     def truncate(self, size: int) -> None:
         self._check()
         self._disk.step("truncate", self._path)
         node = self._node
-        del node.data[size:]
-        node.data.extend(bytes(size - len(node.data)))
-        node.durable = node.durable[:size]
-        node.writes = [
-            (offset, content[: size - offset]) for offset, content in node.writes if offset < size
-        ]
+        _resize(node.data, size)
+        node.changes.append((size, None))
 
     def sync(self) -> None:
         self._check()
         self._disk.step("sync", self._path)
         self._node.durable = bytes(self._node.data)
-        self._node.writes.clear()
+        self._node.changes.clear()
 
     def close(self) -> None:
         self._closed = True
@@ -179,10 +179,13 @@ class MemoryDisk:
         self._tree = dict(self._durable)
         for node in {id(node): node for node in self._tree.values() if node}.values():
             data = bytearray(node.durable)
-            for offset, content in node.writes if random is not None else ():
+            for offset, content in node.changes if random is not None else ():
                 assert random is not None
-                _tear(data, offset, content, random)
-            node.data, node.durable, node.writes = data, bytes(data), []
+                if content is not None:
+                    _tear(data, offset, content, random)
+                elif random.below(2):
+                    _resize(data, offset)
+            node.data, node.durable, node.changes = data, bytes(data), []
 
     def step(self, operation: Operation, path: Path) -> _Fault | None:
         """Counts an operation and raises what it was told to."""
@@ -341,6 +344,11 @@ class MemoryDisk:
 
     def read_ahead(self, file: File, offset: int, size: int) -> None:
         file.read_at(offset, size)
+
+
+def _resize(data: bytearray, size: int) -> None:
+    del data[size:]
+    data.extend(bytes(size - len(data)))
 
 
 def _tear(data: bytearray, offset: int, content: bytes, random: Random) -> None:
