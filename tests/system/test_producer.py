@@ -1,0 +1,37 @@
+"""Our own producer against a broker."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from broker_process import eventually
+from lakelog.client.producer import Producer
+
+
+def test_what_is_made_ready_while_the_thread_is_busy_is_sent(
+    topic: str, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush that falls between the thread's look at what is ready and its sleep."""
+    with Producer(bootstrap, linger_ms=60_000) as producer:
+        producer.send(topic, b"first")
+        producer.flush(10)
+        sender = producer._sender
+        has_looked, may_sleep = threading.Event(), threading.Event()
+        sleep = sender._wait
+
+        def sleep_late(now: float) -> None:
+            has_looked.set()
+            may_sleep.wait(10)
+            sleep(now)
+
+        monkeypatch.setattr(sender, "_wait", sleep_late)
+        producer.send(topic, b"second")
+        assert has_looked.wait(10)
+        flushing = threading.Thread(target=producer.flush, args=(10,))
+        flushing.start()
+        eventually(lambda: producer._accumulator.is_flushing)
+        may_sleep.set()
+        flushing.join(8)
+        assert not flushing.is_alive(), "the thread slept although there was work"
