@@ -13,10 +13,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
+
+T = TypeVar("T")
 
 LAKELOG = Path(sys.executable).parent / "lakelog"
 START_TIMEOUT_S = 20.0
@@ -163,9 +165,8 @@ class BrokerProcess:
         return BrokerError(f"{' '.join(self.command())}\n{what}; it logged:\n{self.log()}")
 
 
-def eventually(condition: object, timeout_s: float = 10.0, what: str = "") -> object:
+def eventually(condition: Callable[[], T], timeout_s: float = 10.0, what: str = "") -> T:
     """Polls `condition()` until it is true, and returns its value; fails at the deadline."""
-    assert callable(condition)
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         if time.monotonic() > deadline:

@@ -113,6 +113,19 @@ def test_compression(
         assert [r.value for r in received] == [s.value for s in sent], reader.name
 
 
+def test_a_topic_may_insist_on_a_codec(
+    client: Client, admin: Admin, name: str, bootstrap: str
+) -> None:
+    admin.create_topic(name, 1, {"compression.type": "zstd"})
+    sent = [Sent(b"%d and the same text again" % i, headers=(("h", b"1"),)) for i in range(50)]
+
+    assert client.produce(name, sent, idempotent=True) == [(0, i) for i in range(50)]
+
+    assert {header.codec for header, _ in stored_batches(bootstrap, name)} == {Codec.ZSTD}
+    received = read(client, name, 50)
+    assert [(r.value, r.headers) for r in received] == [(s.value, s.headers) for s in sent]
+
+
 def test_values_of_a_million_bytes(client: Client, admin: Admin, name: str) -> None:
     admin.create_topic(name, 1)
     content = random.Random(7)

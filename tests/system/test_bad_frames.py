@@ -15,10 +15,12 @@ from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from lakelog.protocol.registry import APIS, Api
 from lakelog.wire.framing import encode_request
 from wire_client import (
+    FETCH_VERSION,
     WireClient,
     batch_of,
     create_topic,
     fetch,
+    fetch_request,
     produce,
     produce_request,
     stored_batches,
@@ -164,20 +166,37 @@ def test_a_request_that_comes_byte_by_byte(bystander: Bystander) -> None:
         assert len(client.receive_frame()) > 8
 
 
+def _resident_kb(broker: BrokerProcess) -> int:
+    lines = Path(f"/proc/{broker.pid}/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("VmRSS"))
+    return int(line.split()[1])
+
+
 def test_a_declared_size_takes_no_memory(bystander: Bystander) -> None:
     if bystander._broker is None:
         pytest.skip("another broker is being tested")
-    status = Path(f"/proc/{bystander._broker.pid}/status")
-
-    def resident_kb() -> int:
-        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmRSS"))
-        return int(line.split()[1])
-
-    before = resident_kb()
+    before = _resident_kb(bystander._broker)
     clients = [WireClient(bystander.bootstrap) for _ in range(20)]
     for client in clients:
         client.send_bytes(_frame(METADATA, 1, bytes(64), size=100_000_000))
     bystander.check()
-    assert resident_kb() < before + 50_000
+    assert _resident_kb(bystander._broker) < before + 50_000
     for client in clients:
         client.close()
+
+
+def test_a_reader_that_does_not_read_takes_little_memory(bystander: Bystander) -> None:
+    if bystander._broker is None:
+        pytest.skip("another broker is being tested")
+    value = random.Random(3).randbytes(900_000)
+    with WireClient(bystander.bootstrap) as client:
+        topic = f"{bystander.topic}-big"
+        create_topic(client, topic)
+        for _ in range(4):
+            produce(client, topic, batch_of(value))
+        before = _resident_kb(bystander._broker)
+        for _ in range(300):
+            client.send(fetch_request(topic, 0), FETCH_VERSION)
+        bystander.check()
+        assert _resident_kb(bystander._broker) < before + 60_000
+    bystander.check()

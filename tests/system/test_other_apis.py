@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker_process import eventually
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
@@ -88,6 +89,18 @@ def test_metadata_of_a_topic(wire: WireClient, unused: str, version: int, bootst
         assert version < 7 or entry.leader_epoch >= 0
     assert version < 2 or response.cluster_id
     assert version < 10 or found.topic_id != bytes(16)
+
+
+def test_internal_topics_are_marked(wire: WireClient, topic: str) -> None:
+    assert wire.call(FindCoordinatorRequest(key="a group"), 2) is not None
+    offsets = eventually(lambda: _found(wire, "__consumer_offsets"), what="the offsets topic")
+    assert offsets.is_internal
+    assert not described(wire, topic).is_internal
+
+
+def _found(wire: WireClient, topic: str) -> Any:
+    found = described(wire, topic)
+    return found if found.error_code == 0 else None
 
 
 @pytest.mark.parametrize("version", range(14))
