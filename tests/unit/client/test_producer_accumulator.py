@@ -224,6 +224,20 @@ def test_what_was_never_sent_is_not_written() -> None:
     assert isinstance(batch.result.error, NotWrittenError)
 
 
+def test_a_batch_that_was_never_closed_is_given_up_as_well() -> None:
+    acc = accumulator()
+    queue = queue_of(acc)
+    batch = acc.open(queue, 0.0)
+    batch.builder.append(1, None, b"v")
+    queue.postpone(2 * DELIVERY_S, "nobody listens")
+    assert acc.wait_s(0.0) == DELIVERY_S
+    assert acc.expire(DELIVERY_S) == [batch]
+    assert isinstance(batch.result.error, NotWrittenError)
+    assert "nobody listens" in str(batch.result.error)
+    assert acc.is_idle
+    assert acc.buffered_bytes == 0
+
+
 def test_a_failure_that_was_seen_at_its_record_is_not_told_again() -> None:
     acc = accumulator()
     seen, unseen = add(acc, queue_of(acc, 0)), add(acc, queue_of(acc, 1))

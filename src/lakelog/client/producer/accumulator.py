@@ -76,17 +76,17 @@ class Accumulator:
         return [queue for queue in queues if self._wait_s(queue, now_s) <= 0]
 
     def wait_s(self, now_s: float) -> float | None:
-        """How long until one that is not ready becomes so, or expires; `None` if none will.
+        """How long until one that is not ready becomes so, or one expires; `None` if none will.
 
         With the `now_s` of a call of `ready`, so that none falls between the two.
         """
         waits = [self._wait_s(queue, now_s) for queue in self._busy]
-        waits += [
-            queue.waiting[0].created_s + self._settings.delivery_timeout_s - now_s
+        expiries = [
+            max(oldest.created_s + self._settings.delivery_timeout_s - now_s, 0.0)
             for queue in self._busy
-            if queue.waiting
+            if (oldest := queue.oldest_unsent) is not None
         ]
-        return min((wait for wait in waits if 0 < wait < float("inf")), default=None)
+        return min([*(wait for wait in waits if 0 < wait < float("inf")), *expiries], default=None)
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
         """The next batch of a ready partition, now in flight and with its sequence."""
@@ -131,6 +131,8 @@ class Accumulator:
         limit = now_s - self._settings.delivery_timeout_s
         expired = []
         for queue in list(self._busy):
+            if queue.open is not None and queue.open.created_s <= limit:
+                self.close(queue)
             while queue.waiting and queue.waiting[0].created_s <= limit:
                 batch = queue.waiting.popleft()
                 self._release(batch)

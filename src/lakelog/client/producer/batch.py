@@ -99,9 +99,14 @@ class PartitionQueue:
         return self.open is None and not self.waiting and not self.in_flight
 
     @property
+    def oldest_unsent(self) -> ProducerBatch | None:
+        """The batch that would be sent next."""
+        return self.waiting[0] if self.waiting else self.open
+
+    @property
     def next_size(self) -> int:
         """Bytes of the batch that would be sent next; there must be one."""
-        batch = self.waiting[0] if self.waiting else self.open
+        batch = self.oldest_unsent
         assert batch is not None
         return batch.size
 
@@ -139,8 +144,9 @@ class PartitionQueue:
     def postpone(self, until_s: float, reason: str) -> None:
         """Nothing is sent before `until_s`; the reason is told by batches that expire."""
         self.not_before_s = until_s
-        for batch in self.waiting:
-            batch.last_error = batch.last_error or reason
+        for batch in (*self.waiting, self.open):
+            if batch is not None:
+                batch.last_error = batch.last_error or reason
 
     def renumber(self) -> None:
         """Starts over at the next epoch with all that waits; nothing may be in flight.

@@ -123,7 +123,7 @@ class Sender:
             ready = self._accumulator.ready(now)
         if now >= self._not_before_s and (ready or now >= self._view_due_s):
             self._send_ready(ready, now)
-        self._wait(now)
+        self._wait(time.monotonic())
 
     def _send_ready(self, ready: Sequence[PartitionQueue], now: float) -> None:
         try:
