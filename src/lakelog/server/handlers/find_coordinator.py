@@ -38,12 +38,13 @@ async def handle(
 
 
 async def _find(broker: Broker, context: Context, key_type: int, key: str) -> Coordinator:
+    """This broker, for a transactional id too: InitProducerId is where it is refused, because
+    librdkafka asks for a coordinator again and again without telling its user the error."""
     try:
-        if key_type == _TRANSACTION:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not served")
-        if key_type != _GROUP:
+        if key_type == _GROUP:
+            await broker.topics.ensure_group_topic()
+        elif key_type != _TRANSACTION:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is unknown")
-        await broker.topics.ensure_group_topic()
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
