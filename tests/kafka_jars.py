@@ -11,14 +11,14 @@ _HERE = Path(__file__).parent
 _CACHE = _HERE.parent / "build" / "jars"
 
 
-class JavaMissing(Exception):
+class JavaMissingError(Exception):
     """Raised instead of skipping: an oracle that was not consulted has not agreed."""
 
 
 def require(program: str) -> str:
     found = shutil.which(program)
     if found is None:
-        raise JavaMissing(
+        raise JavaMissingError(
             f"{program} not found: install a JDK 17 and Maven "
             "(Debian: apt-get install openjdk-17-jdk-headless maven)"
         )

@@ -14,7 +14,7 @@ _PROGRAM = Path(__file__).parent / "java" / "WireOracle.java"
 _CLIENTS = "org.apache.kafka.common.message"
 
 
-class JavaRefused(Exception):
+class JavaRefusedError(Exception):
     """Java could not read the bytes, or could not write the message again."""
 
 
@@ -56,7 +56,7 @@ class JavaOracle:
         self._process.wait(timeout=30)
 
     def read_and_write(self, java_class: str, version: int, data: bytes) -> bytes:
-        """The bytes that Java writes for the message it read; raises `JavaRefused`."""
+        """The bytes that Java writes for the message it read; raises `JavaRefusedError`."""
         name = java_class.encode()
         head = struct.pack(f">h{len(name)}shi", len(name), name, version, len(data))
         requests = self._stream(self._process.stdin)
@@ -66,7 +66,7 @@ class JavaOracle:
         status, size = struct.unpack(">bi", answers.read(5))
         answer = answers.read(size)
         if status:
-            raise JavaRefused(f"{java_class} v{version}: {answer.decode()}")
+            raise JavaRefusedError(f"{java_class} v{version}: {answer.decode()}")
         return answer
 
     @staticmethod

@@ -21,7 +21,7 @@ from lakelog.protocol.registry import APIS
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.schema import Buffer, Message, Struct, array, binary, int32, string, struct
 from random_messages import random_message
-from wire_oracle import JavaOracle, JavaRefused, Target
+from wire_oracle import JavaOracle, JavaRefusedError, Target
 
 pytestmark = pytest.mark.java
 
@@ -109,5 +109,5 @@ def test_java_reads_what_we_write_and_we_read_what_it_writes(
 def test_the_oracle_objects_to_a_wrong_message(oracle: JavaOracle) -> None:
     target = Target.of(APIS[0].request)
     good = encode(target.kind(transactional_id="t"), 9)
-    with pytest.raises(JavaRefused):
+    with pytest.raises(JavaRefusedError):
         oracle.read_and_write(target.java, 9, good[:-1])

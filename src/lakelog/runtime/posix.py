@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import resource
 import secrets
 import shutil
 import time
@@ -180,3 +181,13 @@ class PosixDisk:
             if not got:
                 return
             offset += got
+
+
+def raise_descriptor_limit() -> int:
+    """Raises the soft limit of open files to the hard one, and returns it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            return hard
+    return soft

@@ -35,7 +35,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Clock, Disk, Net, Random, Tasks
-from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
+from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
@@ -56,6 +56,8 @@ __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World", "serve"
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+_LOG_FILES_MAX = 8192
+"""More would cost kernel memory and gain nothing: a log is opened again in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class World:
     net: Net
     tasks: Tasks
     random: Random
+    open_files_max: int
+    """Of logs; connections and everything else come on top."""
 
 
 class Server:
@@ -81,6 +85,7 @@ class Server:
             world.disk,
             clock,
             random,
+            max_open_files=world.open_files_max,
             producer_expiration_ms=options.config.get_int("producer.id.expiration.ms"),
         )
         self._store = EmbeddedStore(options.data / METADATA_FILE, clock)
@@ -307,7 +312,10 @@ def serve(options: ServeOptions) -> int:
 async def _serve(options: ServeOptions) -> None:
     loop = asyncio.get_running_loop()
     tasks = AsyncioTasks(loop)
-    world = World(SystemClock(), PosixDisk(), AsyncioNet(loop), tasks, SystemRandom())
+    open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
+    world = World(
+        SystemClock(), PosixDisk(), AsyncioNet(loop), tasks, SystemRandom(), open_files_max
+    )
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)

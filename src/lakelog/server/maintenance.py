@@ -26,6 +26,7 @@ _SWEEP_S = 5.0
 _BUFFER_IDLE_S = 10.0
 _RETENTION_DELAY_S = 30.0
 _PURGE_S = 5.0
+_EXPIRE_S = 600.0
 
 
 class Maintenance:
@@ -58,6 +59,7 @@ class Maintenance:
         self._every("flush", lambda: _FLUSH_CHECK_S, self._flush_aged)
         self._every("sweep", lambda: _SWEEP_S, self._sweep)
         self._every("purge", lambda: _PURGE_S, self._purge)
+        self._every("expire producers", lambda: _EXPIRE_S, self._expire_producers)
         self._every(
             "checkpoint",
             lambda: self._seconds("replica.high.watermark.checkpoint.interval.ms"),
@@ -120,7 +122,11 @@ class Maintenance:
     def _flush(self, partition: Partition) -> None:
         if self._stopped or partition.is_retired or partition.offline_reason is not None:
             return
-        job = partition.log.begin_flush()
+        try:
+            job = partition.log.begin_flush()
+        except OSError as error:
+            partition.take_offline(f"it could not be made durable: {error}")
+            return
         if job is None:
             return
         work = self._tasks.offload("fsync", job.run)
@@ -132,6 +138,8 @@ class Maintenance:
         error = work.exception()
         if error is None:
             partition.log.finish_flush(job)
+            if len(partition.log.unflushed_segments()) > 1:
+                self.flush_soon(partition)
             return
         job.release()
         if not partition.is_retired:
@@ -176,6 +184,12 @@ class Maintenance:
         """Directories of deleted topics, when their delay has passed."""
         for path in self._directory.due_deletions(self._clock.wall_ms()):
             self._tasks.offload("remove", lambda path=path: self._disk.remove_tree(path))  # type: ignore[misc]
+
+    def _expire_producers(self) -> None:
+        """`producer.id.expiration.ms`: forgets the sequences of producers long gone."""
+        now = self._clock.wall_ms()
+        for partition in self._partitions:
+            partition.log.producers.remove_expired(now)
 
     # Connections
 

@@ -133,6 +133,8 @@ class Replicas:
             if partition is not None:
                 self._partitions.remove(partition)
                 self._directory.schedule_delete(partition.log)
+            elif (topic.name, index) in self._directory.failed:
+                self._directory.schedule_delete_failed(topic.name, index, LogConfig())
 
     def _configure(self, image: MetadataImage, partitions: list[Partition]) -> None:
         """Logs of one topic share one value."""

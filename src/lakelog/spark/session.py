@@ -60,6 +60,7 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "4")
+            .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()
         )
 

@@ -23,6 +23,8 @@ REQUEST = (
 def parse_requests(lines: DataFrame) -> DataFrame:
     """Rows for the sink: a request as JSON, or the line's own bytes; the header `parsed` tells.
 
+    Each goes to the partition its line is in, so both topics have the same order.
+
     Only `try_` functions: a line that is not UTF-8, or has an impossible date, is data too.
     """
     text = F.try_validate_utf8(F.col("value").cast("string"))
@@ -43,7 +45,7 @@ def parse_requests(lines: DataFrame) -> DataFrame:
     value = F.when(is_request, F.to_json("request").cast("binary")).otherwise(F.col("value"))
     flag = F.when(is_request, F.lit("true")).otherwise(F.lit("false")).cast("binary")
     header = F.struct(F.lit("parsed").alias("key"), flag.alias("value"))
-    return parsed.select("key", value.alias("value"), F.array(header).alias("headers"))
+    return parsed.select("key", value.alias("value"), "partition", F.array(header).alias("headers"))
 
 
 def read_requests(records: DataFrame) -> DataFrame:

@@ -94,7 +94,10 @@ class Demo:
         )
 
     def ledger(self, topic: str, archive: SyncResult) -> Ledger:
-        """For the second topic what was produced is what its log holds, read by both readers."""
+        """A line of the first topic has one record in the second, in the same partition.
+
+        What that record's bytes must be only Spark knows, so there the readers check each other.
+        """
         first = count_with_lakelog(self.bootstrap, topic, archive)
         second = count_with_others(self.bootstrap, topic, archive)
         produced = {p: self.produced.get(p, Tally()) for p in range(PARTITIONS)}
