@@ -1,0 +1,119 @@
+"""Kills at named points of the archive, for the tests that put this folder on PYTHONPATH.
+
+A fault is a file in the folder that LAKELOG_TEST_FAULTS names: its name is the point, its content
+the victim. Whichever process comes by first takes it (by renaming it) and carries it out, so it
+happens once. The product knows nothing of this: its functions are wrapped as they are imported.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_FAULTS = Path(os.environ.get("LAKELOG_TEST_FAULTS", "/nonexistent"))
+
+
+def reach(point: str) -> None:
+    taken = _FAULTS / f"taken-{uuid.uuid4().hex}-{point}"
+    try:
+        (_FAULTS / point).rename(taken)
+    except FileNotFoundError:
+        return
+    victim = taken.read_text()
+    if victim == "task":
+        raise RuntimeError(f"the test makes this task fail at {point}")
+    pid = {"worker": os.getpid, "jvm": _jvm, "driver": _driver}[victim]()
+    if pid is None:
+        taken.rename(_FAULTS / point)
+        return
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(0.2)
+
+
+def _jvm() -> int | None:
+    """The nearest ancestor that is a Java; `None` if it is dead already."""
+    pid = os.getpid()
+    while pid > 1 and _stat(pid)[0] != "java":
+        pid = _stat(pid)[1]
+    return pid if pid > 1 else None
+
+
+def _driver() -> int | None:
+    """Java's parent, unless that is dead and somebody else took the orphan in."""
+    jvm = _jvm()
+    if jvm is None:
+        return None
+    parent = _stat(jvm)[1]
+    ours = b"archive_driver.py" in Path(f"/proc/{parent}/cmdline").read_bytes()
+    return parent if ours else None
+
+
+def _stat(pid: int) -> tuple[str, int]:
+    """Name and parent of a process."""
+    name, rest = Path(f"/proc/{pid}/stat").read_text().split("(", 1)[1].rsplit(")", 1)
+    return name, int(rest.split()[1])
+
+
+def _wrap_stream(module: Any) -> None:
+    real = module.write_ranges
+
+    def write_ranges(*args: Any, **kwargs: Any) -> Any:
+        reach("before-writing")
+        written = real(*args, **kwargs)
+        reach("file-written")
+        reach("failing-task")
+        return written
+
+    module.write_ranges = write_ranges
+
+
+def _wrap_commit(module: Any) -> None:
+    real_append, real_abandon = module.append, module.abandon_batch
+
+    def append(*args: Any) -> None:
+        real_append(*args)
+        reach("after-the-commit")
+
+    def abandon_batch(address: Any, paths: Sequence[str]) -> None:
+        address.load()
+        reach("inside-abort")
+        real_abandon(address, paths)
+
+    module.append, module.abandon_batch = append, abandon_batch
+
+
+_WRAPPERS: dict[str, Callable[[ModuleType], None]] = {
+    "lakelog.spark.archive.stream": _wrap_stream,
+    "lakelog.spark.archive.commit": _wrap_commit,
+}
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in _WRAPPERS:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        real = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            real(module)
+            _WRAPPERS[name](module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,181 @@
+"""The archive is exact although its processes are killed at the worst moments.
+
+Each round adds records, arms a fault, and lets a driver archive them. While it dies the next
+driver, which was warmed up beforehand, is let go at once: its predecessor's Java lives on for
+seconds, so both are at work on the same table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyiceberg.catalog import load_catalog
+
+from lakelog.spark.archive.table import sqlite_catalog
+from spark.conftest import MakeTopic, produce
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+
+HERE = Path(__file__).parent
+POINTS = ("before-writing", "file-written", "after-the-commit", "inside-abort")
+VICTIMS = ("driver", "jvm", "worker")
+ROUNDS = 5
+RECORDS = 60
+TIMEOUT_S = 240.0
+
+
+class Driver:
+    """A process of `archive_driver.py`. Its lines are read as they come."""
+
+    def __init__(self, folder: Path, number: int, arguments: list[str]) -> None:
+        path = os.pathsep.join([str(HERE / "faults"), os.environ.get("PYTHONPATH", "")])
+        log = folder / f"driver-{number}.log"
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "archive_driver.py"), *arguments, str(log)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log.open("ab"),
+            text=True,
+            env=os.environ | {"PYTHONPATH": path, "LAKELOG_TEST_FAULTS": str(folder / "faults")},
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line.strip())
+
+    def expect(self, word: str) -> str:
+        line = self._lines.get(timeout=TIMEOUT_S)
+        assert line.startswith(word), line
+        return line
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Faults:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def arm(self, point: str, victim: str) -> None:
+        (self.folder / "failing-task").unlink(missing_ok=True)
+        if point == "inside-abort":
+            (self.folder / "failing-task").write_text("task")
+        (self.folder / point).write_text(victim)
+
+    def taken(self, point: str) -> int:
+        return len(list(self.folder.glob(f"taken-*-{point}")))
+
+    def wait_for(self, point: str, times: int) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while self.taken(point) < times:
+            assert time.monotonic() < deadline, f"nobody came to {point}"
+            time.sleep(0.01)
+
+
+def drivers(folder: Path, arguments: list[str], stack: ExitStack) -> Iterator[Driver]:
+    """Each is asked for while its predecessor works, and so is warm when it is needed."""
+    number = 0
+    while True:
+        driver = Driver(folder, number, arguments)
+        stack.callback(driver.end)
+        number += 1
+        yield driver
+
+
+def test_killed_anywhere_the_archive_is_exact(
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(RECORDS)
+    make_topic(1, name=f"{topic}-warm-up")
+    faults = Faults(tmp_path / "faults")
+    warehouse = tmp_path / "warehouse"
+    produced = RECORDS
+    plan = [
+        (n, point, VICTIMS[(n + i) % 3]) for n in range(ROUNDS) for i, point in enumerate(POINTS)
+    ]
+
+    with ExitStack() as stack:
+        fleet = drivers(tmp_path, [bootstrap, topic, str(warehouse)], stack)
+        current, standby = next(fleet), next(fleet)
+        current.expect("ready")
+        for n, point, victim in plan:
+            faults.arm(point, victim)
+            current.go()
+            faults.wait_for(point, n + 1)
+            produce(bootstrap, topic, range(produced, produced + RECORDS))
+            produced += RECORDS
+            if victim == "worker":
+                current.expect("done")
+                continue
+            standby.expect("ready")
+            current, standby = standby, next(fleet)
+        current.go()
+        assert current.expect("done") == f"done {produced}"
+
+    assert [faults.taken(point) for point in POINTS] == [ROUNDS] * len(POINTS)
+    archived = archived_rows(topic, warehouse)
+    for partition in range(3):
+        offsets = [offset for p, offset, _ in archived if p == partition]
+        assert offsets == list(range(produced // 3))
+    assert digest(archived) == digest(consumed_rows(bootstrap, topic))
+
+
+Row = tuple[int, int, bytes]
+
+
+def archived_rows(topic: str, warehouse: Path) -> list[Row]:
+    """Read by plain PyArrow from the files that the table's snapshot names."""
+    catalog = load_catalog("lakelog", **sqlite_catalog(str(warehouse)))
+    tasks = catalog.load_table(("lakelog", topic)).scan().plan_files()
+    rows: list[Row] = []
+    for task in tasks:
+        path = task.file.file_path.removeprefix("file://")
+        table = pq.read_table(path, columns=["partition", "offset", "value"])
+        rows.extend(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return sorted(rows)
+
+
+def consumed_rows(bootstrap: str, topic: str) -> list[Row]:
+    settings = {"bootstrap.servers": bootstrap, "group.id": "kills", "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    rows: list[Row] = []
+    for partition in range(3):
+        position = TopicPartition(topic, partition, 0)
+        _, end = consumer.get_watermark_offsets(position)
+        consumer.assign([position])
+        while len(rows) == 0 or rows[-1][:2] != (partition, end - 1):
+            message = consumer.poll(10)
+            assert message is not None
+            assert message.error() is None
+            rows.append((partition, message.offset() or 0, message.value() or b""))
+    consumer.close()
+    return sorted(rows)
+
+
+def digest(rows: list[Row]) -> str:
+    found = hashlib.sha256()
+    for partition, offset, value in rows:
+        found.update(b"%d %d %d:" % (partition, offset, len(value)) + value)
+    return found.hexdigest()

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark]
+
+REQUEST = b'10.0.0.%d - - [17/May/2015:10:05:%02d +0000] "GET /%d HTTP/1.1" 200 5 "-" "agent"'
+
+
+def demo(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lakelog.spark.demo", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=os.environ | {"COLUMNS": "120"} | environment,
+    )
+
+
+def test_no_byte_of_an_ugly_log_is_lost(tmp_path: Path) -> None:
+    requests = [REQUEST % (i % 4, i % 60, i) for i in range(50)]
+    ugly = [
+        b"",
+        b"\r",
+        b"\x00\x01\x02",
+        b"\xff\xfe not UTF-8 \xc3\x28",
+        requests[7].replace(b"agent", b"ag\xffent"),
+        b"x" * 1_000_000,
+        b"10.0.0.1 - - [99/Foo/2015:10:05:03 +0000] cut off",
+    ]
+    kept = [requests[0] + b"\r", requests[1].replace(b"agent", b"a\x00b"), requests[2]]
+    log = tmp_path / "ugly.log"
+    log.write_bytes(b"\n".join([*ugly, *requests, *kept, b"", b"no final newline"]))
+
+    done = demo("--input", str(log))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "53 requests parsed, 9 malformed lines kept raw" in done.stdout
+    assert "Every one of 62 lines is where it should be." in done.stdout
+    assert "NO" not in done.stdout
+
+
+def test_a_missing_java_is_one_clear_line(tmp_path: Path) -> None:
+    done = demo(JAVA_HOME=str(tmp_path), PATH=str(tmp_path))
+
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "install it" in done.stderr
+
+
+def test_a_missing_input_is_one_clear_line(tmp_path: Path) -> None:
+    done = demo("--input", str(tmp_path / "nothing.log"))
+
+    assert done.returncode == 1
+    assert "there is no file" in done.stderr
