@@ -125,6 +125,10 @@ class Disk(Protocol):
         """Whether reading this range would not wait for the device (a guess, never an error)."""
         ...
 
+    def read_resident(self, file: File, offset: int, size: int) -> Buffer | None:
+        """Exactly this range if reading it does not wait for the device, else none."""
+        ...
+
     def read_ahead(self, file: File, offset: int, size: int) -> None:
         """Blocks until the range has been read into the page cache; for use off the loop."""
         ...

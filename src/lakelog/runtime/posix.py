@@ -172,6 +172,14 @@ class PosixDisk:
             return True
         return True
 
+    def read_resident(self, file: File, offset: int, size: int) -> Buffer | None:
+        buffer = bytearray(size)
+        try:
+            got = os.preadv(file.fileno(), [buffer], offset, _RWF_NOWAIT)
+        except OSError:
+            return None
+        return buffer if got == size else None
+
     def read_ahead(self, file: File, offset: int, size: int) -> None:
         with contextlib.suppress(OSError):
             os.posix_fadvise(file.fileno(), offset, size, os.POSIX_FADV_WILLNEED)

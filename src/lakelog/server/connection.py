@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 BUFFER_SIZE_MIN = 64 * 1024
 SEND_SIZE_MAX = 1024 * 1024
 """Bytes sent in one callback, so that one fast reader cannot hold the loop."""
+_COPY_MAX = 32 * 1024
+"""A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
 _UNHANDLED_MAX = 256 * 1024
 _UNSENT_MAX = 8 * 1024 * 1024
 _PENDING_MAX = 128
@@ -225,6 +227,11 @@ class Connection:
     def _queue(self, parts: list[Part]) -> None:
         for part in parts:
             self._unsent += len(part)
+            if isinstance(part, LogSlice) and part.size <= _COPY_MAX:
+                data = self._disk.read_resident(part.file, part.position, part.size)
+                if data is not None:
+                    part.release()
+                    part = data
             self._out.append(part)
 
     def _resume_reading(self) -> None:

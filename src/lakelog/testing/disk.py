@@ -342,6 +342,10 @@ class MemoryDisk:
     def is_resident(self, file: File, offset: int, size: int) -> bool:
         return True
 
+    def read_resident(self, file: File, offset: int, size: int) -> Buffer | None:
+        data = file.read_at(offset, size)
+        return data if len(data) == size else None
+
     def read_ahead(self, file: File, offset: int, size: int) -> None:
         file.read_at(offset, size)
 

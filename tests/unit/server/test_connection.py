@@ -44,6 +44,8 @@ class FakeWorld:
         self.eof = False
         self.sent = bytearray()
         self.room = 1 << 30
+        self.sends = 0
+        self.files_sent = 0
         self.readable: Callable[[], None] | None = None
         self.writable: Callable[[], None] | None = None
         self.cold: set[int] = set()
@@ -83,6 +85,7 @@ class FakeWorld:
 
     def send(self, data: Any, flags: int = 0) -> int:
         size = self._take(len(data))
+        self.sends += 1
         self.sent += bytes(data)[:size]
         return size
 
@@ -98,12 +101,16 @@ class FakeWorld:
 
     def send_file(self, sock: Any, file: Any, offset: int, count: int) -> int:
         size = self._take(count)
+        self.files_sent += 1
         self.sent += file.data[offset : offset + size]
         return size
 
     # Disk
     def is_resident(self, file: Any, offset: int, size: int) -> bool:
         return offset not in self.cold
+
+    def read_resident(self, file: Any, offset: int, size: int) -> bytes | None:
+        return None if offset in self.cold else file.data[offset : offset + size]
 
     def read_ahead(self, file: Any, offset: int, size: int) -> None:
         self.cold.discard(offset)
@@ -318,9 +325,19 @@ def test_a_cold_range_is_read_ahead_before_it_is_sent() -> None:
     assert bytes(world.sent) == b"<" + b"z" * 100 + b">"
 
 
+def test_a_small_range_goes_out_with_the_bytes_around_it() -> None:
+    world, sink, _ = connect()
+    found = FakeSlice(b"z" * 100)
+    sink.slices[request(1)] = found
+    world.incoming += frame(request(1))
+    world.run()
+    assert bytes(world.sent) == b"<" + b"z" * 100 + b">"
+    assert (world.sends, world.files_sent, found.released) == (1, 0, 1)
+
+
 def test_closing_releases_slices_and_abandons_what_waits() -> None:
     world, sink, connection = connect()
-    found = FakeSlice(b"z" * 100)
+    found = FakeSlice(b"z" * 100_000)
     sink.slices[request(1)] = found
     world.room = 0
     world.incoming += frame(request(1))
