@@ -98,7 +98,7 @@ class Maintenance:
                 return
             try:
                 chore()
-            except Exception:  # noqa: BLE001 - the chore is due again whatever went wrong
+            except Exception:
                 logger.exception("%s failed", name)
             self._timers[name] = self._tasks.call_later(period_s(), run)
 
