@@ -22,7 +22,7 @@ from brokers import Broker, BrokerError, KafkaBroker, LakelogBroker  # noqa: E40
 from load import Case, LoadGenerator  # noqa: E402
 from report import Results, Start, environment, markdown, show  # noqa: E402
 
-from kafka_jars import JavaMissing  # noqa: E402
+from kafka_jars import JavaMissingError  # noqa: E402
 
 _IDLE_S = 10.0
 _MANY_PARTITIONS = 100
@@ -130,7 +130,7 @@ def main(argv: Sequence[str]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="lakelog-bench-"))
     try:
         results = _run(options, folder)
-    except (BrokerError, JavaMissing) as error:
+    except (BrokerError, JavaMissingError) as error:
         _note(f"bench: {error}")
         return 1
     finally:
