@@ -14,6 +14,8 @@ from pathlib import Path
 from lakelog.runtime.api import Buffer, File, FileLock
 
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_PROBE = (bytearray(1),)
+"""Takes bytes that nobody looks at."""
 _READ_AHEAD_CHUNK = 256 * 1024
 
 
@@ -162,10 +164,10 @@ class PosixDisk:
 
     def is_resident(self, file: File, offset: int, size: int) -> bool:
         """Probes the first and last byte: eviction and read-ahead both work on whole runs."""
-        probe = bytearray(1)
+        fd = file.fileno()
         try:
-            for position in {offset, offset + size - 1}:
-                os.preadv(file.fileno(), [probe], position, _RWF_NOWAIT)
+            os.preadv(fd, _PROBE, offset, _RWF_NOWAIT)
+            os.preadv(fd, _PROBE, offset + size - 1, _RWF_NOWAIT)
         except BlockingIOError:
             return False
         except OSError:
