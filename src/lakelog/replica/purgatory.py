@@ -30,13 +30,14 @@ class Wait(Protocol):
 class Parked:
     """A wait in the purgatory, to be handed to `cancel`."""
 
-    __slots__ = ("deadline", "done", "keys", "wait")
+    __slots__ = ("being_tried", "deadline", "done", "keys", "wait")
 
     def __init__(self, wait: Wait, keys: tuple[Hashable, ...], deadline: float) -> None:
         self.wait = wait
         self.keys = keys
         self.deadline = deadline
         self.done = False
+        self.being_tried = False
 
     def __lt__(self, other: Parked) -> bool:
         return self.deadline < other.deadline
@@ -66,13 +67,23 @@ class Purgatory:
         return parked
 
     def check(self, key: Hashable) -> None:
-        """Something happened to `key`: answers the waits that can be answered now."""
+        """Something happened to `key`: answers the waits that can be answered now.
+
+        Whoever is answered may make something happen to the key again, before this returns.
+        """
         waiting = self._by_key.get(key)
         if waiting is None:
             return
         for parked in list(waiting):
-            if not parked.done and parked.wait.try_complete():
-                self._remove(parked)
+            if not parked.done and not parked.being_tried and self._try(parked):
+                self.cancel(parked)
+
+    def _try(self, parked: Parked) -> bool:
+        parked.being_tried = True
+        try:
+            return parked.wait.try_complete()
+        finally:
+            parked.being_tried = False
 
     def cancel(self, parked: Parked) -> None:
         """Drops a wait without answering it; nothing happens if it has ended."""

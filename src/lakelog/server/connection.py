@@ -220,7 +220,18 @@ class Connection:
         while pending and (parts := pending[0].parts) is not None:
             pending.popleft()
             self._queue(parts)
-        if not self._handling:
+        if self._handling:
+            return
+        self._flush()
+        if self._start == self._end:
+            self._resume_reading()
+        else:
+            # Not at once: what is next may answer another connection, and that one's next a third.
+            self._tasks.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Takes up requests that had to wait for an answer."""
+        if not self.closed and not self._handling:
             self._handle()
             self._resume_reading()
 

@@ -127,3 +127,21 @@ def test_a_wait_may_park_again_while_it_is_tried() -> None:
     assert len(purgatory) == 1
     loop.advance(10.0)
     assert second.events == ["expired"]
+
+
+def test_a_key_may_be_touched_again_while_a_wait_on_it_is_answered() -> None:
+    _, purgatory = make()
+
+    class Touches(Fetch):
+        def try_complete(self) -> bool:
+            self.events.append("completed")
+            purgatory.check("a")
+            return True
+
+    touches, other = Touches(), Fetch()
+    other.ready = True
+    purgatory.park(touches, ["a"], 101.0)
+    purgatory.park(other, ["a"], 101.0)
+    purgatory.check("a")
+    assert (touches.events, other.events) == (["completed"], ["completed"])
+    assert len(purgatory) == 0

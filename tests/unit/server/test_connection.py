@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,7 @@ class FakeWorld:
         self.writable: Callable[[], None] | None = None
         self.cold: set[int] = set()
         self.offloaded: list[Any] = []
+        self.soon: deque[Callable[[], object]] = deque()
         self.socket_closed = False
         self.random = random.Random(seed) if seed is not None else None
 
@@ -121,10 +123,15 @@ class FakeWorld:
         self.offloaded.append(job)
         return job
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self.soon.append(callback)
+
     def run(self) -> None:
         """Until nothing more can happen."""
         for _ in range(100_000):
-            if self.readable and (self.incoming or self.eof):
+            if self.soon:
+                self.soon.popleft()()
+            elif self.readable and (self.incoming or self.eof):
                 self.readable()
             elif self.writable and self.room:
                 self.writable()
@@ -255,6 +262,19 @@ def test_a_request_waits_for_the_one_before_it() -> None:
     assert bytes(world.sent) == b"<" + request(1) + b"><" + request(2) + b">"
 
 
+def test_an_answer_never_starts_the_next_request_in_the_middle_of_it() -> None:
+    """Or many connections, each with a fetch that waits and a produce behind it, would nest."""
+    world, sink, _ = connect()
+    sink.wait = True
+    world.incoming += frame(request(1)) + frame(request(2))
+    world.run()
+    sink.complete(0)
+    assert sink.requests == [request(1)]
+    assert bytes(world.sent) == b"<" + request(1) + b">"
+    world.run()
+    assert sink.requests == [request(1), request(2)]
+
+
 def test_produce_requests_do_not_wait_but_are_answered_in_order() -> None:
     world, sink, _ = connect()
     sink.wait = True
@@ -278,6 +298,7 @@ def test_a_large_request_behind_one_that_waited_is_still_received() -> None:
     world.incoming += frame(request(1)) + frame(request(3)) + frame(big)[:100_000]
     world.run()
     sink.complete(0)
+    world.run()
     sink.wait = False
     sink.complete(1)
     world.incoming += frame(big)[100_000:]
