@@ -15,6 +15,7 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.records.compression import Codec
 from lakelog.records.errors import CorruptRecord
 from lakelog.records.recompress import with_codec
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.timestamps import TimestampOffset
@@ -84,7 +85,7 @@ class Partition:
             result = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
                 self._flush_now()
-        except OSError as error:
+        except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
         if log.active_segment is not self._active_segment:
             self._active_segment = log.active_segment
@@ -115,18 +116,24 @@ class Partition:
             return self.log.read(
                 offset, max_bytes, end_offset=self.log.log_end_offset, min_one=min_one
             )
-        except OSError as error:
-            raise self._storage_error(error) from error
+        except (OSError, CorruptLog) as error:
+            raise self._reading_error(error) from error
 
     def at_time(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after a time, or none."""
         self._check_online()
-        return self.log.offset_for_timestamp(timestamp_ms)
+        try:
+            return self.log.offset_for_timestamp(timestamp_ms)
+        except (OSError, CorruptLog) as error:
+            raise self._reading_error(error) from error
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The record with the largest timestamp, or none in an empty log."""
         self._check_online()
-        return self.log.max_timestamp()
+        try:
+            return self.log.max_timestamp()
+        except (OSError, CorruptLog) as error:
+            raise self._reading_error(error) from error
 
     def check_min_insync(self) -> None:
         """For `acks=all`: the leader alone is in sync, and the topic may ask for more."""
@@ -148,9 +155,16 @@ class Partition:
         if self.offline_reason is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
 
-    def _storage_error(self, error: OSError) -> KafkaError:
+    def _reading_error(self, error: OSError | CorruptLog) -> KafkaError:
+        """What is damaged is told where it is read; the rest of the log can be read on."""
+        if isinstance(error, OSError):
+            return self._storage_error(error)
+        logger.error("partition %s-%d: %s", self.topic, self.index, error)
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
+
+    def _storage_error(self, error: OSError | CorruptLog) -> KafkaError:
         """A full disk is worth a retry; any other failure leaves the log's state unknown."""
-        if error.errno in _DISK_FULL:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         self.take_offline(str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")

@@ -10,6 +10,7 @@ from lakelog.records.batch import read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.storage.directory import LogDirectory
+from lakelog.storage.names import LOG
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_batches
@@ -111,3 +112,19 @@ def test_a_batch_that_is_recompressed_is_checked_first() -> None:
     with pytest.raises(KafkaError) as error:
         partition.append(batch, NOW)
     assert code_of(error) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_damaged_batch_is_told_where_it_is_read() -> None:
+    partition = open_partition(segment_bytes=400)
+    for _ in range(6):
+        partition.append(make_batch(2), NOW)
+    segment = partition.log.segments[0]
+    segment.disk.open(segment.path(LOG)).write_at(8, bytes(4))  # the length of its first batch
+    for read in (
+        lambda: partition.read(0, 1_000, min_one=True),
+        lambda: partition.at_time(0),
+    ):
+        with pytest.raises(KafkaError) as error:
+            read()
+        assert code_of(error) is ErrorCode.CORRUPT_MESSAGE
+    assert partition.read(partition.log.segments[1].base_offset, 1_000, min_one=True) is not None
