@@ -17,6 +17,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Tasks, Timer
 from lakelog.server.connection import Connection
 from lakelog.storage.directory import LogDirectory
+from lakelog.storage.errors import StorageError
 from lakelog.storage.flush import FlushJob
 
 logger = logging.getLogger(__name__)
@@ -169,16 +170,21 @@ class Maintenance:
     def _retain(self) -> None:
         now = self._clock.wall_ms()
         for partition in list(self._partitions):
-            if partition.offline_reason is None:
+            if partition.offline_reason is not None:
+                continue
+            try:
                 deleted = partition.log.delete_old_segments(now, partition.high_watermark)
-                if deleted:
-                    logger.info(
-                        "retention: %s-%d now starts at offset %d (%d segments deleted)",
-                        partition.topic,
-                        partition.index,
-                        partition.log.log_start_offset,
-                        deleted,
-                    )
+            except (OSError, StorageError) as error:  # the others have their turn all the same
+                logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
+                continue
+            if deleted:
+                logger.info(
+                    "retention: %s-%d now starts at offset %d (%d segments deleted)",
+                    partition.topic,
+                    partition.index,
+                    partition.log.log_start_offset,
+                    deleted,
+                )
 
     def _purge(self) -> None:
         """Directories of deleted topics, when their delay has passed."""

@@ -129,12 +129,19 @@ class Replicas:
     def _delete(self, topic: TopicImage) -> None:
         self._partitions.forget_offline(topic.name, topic.topic_id)
         for index in topic.partitions:
-            partition = self._partitions.get(topic.topic_id, index)
-            if partition is not None:
-                self._partitions.remove(partition)
-                self._directory.schedule_delete(partition.log)
-            elif (topic.name, index) in self._directory.failed:
-                self._directory.schedule_delete_failed(topic.name, index, LogConfig())
+            try:
+                self._delete_partition(topic, index)
+            except OSError as error:
+                # Its id is known no more: what is left of it becomes -stray at the next start.
+                logger.error("%s-%d cannot be deleted: %s", topic.name, index, error)
+
+    def _delete_partition(self, topic: TopicImage, index: int) -> None:
+        partition = self._partitions.get(topic.topic_id, index)
+        if partition is not None:
+            self._partitions.remove(partition)
+            self._directory.schedule_delete(partition.log)
+        elif (topic.name, index) in self._directory.failed:
+            self._directory.schedule_delete_failed(topic.name, index, LogConfig())
 
     def _configure(self, image: MetadataImage, partitions: list[Partition]) -> None:
         """Logs of one topic share one value."""

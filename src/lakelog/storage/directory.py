@@ -304,7 +304,10 @@ class LogDirectory:
         return log
 
     def schedule_delete(self, log: Log) -> None:
-        """Takes a log out of use; its files go with `purge_deleted` after the topic's delay."""
+        """Takes a log out of use; its files go with `purge_deleted` after the topic's delay.
+
+        After an `OSError` the log is out of use all the same, but its directory is still there.
+        """
         log.abandon()
         target = self._retire(log.folder, (log.topic, log.partition), log.config)
         log.move_to(target)
@@ -314,10 +317,10 @@ class LogDirectory:
         self._retire(self.path / dir_name(topic, partition), (topic, partition), config)
 
     def _retire(self, folder: Path, key: TopicPartition, config: LogConfig) -> Path:
-        target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
-        self._disk.rename(folder, target)
         for known in (self.logs, self.failed, self._offline, self.high_watermarks):
             known.pop(key, None)
+        target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
+        self._disk.rename(folder, target)
         self._doomed.append((self._clock.wall_ms() + config.file_delete_delay_ms, target))
         return target
 
@@ -377,17 +380,26 @@ class LogDirectory:
         """
         try:
             if clean and self._loaded:
-                sound = [log for log in self.logs.values() if log.may_be_closed]
-                for log in sound:
-                    log.close()
+                closed = [self._close_log(log) for log in self.logs.values()]
                 self.write_checkpoints()
-                if not self.failed and len(sound) == len(self.logs):
+                if not self.failed and all(closed):
                     path = self.path / _CLEAN_SHUTDOWN
                     self._disk.write_atomic(path, _CLEAN_SHUTDOWN_CONTENT)
         finally:
             for log in self.logs.values():
                 log.abandon()
             self._release()
+
+    def _close_log(self, log: Log) -> bool:
+        """Whether it is durable; one log that cannot be closed must not keep the others from it."""
+        if not log.may_be_closed:
+            return False
+        try:
+            log.close()
+        except (OSError, CorruptLog) as error:
+            _logger.error("%s-%d cannot be closed cleanly: %s", log.topic, log.partition, error)
+            return False
+        return True
 
     def _release(self) -> None:
         if self._lock is not None:

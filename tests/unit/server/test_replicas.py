@@ -151,3 +151,28 @@ def test_a_log_that_cannot_be_made_is_offline_and_the_others_serve(node: Node) -
     with pytest.raises(KafkaError) as unknown:
         node.partitions.find("orders", 1)
     assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_directory_that_cannot_be_renamed_does_not_come_back_as_the_next_topic(
+    node: Node,
+) -> None:
+    node.apply([*topic("orders", ORDERS, 2), *topic("payments", PAYMENTS, 1)])
+    node.partitions.find("orders", 0).append(make_batch(3), NOW)
+    node.disk.remove_tree(DATA / "orders-0")
+    assert node.apply([TopicRemoved(ORDERS)]) == [("orders", ORDERS)]
+    assert node.names() == ["payments-0"]
+    again = b"n" * 16
+    node.apply(topic("orders", again, 2))
+    assert node.names() == ["orders-0", "orders-1", "payments-0"]
+    assert node.partitions.find("orders", 0).topic_id == again
+    assert node.partitions.find("orders", 0).log.log_end_offset == 0
+
+
+def test_a_log_that_cannot_be_closed_does_not_keep_the_others_from_it(node: Node) -> None:
+    node.apply([*topic("orders", ORDERS, 1), *topic("payments", PAYMENTS, 1)])
+    for name in ("orders", "payments"):
+        node.partitions.find(name, 0).append(make_batch(3), NOW)
+    node.disk.remove_tree(DATA / "orders-0")
+    node.directory.close()
+    assert node.partitions.find("payments", 0).log.recovery_point == 3
+    assert not node.disk.exists(DATA / ".kafka_cleanshutdown")
