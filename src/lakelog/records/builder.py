@@ -108,27 +108,31 @@ class BatchBuilder:
         start = self.append(timestamp, None, values[0])
         time = encode_varint(timestamp - self._base_timestamp)
         parts, size, count = self._parts, self.size_estimate, start + 1
-        for value in values[1:]:
-            if size >= size_max:
-                break
-            value_size = len(value)
-            body = _join(
-                (
-                    b"\0",
-                    time,
-                    VARINTS[count] if count < _TABLE_SIZE else encode_varint(count),
-                    _NULL,
-                    VARINTS[value_size] if value_size < _TABLE_SIZE else encode_varint(value_size),
-                    value,
-                    b"\0",
+        try:
+            for value in values[1:]:
+                if size >= size_max:
+                    break
+                value_size = len(value)
+                body = _join(
+                    (
+                        b"\0",
+                        time,
+                        VARINTS[count] if count < _TABLE_SIZE else encode_varint(count),
+                        _NULL,
+                        VARINTS[value_size]
+                        if value_size < _TABLE_SIZE
+                        else encode_varint(value_size),
+                        value,
+                        b"\0",
+                    )
                 )
-            )
-            body_size = len(body)
-            length = VARINTS[body_size] if body_size < _TABLE_SIZE else encode_varint(body_size)
-            parts += (length, body)
-            size += len(length) + body_size
-            count += 1
-        self.size_estimate, self.count = size, count
+                body_size = len(body)
+                length = VARINTS[body_size] if body_size < _TABLE_SIZE else encode_varint(body_size)
+                parts += (length, body)
+                size += len(length) + body_size
+                count += 1
+        finally:  # a value that is no bytes ends it; those before it are in the batch
+            self.size_estimate, self.count = size, count
         return count - start
 
     def build(

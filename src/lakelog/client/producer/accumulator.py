@@ -61,6 +61,13 @@ class Accumulator:
             self._busy[queue] = None
         return batch
 
+    def drop_empty(self, queue: PartitionQueue) -> None:
+        """Forgets an open batch whose first record could not be added."""
+        if queue.open is not None and not queue.open.builder.count:
+            queue.open = None
+            if queue.is_idle:
+                self._busy.pop(queue, None)
+
     def close(self, queue: PartitionQueue) -> None:
         """Closes the open batch."""
         if queue.open is not None:

@@ -32,6 +32,8 @@ ACKS_ALL = -1
 _OVERHEAD_BYTES = 128
 _CHUNK = 4096
 _SEQUENCED_IN_FLIGHT_MAX = 5
+_NO_TIMESTAMP = -1
+_TIMESTAMP_MAX = (1 << 63) - 2  # what is before it is a 64-bit difference, even -1
 
 
 class _Topic:
@@ -144,12 +146,14 @@ class Producer:
         """Takes a record over and returns at once; `Delivery.result` waits for the broker.
 
         The first record of a topic waits for its partitions to be known. `timestamp_ms` is now by
-        default. Raises `NotWrittenError` if the record cannot be taken, `TopicNotFoundError`,
-        `PartitionNotFoundError`.
+        default, -1 for none. Raises `NotWrittenError` if the record cannot be taken,
+        `TopicNotFoundError`, `PartitionNotFoundError`.
         """
         state = self._topics.get(topic) or self._learn_topic(topic)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
+        elif not _NO_TIMESTAMP <= timestamp_ms <= _TIMESTAMP_MAX:
+            raise _bad_timestamp(timestamp_ms)
         if (len(value) if value else 0) + (len(key) if key else 0) > self._max_record_bytes:
             raise self._too_large(value, key)
         with self._mutex:
@@ -160,7 +164,11 @@ class Producer:
             if batch is None:
                 batch = self._open(queue)
             builder = batch.builder
-            delta = builder.append(timestamp_ms, key, value, headers)
+            try:
+                delta = builder.append(timestamp_ms, key, value, headers)
+            except BaseException:
+                self._accumulator.drop_empty(queue)
+                raise
             if builder.size_estimate >= self._batch_bytes:
                 self._close_batch(state, queue)
         return Delivery(batch.result, delta, timestamp_ms)
@@ -180,6 +188,8 @@ class Producer:
         """
         state = self._topics.get(topic) or self._learn_topic(topic)
         time_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        if not _NO_TIMESTAMP <= time_ms <= _TIMESTAMP_MAX:
+            raise _bad_timestamp(time_ms)
         if len(largest := max(values, key=len, default=b"")) > self._max_record_bytes:
             raise self._too_large(largest, None)
         start = 0
@@ -190,7 +200,11 @@ class Producer:
                 queue = self._queue(state, None, partition)
                 builder = (queue.open or self._open(queue)).builder
                 chunk = values[start : start + _CHUNK]
-                start += builder.extend(time_ms, chunk, self._batch_bytes)
+                try:
+                    start += builder.extend(time_ms, chunk, self._batch_bytes)
+                except BaseException:
+                    self._accumulator.drop_empty(queue)
+                    raise
                 if builder.size_estimate >= self._batch_bytes:
                     self._close_batch(state, queue)
 
@@ -314,6 +328,11 @@ class Producer:
     def _set_count(self, state: _Topic, count: int) -> None:
         queues: Iterable[int] = range(len(state.queues), count)
         state.queues += [self._accumulator.queue(state.name, partition) for partition in queues]
+
+
+def _bad_timestamp(timestamp_ms: int) -> NotWrittenError:
+    text = f"timestamp {timestamp_ms} is before the epoch or has more than 63 bits"
+    return NotWrittenError(ErrorCode.INVALID_TIMESTAMP, text)
 
 
 def _codec(compression: str) -> Codec:

@@ -88,8 +88,9 @@ class Sender:
     def stop(self, timeout_s: float | None) -> None:
         """Ends the thread after what it is doing; batches that are left are failed."""
         with self._lock:
-            self._stopping = True
-            self.wake()
+            if not self._stopping:
+                self._stopping = True
+                self.wake()
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
@@ -103,6 +104,8 @@ class Sender:
             raise
         finally:
             with self._lock:
+                self._stopping = True  # nobody wakes a thread that is gone
+                self.is_sleeping = False
                 self.fatal = reason
                 self._on_end()
                 self._accumulator.fail_all(ErrorCode.NETWORK_EXCEPTION, reason)
