@@ -209,3 +209,7 @@ class KafkaError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
+
+
+class AddressError(ValueError):
+    """Broker addresses that somebody gave are malformed. The text says how."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, TextIO
 
-from lakelog.base.errors import KafkaError
+from lakelog.base.errors import AddressError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,6 +43,8 @@ def explain_exception(error: BaseException) -> CliError:
         return error
     if isinstance(error, KafkaError):
         return _from_kafka(error)
+    if isinstance(error, AddressError):
+        return CliError("LL0902", f"brokers: {error}", "for example -b 127.0.0.1:9092")
     if isinstance(error, TimeoutError):
         return CliError("LL0302", str(error) or "no answer in time", "raise --timeout")
     if isinstance(error, ConnectionError):

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from lakelog import __version__
-from lakelog.base.errors import KafkaError
+from lakelog.base.errors import AddressError, KafkaError
 from lakelog.cli.failures import CliError, explain_exception, report, suggestion
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run(argv: list[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
-    except (CliError, KafkaError, OSError) as error:
+    except (CliError, KafkaError, AddressError, OSError) as error:
         if "--debug" in argv:
             raise
         return _fail(error)

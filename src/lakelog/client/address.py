@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from lakelog.base.errors import AddressError
+
 DEFAULT_PORT = 9092
 
 Address = tuple[str, int]
 
 
 def parse_bootstrap(text: str) -> list[Address]:
-    """The addresses of a bootstrap string, at least one. `ValueError` says what is wrong."""
+    """The addresses of a bootstrap string, at least one. `AddressError` says what is wrong."""
     addresses = [parse_address(part.strip()) for part in text.split(",") if part.strip()]
     if not addresses:
-        raise ValueError("no broker address was given")
+        raise AddressError("no broker address was given")
     return addresses
 
 
@@ -21,10 +23,10 @@ def parse_address(text: str) -> Address:
         host, _, rest = text[1:].partition("]")
         port = rest.removeprefix(":") or str(DEFAULT_PORT)
     elif text.count(":") > 1:
-        raise ValueError(f"{text!r}: write an IPv6 address in brackets, like [::1]:9092")
+        raise AddressError(f"{text!r}: write an IPv6 address in brackets, like [::1]:9092")
     else:
         host, _, port = text.partition(":")
         port = port or str(DEFAULT_PORT)
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"{text!r} is not host:port")
+        raise AddressError(f"{text!r} is not host:port")
     return host, int(port)

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.errors import AddressError, ErrorCode, KafkaError
 from lakelog.cli.failures import CliError, explain_exception, report, suggestion
 from lakelog.client.errors import PartitionNotFoundError, ProtocolError, TopicNotFoundError
 
@@ -20,6 +20,7 @@ from lakelog.client.errors import PartitionNotFoundError, ProtocolError, TopicNo
         (TimeoutError(), "LL0302"),
         (ConnectionRefusedError(111, "Connection refused"), "LL0301"),
         (FileNotFoundError(2, "No such file or directory", "x"), "LL0903"),
+        (AddressError("':::' is not host:port"), "LL0902"),
         (RuntimeError("oops"), "LL0999"),
         (CliError("LL0901", "say so"), "LL0901"),
     ],
