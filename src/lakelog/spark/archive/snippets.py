@@ -48,5 +48,5 @@ def _spark(catalog: Mapping[str, str], table: str) -> str:
     flags = " \\\n".join(f"  --conf {name}={value}" for name, value in settings.items())
     return (
         f"spark-sql --packages {packages} \\\n{flags} \\\n"
-        f'  -e "SELECT partition, count(*) FROM {table} GROUP BY ALL"  # Spark 4.1'
+        f"  -e 'SELECT partition, count(*) FROM {table} GROUP BY ALL'  # Spark 4.1"
     )
