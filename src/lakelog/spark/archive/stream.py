@@ -38,7 +38,7 @@ from lakelog.spark.archive.files import write_ranges
 from lakelog.spark.archive.progress import merge_ranges
 from lakelog.spark.broker import Broker
 from lakelog.spark.errors import DataLossError
-from lakelog.spark.offsets import Offsets, StreamOffset
+from lakelog.spark.offsets import Offsets, StreamOffset, items
 from lakelog.spark.planning import OffsetRange, limit_offsets, ranges_between, split_ranges
 
 FORMAT = "lakelog-archive"
@@ -129,6 +129,8 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = self._complete(StreamOffset.from_json(start).offsets)
         latest = self._final or self._latest()
+        if not self._job.skip_lost:
+            _check_not_shorter(begin, latest)
         ranges = ranges_between(begin, latest)
         if not ranges:
             return start
@@ -237,6 +239,18 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         from lakelog.spark.archive.commit import abandon_batch
 
         abandon_batch(self._job.address, _paths(done))
+
+
+def _check_not_shorter(archived: Offsets, latest: Offsets) -> None:
+    """Raises `DataLossError` when the log ends before what is archived: a broker lost records in a
+    crash, and new ones get offsets that the table already holds."""
+    for (topic, partition), end in items(latest):
+        known = archived.get(topic, {}).get(partition, 0)
+        if known > end:
+            raise DataLossError(
+                f"{topic}-{partition} ends at {end}, but is archived up to {known}: the log has "
+                "lost records, and those that took their offsets would be missing from the table"
+            )
 
 
 def _paths(messages: list[Archived]) -> tuple[str, ...]:
