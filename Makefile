@@ -31,7 +31,7 @@ maven: java
 	(Debian: apt-get install maven)" >&2; exit 1; }
 
 demo: setup java ## From a log file to Iceberg tables (INPUT=access.log)
-	$(BIN)/python -m lakelog.spark.demo $(if $(INPUT),--input $(INPUT))
+	$(BIN)/python -m lakelog.spark.demo $(if $(INPUT),--input '$(INPUT)')
 
 check: setup ## Format, lint, types, layers and unit tests
 	$(BIN)/ruff format --check .
