@@ -9,11 +9,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
 
 from lakelog.spark.archive.address import TableAddress
@@ -32,6 +34,7 @@ _FAILURES_MAX = 3
 _LEFTOVER_AGE_S = 86_400.0
 _BATCH_BYTES = 256 << 20
 _TASKS = 2
+_JAVA_GONE = (Py4JError, ConnectionError)
 _HOPELESS = ("DataLossError", "TopicMissingError")
 NAMESPACE = "lakelog"
 
@@ -99,7 +102,8 @@ def sync_topic(
         )
     finally:
         if spark is None:
-            session.stop()
+            with suppress(*_JAVA_GONE):
+                session.stop()
     after = _state(job)
     return SyncResult(
         metadata_path=str(job.address.load().metadata_location),
@@ -190,8 +194,11 @@ class _Run:
             except StreamingQueryException as error:
                 seen = self._failed(error, seen)
                 stop.wait(self._failures)
+            except _JAVA_GONE as error:
+                raise SyncError("Spark's Java process ended unexpectedly") from error
             finally:
-                query.stop()
+                with suppress(*_JAVA_GONE):
+                    query.stop()
                 shutil.rmtree(checkpoint, ignore_errors=True)
 
     def _start(self, checkpoint: Path, state: SyncProgress) -> Any:

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from lakelog.client.admin import Admin
+from lakelog.spark.archive.snippets import snippets
+from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
+from lakelog.spark.errors import TopicMissingError
+from spark.conftest import MakeTopic, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+
+
+def rows(result: SyncResult) -> list[dict[str, Any]]:
+    table = load_catalog("lakelog", **result.catalog).load_table(result.table)
+    found: list[dict[str, Any]] = table.scan().to_arrow().to_pylist()
+    return sorted(found, key=lambda row: (row["partition"], row["offset"]))
+
+
+def snapshots(result: SyncResult) -> int:
+    table = load_catalog("lakelog", **result.catalog).load_table(result.table)
+    return len(table.metadata.snapshots)
+
+
+def test_a_topic_becomes_a_table_and_stays_one(
+    spark: SparkSession,
+    bootstrap: str,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    topic = make_topic(90)
+
+    first = sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+    again = sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+
+    assert (first.rows, first.ends) == (90, {0: 30, 1: 30, 2: 30})
+    assert (again.rows, again.rows_total, again.ends) == (0, 90, first.ends)
+    assert again.snapshot_id == first.snapshot_id
+
+    with Admin(bootstrap) as admin:
+        admin.topics.create_partitions(topic, 4)
+    produce(bootstrap, topic, range(100, 140), partitions=4)
+    steps: list[SyncProgress] = []
+    last = sync_topic(
+        bootstrap, topic, str(tmp_path), spark=spark, batch_bytes=500, progress=steps.append
+    )
+
+    assert (last.rows, last.ends) == (40, {0: 40, 1: 40, 2: 40, 3: 10})
+    assert steps[-1].ends == last.ends
+    assert snapshots(last) > 2, "a small batch_bytes makes several commits"
+    found = rows(last)
+    assert [(row["partition"], row["offset"]) for row in found] == [
+        (partition, offset) for partition, end in last.ends.items() for offset in range(end)
+    ]
+    assert found[0]["value"] == b"v0"
+    assert found[0]["key"] is None
+    assert found[0]["topic"] == topic
+    assert found[0]["timestamp"].timestamp() == 1_700_000_000
+    assert found[0]["headers"] == [{"key": "n", "value": b"0"}, {"key": "empty", "value": None}]
+
+    exec(snippets(last.metadata_path, last.catalog, last.table)["pyiceberg"], {})
+    assert "offset" in capsys.readouterr().out
+
+
+def test_a_topic_created_anew_needs_a_table_of_its_own(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(6)
+    sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+    with Admin(bootstrap) as admin:
+        admin.topics.delete(topic)
+    make_topic(9, name=topic)
+
+    with pytest.raises(SyncError, match="another topic's records"):
+        sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+
+    result = sync_topic(bootstrap, topic, str(tmp_path), table="anew", spark=spark)
+    assert (result.table, result.rows) == (("lakelog", "anew"), 9)
+
+
+def test_following_ends_when_told_to(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(6)
+    stop = threading.Event()
+    seen: list[int] = []
+
+    def on_progress(state: SyncProgress) -> None:
+        seen.append(state.rows)
+        if len(seen) == 1:
+            produce(bootstrap, topic, range(6, 9))
+        else:
+            stop.set()
+
+    result = sync_topic(
+        bootstrap,
+        topic,
+        str(tmp_path),
+        follow=True,
+        every_s=0.2,
+        spark=spark,
+        progress=on_progress,
+        stop=stop,
+    )
+
+    assert seen == [6, 9]
+    assert result.rows == 9
+
+
+def test_a_topic_that_does_not_exist_is_named(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TopicMissingError, match="'no-such-topic' does not exist"):
+        sync_topic(bootstrap, "no-such-topic", str(tmp_path), spark=spark)
