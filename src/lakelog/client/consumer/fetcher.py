@@ -43,6 +43,8 @@ class _Leader:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.asked: list[tuple[FetchTarget, Position, int]] = []
+        self.asked_s = 0.0
+        """When, on the monotonic clock."""
 
 
 class Fetcher:
@@ -70,6 +72,8 @@ class Fetcher:
         Returns positions whose offset is out of range. Leader changes and lost connections are
         met with a fresh view and a pause. Raises `ClientError` for what does not heal.
         """
+        with self._healing():
+            self._drop_silent()
         self.ask(positions)
         pause = self._not_before_s - time.monotonic()
         wait = min(pause, timeout_s) if pause > 0 else timeout_s
@@ -109,6 +113,7 @@ class Fetcher:
             if leader.asked:
                 continue
             leader.asked = [(self._target(p), p, p.turn) for p in wanted]
+            leader.asked_s = time.monotonic()
             targets = [target for target, _, _ in leader.asked]
             limits = self._limits
             request = fetch_request(
@@ -139,9 +144,8 @@ class Fetcher:
 
     def _receive(self, node: int) -> list[Position]:
         leader = self._leaders[node]
-        limit = self._limits.max_wait_ms / 1000 + _ANSWER_SLACK_S
         try:
-            response = leader.connection.receive(limit)[1]
+            response = leader.connection.receive(self._answer_limit_s)[1]
         except ClientError:
             self._drop(node)
             raise
@@ -180,6 +184,19 @@ class Fetcher:
         except ClientError as error:
             if not error.retriable:
                 raise
+
+    @property
+    def _answer_limit_s(self) -> float:
+        return self._limits.max_wait_ms / 1000 + _ANSWER_SLACK_S
+
+    def _drop_silent(self) -> None:
+        """Gives up on a leader that owes an answer for too long: a host that vanished closes no
+        connection. Raises `ConnectionLostError`."""
+        limit = time.monotonic() - self._answer_limit_s
+        for node, leader in self._leaders.items():
+            if leader.asked and leader.asked_s < limit:
+                self._drop(node)
+                raise ConnectionLostError(f"no answer within {self._answer_limit_s:g} s")
 
     def _drop(self, node: int) -> None:
         leader = self._leaders.pop(node)
