@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +48,7 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
     require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
-    with warnings.catch_warnings(), _standard_error_to(log):
+    with warnings.catch_warnings(), _standard_error_to(log), _handler_kept(signal.SIGINT):
         warnings.simplefilter("ignore", FutureWarning)
         from pyspark.sql import SparkSession
 
@@ -63,6 +65,18 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
             .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()
         )
+
+
+@contextmanager
+def _handler_kept(number: signal.Signals) -> Iterator[None]:
+    """Spark takes ^C for itself: it would interrupt whatever talks to Java at that moment, with a
+    traceback, where our commands end what they are doing."""
+    before = signal.getsignal(number)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(number, before)
 
 
 @contextmanager

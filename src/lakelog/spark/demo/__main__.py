@@ -12,7 +12,8 @@ from cyclopts import App, Parameter
 from rich.console import Console
 
 from lakelog.spark.demo.broker import DemoBroker
-from lakelog.spark.demo.lines import write_generated_log
+from lakelog.spark.demo.lines import split_lines, write_generated_log
+from lakelog.spark.demo.proof import ProofError
 from lakelog.spark.session import JavaMissingError, local_session, require_java
 
 _ARCHIVED_SHARE = 0.9
@@ -39,11 +40,15 @@ def demo(*, input_: Annotated[Path | None, Parameter(name="--input")] = None) ->
         errors.print(f"[bold red]error[/] there is no file {input_}", soft_wrap=True)
         return 1
     with tempfile.TemporaryDirectory(prefix="lakelog-demo-") as folder:
-        return _run(input_, Path(folder), errors)
+        try:
+            return _run(input_, Path(folder), errors)
+        except ProofError as error:
+            errors.print(f"[bold red]error[/] {error}", soft_wrap=True)
+            return 1
 
 
 def _run(log: Path | None, folder: Path, progress: Console) -> int:
-    from lakelog.spark.demo.pipeline import LINES_TOPIC, REQUESTS_TOPIC, Demo, first_part
+    from lakelog.spark.demo.pipeline import LINES_TOPIC, REQUESTS_TOPIC, Demo
     from lakelog.spark.demo.report import print_ledgers, print_requests
 
     began = time.monotonic()
@@ -54,14 +59,14 @@ def _run(log: Path | None, folder: Path, progress: Console) -> int:
     if log is None:
         log = folder / "generated.log"
         write_generated_log(log)
-    with DemoBroker(folder / "broker") as broker:
+    with log.open("rb") as file, DemoBroker(folder / "broker") as broker:
         step(f"broker ready on {broker.address}")
         spark = local_session("lakelog demo", log=folder / "spark.log")
         try:
             step("Spark ready")
-            run = Demo(broker.address, folder, spark, progress)
+            run = Demo(broker.address, folder, spark)
             run.create_topics()
-            first, rest = first_part(log, _ARCHIVED_SHARE)
+            first, rest = split_lines(file, log.stat().st_size * _ARCHIVED_SHARE)
             step(f"{run.produce(first):,} lines of {log.name} produced into '{LINES_TOPIC}'")
             with run.parsing_stream() as query:
                 query.processAllAvailable()

@@ -34,6 +34,19 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
         yield line.removesuffix(b"\n")
 
 
+def split_lines(file: BinaryIO, first_bytes: float) -> tuple[Iterator[bytes], Iterator[bytes]]:
+    """The lines in two parts, to be read one after the other; the first has about that much."""
+    lines = read_lines(file)
+
+    def until_limit() -> Iterator[bytes]:
+        taken = 0
+        while taken < first_bytes and (line := next(lines, None)) is not None:
+            taken += len(line) + 1
+            yield line
+
+    return until_limit(), lines
+
+
 def client_address(line: bytes) -> bytes | None:
     """The first word, which keys the record; `None` when there is none of sensible length."""
     word, space, _ = line.partition(b" ")

@@ -10,12 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from lakelog.client.admin import Admin
 from lakelog.client.producer.api import Producer
 from lakelog.spark.archive.sync import SyncResult, sync_topic
-from lakelog.spark.demo.lines import client_address, read_lines
+from lakelog.spark.demo.lines import client_address
 from lakelog.spark.demo.parsing import parse_requests, read_requests
 from lakelog.spark.demo.proof import Tally, count_with_lakelog, count_with_others
 from lakelog.spark.demo.report import Ledger, Requests
@@ -38,7 +36,6 @@ class Demo:
     bootstrap: str
     folder: Path
     spark: SparkSession
-    console: Console
     produced: dict[int, Tally] = field(default_factory=dict)
 
     def create_topics(self) -> None:
@@ -116,21 +113,6 @@ class Demo:
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
         )
-
-
-def first_part(path: Path, share: float) -> tuple[Iterator[bytes], Iterator[bytes]]:
-    """The lines of a file in two parts, the first with about `share` of its bytes."""
-    file = path.open("rb")
-    lines = read_lines(file)
-    limit = path.stat().st_size * share
-
-    def until_limit() -> Iterator[bytes]:
-        taken = 0
-        while taken < limit and (line := next(lines, None)) is not None:
-            taken += len(line) + 1
-            yield line
-
-    return until_limit(), lines
 
 
 def _top_paths(rows: DataFrame) -> list[tuple[str, int]]:

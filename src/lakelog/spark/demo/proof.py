@@ -22,6 +22,10 @@ _Rows = Iterable[tuple[int, int, bytes | None]]
 """Partition, offset, value; in order of offsets within a partition."""
 
 
+class ProofError(Exception):
+    """A reader found an offset missing or repeated. The text says where."""
+
+
 @dataclass(slots=True)
 class Tally:
     """Records of a partition: their number, and a digest of their values in order."""
@@ -49,12 +53,12 @@ class Found:
 
 
 def count_with_lakelog(bootstrap: str, topic: str, archive: SyncResult) -> Found:
-    """Raises `ValueError` for an offset that is missing or repeated."""
+    """Raises `ProofError` for an offset that is missing or repeated."""
     return _found(_pyarrow_rows(archive), _lakelog_rows(bootstrap, topic, archive.ends))
 
 
 def count_with_others(bootstrap: str, topic: str, archive: SyncResult) -> Found:
-    """Raises `ValueError` for an offset that is missing or repeated."""
+    """Raises `ProofError` for an offset that is missing or repeated."""
     return _found(_duckdb_rows(archive), _librdkafka_rows(bootstrap, topic, archive.ends))
 
 
@@ -66,7 +70,7 @@ def _found(archived: _Rows, live: _Rows) -> Found:
         for partition, offset, value in rows:
             tally = tallies.setdefault(partition, Tally())
             if offset != tally.count:
-                raise ValueError(
+                raise ProofError(
                     f"partition {partition}: offset {offset} where {tally.count} is due"
                 )
             tally.add(value)
@@ -139,7 +143,7 @@ def _librdkafka_rows(
             for offset in range(position.offset, end):
                 message = consumer.poll(_POLL_S)
                 if message is None or message.error():
-                    raise ValueError(f"no record of {topic}-{partition} at offset {offset}")
+                    raise ProofError(f"no record of {topic}-{partition} at offset {offset}")
                 yield partition, message.offset() or 0, message.value()
     finally:
         consumer.close()

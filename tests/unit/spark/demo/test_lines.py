@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from lakelog.spark.demo.lines import client_address, read_lines, write_generated_log
+from lakelog.spark.demo.lines import client_address, read_lines, split_lines, write_generated_log
 
 ODD = b"a b\n\n\r\nx\x00y\n\xff\xfe\r\n" + b"z" * 1_000_000 + b"\nlast"
 
@@ -21,6 +21,12 @@ def test_a_final_newline_ends_the_last_line() -> None:
     assert list(read_lines(io.BytesIO(b"a\nb\n"))) == [b"a", b"b"]
     assert list(read_lines(io.BytesIO(b"a\n\n"))) == [b"a", b""]
     assert list(read_lines(io.BytesIO(b""))) == []
+
+
+def test_two_parts_make_the_whole() -> None:
+    first, rest = split_lines(io.BytesIO(b"aaaa\nbbbb\ncccc"), 6)
+
+    assert (list(first), list(rest)) == ([b"aaaa", b"bbbb"], [b"cccc"])
 
 
 def test_the_key_is_the_first_word() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.spark.demo.proof import Tally, _found
+from lakelog.spark.demo.proof import ProofError, Tally, _found
 from lakelog.spark.demo.report import Ledger
 
 
@@ -26,7 +26,7 @@ def test_archive_and_rest_make_one_partition() -> None:
 
 @pytest.mark.parametrize("offset", [0, 2])
 def test_a_missing_or_repeated_offset_is_an_error(offset: int) -> None:
-    with pytest.raises(ValueError, match="is due"):
+    with pytest.raises(ProofError, match="is due"):
         _found([(0, 0, b"a")], [(0, offset, b"b")])
 
 
