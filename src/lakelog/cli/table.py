@@ -52,7 +52,7 @@ def sync(
     name
         Name of the table (default: the topic's).
     skip_lost
-        Go on although retention removed records before they were archived.
+        Go on although records were lost before they were archived.
     master
         Spark master (default local[2]).
     """
