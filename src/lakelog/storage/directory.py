@@ -380,7 +380,7 @@ class LogDirectory:
         """
         try:
             if clean and self._loaded:
-                closed = [self._close_log(log) for log in self.logs.values()]
+                closed = [log.try_close() for log in self.logs.values()]
                 self.write_checkpoints()
                 if not self.failed and all(closed):
                     path = self.path / _CLEAN_SHUTDOWN
@@ -389,17 +389,6 @@ class LogDirectory:
             for log in self.logs.values():
                 log.abandon()
             self._release()
-
-    def _close_log(self, log: Log) -> bool:
-        """Whether it is durable; one log that cannot be closed must not keep the others from it."""
-        if not log.may_be_closed:
-            return False
-        try:
-            log.close()
-        except (OSError, CorruptLog) as error:
-            _logger.error("%s-%d cannot be closed cleanly: %s", log.topic, log.partition, error)
-            return False
-        return True
 
     def _release(self) -> None:
         if self._lock is not None:

@@ -8,6 +8,7 @@ Source: `LocalLog` of `org.apache.kafka.storage.internals.log`.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from lakelog.base.topic_config import LogConfig
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
 from lakelog.storage.epochs import EpochCache
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists, replace
 from lakelog.storage.flush import FlushJob
 from lakelog.storage.handles import HandleCache
@@ -24,6 +26,7 @@ from lakelog.storage.properties import PARTITION_METADATA
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
 
+_logger = logging.getLogger(__name__)
 PRODUCER_EXPIRATION_MS = 86_400_000
 
 
@@ -251,6 +254,17 @@ class LocalLog:
         data = encode_epochs(self.leader_epochs.entries)
         replace(self.handles.disk, self.folder / LEADER_EPOCHS, data)
         self.leader_epochs.dirty = False
+
+    def try_close(self) -> bool:
+        """Whether `close` did it: one log that cannot must not keep the others from it."""
+        if not self.may_be_closed:
+            return False
+        try:
+            self.close()
+        except (OSError, CorruptLog) as error:
+            _logger.error("%s-%d cannot be closed: %s", self.topic, self.partition, error)
+            return False
+        return True
 
     def close(self) -> None:
         """Makes everything durable and gives up the files. Slices stay readable."""
