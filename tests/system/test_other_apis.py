@@ -134,8 +134,12 @@ def test_a_topic_is_created_only_if_allowed(wire: WireClient, unused: str, versi
 
 
 def test_an_invalid_name_is_not_created(wire: WireClient) -> None:
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="no spaces please")])
-    assert wire.call(request, 12).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    for allowed in (True, False):
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name="no spaces please")],
+            allow_auto_topic_creation=allowed,
+        )
+        assert wire.call(request, 12).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.parametrize("version", [12, 13])

@@ -236,6 +236,8 @@ class Server:
         if new.config_map is not old.config_map:
             self._use_dynamic_config(new)
         gone = self._replicas.update(old, new, records)
+        if any(name == GROUP_TOPIC for name, _ in gone):
+            self.broker.groups.close()
         if gone:
             self.broker.groups.on_topics_deleted(gone)
             self._wake_fetches(old, gone)

@@ -74,8 +74,12 @@ class GroupCoordinator:
     # Ownership
 
     def partition_for(self, group_id: str) -> int:
-        """The partition whose leader coordinates the group; FindCoordinator needs it too."""
-        return partition_for(group_id, self._config.partitions)
+        """The partition whose leader coordinates the group; FindCoordinator needs it too.
+
+        The topic's own count decides: another setting since it was made must not hide its groups.
+        """
+        count = self._topics.partition_count(GROUP_TOPIC) or self._config.partitions
+        return partition_for(group_id, count)
 
     @property
     def partitions(self) -> list[int]:
@@ -105,6 +109,7 @@ class GroupCoordinator:
         self._host.unload(partition)
 
     def close(self) -> None:
+        """Also when `__consumer_offsets` was deleted: what it held is known no more."""
         self._host.close()
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> None:

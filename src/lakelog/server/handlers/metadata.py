@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
+from lakelog.metadata.controller.names import check_topic_name
 from lakelog.metadata.image import TopicImage
 from lakelog.protocol.metadata import (
     MetadataRequest,
@@ -70,7 +71,7 @@ async def _described(
         return _by_id(broker, name, topic_id, version)
     topic = broker.image.topic(name)
     if topic is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = _missing(name)
         if request.allow_auto_topic_creation and broker.config.get_bool(
             "auto.create.topics.enable"
         ):
@@ -82,6 +83,14 @@ async def _described(
     if topic is None:
         return MetadataResponseTopic(error_code=code, name=name)
     return _topic(topic)
+
+
+def _missing(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _by_id(

@@ -19,6 +19,7 @@ from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.connection import ProtocolViolation
 from lakelog.server.dispatch import Context
+from lakelog.server.topics import INTERNAL_TOPICS
 
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
@@ -75,6 +76,8 @@ def _append(
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer"
         )
+    if partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
     if acks == _ACKS_ALL:
         partition.check_min_insync()
     result = partition.append(batch, now_ms)

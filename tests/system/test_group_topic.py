@@ -1,0 +1,97 @@
+"""What is done to `__consumer_offsets` itself must not cost the groups what they committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_process import BrokerProcess, eventually
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.delete_topics import DeleteTopicsRequest
+from lakelog.protocol.find_coordinator import FindCoordinatorRequest
+from lakelog.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopics
+from wire_client import WireClient, batch_of, create_topic, produce
+
+OFFSETS = "__consumer_offsets"
+GROUPS = [f"group-{number}" for number in range(5)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    settings = {"offsets.topic.num.partitions": "7"}
+    with BrokerProcess(tmp_path / "data", settings=settings) as broker:
+        with WireClient(broker.bootstrap) as wire:
+            create_topic(wire, "orders")
+            for number, group in enumerate(GROUPS):
+                commit(wire, group, number)
+        yield broker
+
+
+def commit(wire: WireClient, group: str, offset: int) -> None:
+    """Looks for the coordinator first, which makes the topic, as every client does."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    request = OffsetCommitRequest(
+        group_id=group,
+        topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
+    )
+
+    def done() -> bool:
+        assert wire.call(FindCoordinatorRequest(key=group), 3).error_code == 0
+        (answer,) = wire.call(request, 8).topics
+        return bool(answer.partitions[0].error_code == 0)
+
+    eventually(done, what=f"a commit of {group}")
+
+
+def committed(wire: WireClient) -> list[int]:
+    """Each group's offset, -1 for none."""
+    topics = [OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
+    found = []
+    for group in GROUPS:
+        response = wire.call(OffsetFetchRequest(group_id=group, topics=topics), 7)
+        assert response.error_code == 0
+        found.append(response.topics[0].partitions[0].committed_offset)
+    return found
+
+
+def test_another_number_of_partitions_in_the_settings_hides_no_group(
+    broker: BrokerProcess,
+) -> None:
+    broker.stop()
+    broker.settings["offsets.topic.num.partitions"] = "50"
+    broker.start()
+    with WireClient(broker.bootstrap) as wire:
+        assert committed(wire) == [0, 1, 2, 3, 4]
+
+
+def test_clients_cannot_write_to_it(broker: BrokerProcess) -> None:
+    with WireClient(broker.bootstrap) as wire:
+        answer = produce(wire, OFFSETS, batch_of(b"no record of a group"))
+        assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_what_is_told_after_its_deletion_is_what_a_restart_finds(broker: BrokerProcess) -> None:
+    with WireClient(broker.bootstrap) as wire:
+        request = DeleteTopicsRequest(topic_names=[OFFSETS], timeout_ms=10_000)
+        assert wire.call(request, 4).responses[0].error_code == 0
+        commit(wire, GROUPS[0], 70)
+        eventually(lambda: _loaded(wire), what="every group to be loaded again")
+        assert committed(wire) == [70, -1, -1, -1, -1]
+    broker.kill()
+    broker.start()
+    with WireClient(broker.bootstrap) as wire:
+        assert committed(wire) == [70, -1, -1, -1, -1]
+
+
+def _loaded(wire: WireClient) -> bool:
+    return all(
+        wire.call(OffsetFetchRequest(group_id=group, topics=[]), 7).error_code == 0
+        for group in GROUPS
+    )
