@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+
 from coordinator_members import commit, commit_codes, committed, form, heartbeat, join
 from coordinator_world import World, in_world
-
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord, encode_record
 from lakelog.records.builder import BatchBuilder

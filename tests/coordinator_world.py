@@ -1,0 +1,199 @@
+"""A world for coordinators: virtual time, and a log that is slow, refuses and loses by seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.config import GroupConfig
+from lakelog.coordinator.group.coordinator import GroupCoordinator
+from lakelog.records.batch import iter_batches, patch_offset_and_epoch, read_header
+from lakelog.runtime.aio import AsyncioTasks
+
+T = TypeVar("T")
+
+WALL_START_MS = 1_700_000_000_000
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """When nothing is ready, the clock jumps to the next timer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+
+    def time(self) -> float:
+        return self._now
+
+    def _run_once(self) -> None:
+        if not self._ready:
+            assert self._scheduled, "everything waits, and nothing will happen"
+            self._now = max(self._now, self._scheduled[0].when())
+        super()._run_once()
+
+
+class VirtualClock:
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self.wall_skew_ms = 0
+
+    def wall_ms(self) -> int:
+        return WALL_START_MS + self.wall_skew_ms + int(self._loop.time() * 1000)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+
+class SeededRandom:
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def bytes(self, size: int) -> bytes:
+        return self._random.randbytes(size)
+
+    def below(self, end: int) -> int:
+        return self._random.randrange(end)
+
+
+class FakeLog:
+    """Partitions in memory.
+
+    Attributes:
+        delay_s: called for the time that each append takes.
+        fate: called for what becomes of each append: `ok`, `refused` (definitely not done),
+            `lost` (not done) or `kept` (done); the caller of the last two is not told which.
+    """
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[bytes]] = {}
+        self.ends: dict[int, int] = {}
+        self.appends = 0
+        self.in_flight: set[int] = set()
+        self.idle = asyncio.Condition()
+        self.delay_s: Callable[[], float] = lambda: 0.0
+        self.fate: Callable[[], str] = lambda: "ok"
+        self.read_gate: asyncio.Event | None = None
+
+    async def append(self, partition: int, batch: bytearray) -> int:
+        assert partition not in self.in_flight, "two appends to one partition at once"
+        self.in_flight.add(partition)
+        try:
+            self.appends += 1
+            await asyncio.sleep(self.delay_s())
+            fate = self.fate()
+            if fate == "refused":
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            if fate == "lost":
+                raise OSError("an append was lost")
+            base_offset = self._store(partition, batch)
+            if fate == "kept":
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            return base_offset
+        finally:
+            self.in_flight.discard(partition)
+            async with self.idle:
+                self.idle.notify_all()
+
+    def _store(self, partition: int, batch: bytearray) -> int:
+        base_offset = self.ends.get(partition, 0)
+        patch_offset_and_epoch(batch, 0, base_offset, 7)
+        self.batches.setdefault(partition, []).append(bytes(batch))
+        self.ends[partition] = read_header(batch).last_offset + 1
+        return base_offset
+
+    async def start_offset(self, partition: int) -> int:
+        return 0
+
+    async def read(self, partition: int, offset: int) -> bytes:
+        if self.read_gate is not None:
+            await self.read_gate.wait()
+        for batch in self.batches.get(partition, []):
+            header, _ = next(iter_batches(batch))
+            if header.last_offset >= offset:
+                return batch
+        return b""
+
+
+class FakeTopics:
+    def __init__(self, topics: dict[str, tuple[bytes, int]]) -> None:
+        self.topics = topics
+
+    def topic_id(self, name: str) -> bytes | None:
+        return self.topics[name][0] if name in self.topics else None
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return next((name for name, (each, _) in self.topics.items() if each == topic_id), None)
+
+    def partition_count(self, name: str) -> int:
+        return self.topics[name][1] if name in self.topics else 0
+
+
+class World:
+    """One broker's group coordinator; `restart` gives it another, over the same log."""
+
+    def __init__(self, loop: VirtualLoop, config: GroupConfig, seed: int = 0) -> None:
+        self.loop = loop
+        self.config = config
+        self.clock = VirtualClock(loop)
+        self.tasks = AsyncioTasks(loop)
+        self.random = SeededRandom(seed)
+        self.log = FakeLog()
+        self.topics = FakeTopics({"orders": (b"o" * 16, 8), "clicks": (b"c" * 16, 2)})
+        self.coordinator = self.new_coordinator()
+
+    def new_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            self.config, self.clock, self.tasks, self.random, self.log, self.topics
+        )
+
+    async def start(self) -> None:
+        for partition in range(self.config.partitions):
+            await self.coordinator.load_partition(partition)
+
+    async def restart(self) -> None:
+        self.coordinator.close()
+        async with self.log.idle:
+            await self.log.idle.wait_for(lambda: not self.log.in_flight)
+        self.coordinator = self.new_coordinator()
+        await self.start()
+
+
+def run(
+    scenario: Callable[[World], Coroutine[Any, Any, T]],
+    config: GroupConfig | None = None,
+    seed: int = 0,
+) -> T:
+    """Runs a scenario in a world of its own, in virtual time, with all partitions loaded."""
+    loop = VirtualLoop()
+    try:
+        world = World(loop, config or GroupConfig(partitions=1, initial_rebalance_delay_ms=0), seed)
+
+        async def main() -> T:
+            await world.start()
+            try:
+                return await scenario(world)
+            finally:
+                world.coordinator.close()
+                await asyncio.sleep(1)
+
+        return loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def in_world(**settings: Any) -> Callable[[Callable[[World], Coroutine[Any, Any, None]]], Any]:
+    """Turns a scenario into a test; `settings` are fields of `GroupConfig`."""
+    values: dict[str, Any] = {"partitions": 1, "initial_rebalance_delay_ms": 0, **settings}
+
+    def wrap(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        def test() -> None:
+            run(scenario, GroupConfig(**values))
+
+        test.__name__ = scenario.__name__
+        test.__doc__ = scenario.__doc__
+        return test
+
+    return wrap
