@@ -148,12 +148,13 @@ class FetchSessions:
         uses_topic_ids = version >= _TOPIC_IDS_SINCE
         if request.session_epoch in (FULL_EPOCH, SESSIONLESS_EPOCH):
             self._sessions.pop(request.session_id, None)
-            targets = list(_requested(request, uses_topic_ids))
+            by_key = {(t.topic, t.partition): t for t in _requested(request, uses_topic_ids)}
+            targets = list(by_key.values())
             session = None
             if request.session_epoch == FULL_EPOCH and targets:
                 session = self._create(uses_topic_ids, now)
             if session is not None:
-                session.targets = {(t.topic, t.partition): t for t in targets}
+                session.targets = by_key
             return FetchPlan(targets, session, incremental=False)
         session = self._resume(request, uses_topic_ids, now)
         _update(session, request, uses_topic_ids)

@@ -33,6 +33,7 @@ class Partition:
         "_active_segment",
         "_on_roll",
         "_retired",
+        "flushed_ms",
         "index",
         "key",
         "leader_epoch",
@@ -52,6 +53,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.offline_reason: str | None = None
         self._retired = False
+        self.flushed_ms = 0
+        """When `flush.ms` last had it flushed."""
         self._on_roll = on_roll
         self._active_segment = log.active_segment
 

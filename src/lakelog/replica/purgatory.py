@@ -118,9 +118,13 @@ class Purgatory:
     def _tick(self) -> None:
         self._timer = None
         now = self._clock.monotonic()
-        while self._deadlines and (self._deadlines[0].done or self._deadlines[0].deadline <= now):
-            parked = heapq.heappop(self._deadlines)
-            if not parked.done:
-                self._remove(parked)
-                parked.wait.expire()
-        self._arm()
+        try:
+            while self._deadlines and (
+                self._deadlines[0].done or self._deadlines[0].deadline <= now
+            ):
+                parked = heapq.heappop(self._deadlines)
+                if not parked.done:
+                    self._remove(parked)
+                    parked.wait.expire()
+        finally:
+            self._arm()

@@ -62,13 +62,20 @@ class Context:
         return self.connection.peer[0]
 
     def reply(self, response: Any) -> None:
-        """Completes a deferred reply; none means that the request is not answered."""
+        """Completes the reply; none means that the request is not answered.
+
+        A response that cannot be encoded is a bug here, and costs the connection.
+        """
         if response is None:
             self._reply.complete([])
             return
-        self._reply.complete(
-            encode_response(self._api, self.version, self.correlation_id, response)
-        )
+        try:
+            parts = encode_response(self._api, self.version, self.correlation_id, response)
+        except WireError:
+            logger.exception("%s cannot be answered", self._api.name)
+            self.connection.close()
+            return
+        self._reply.complete(parts)
 
     def on_abandon(self, callback: Callable[[], object]) -> None:
         """`callback` is called if the connection closes before the reply."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.topic_keys import LONG_MAX
@@ -51,7 +53,6 @@ class Maintenance:
         self._disk = disk
         self._tasks = tasks
         self._timers: dict[str, Timer] = {}
-        self._flushed_ms: dict[Partition, int] = {}
         self._under_way: set[asyncio.Future[None]] = set()
         self._checkpointing = False
         self._stopped = False
@@ -116,8 +117,8 @@ class Maintenance:
         now = self._clock.wall_ms()
         for partition in self._partitions:
             flush_ms = partition.log.config.flush_ms
-            if flush_ms < LONG_MAX and now - self._flushed_ms.get(partition, 0) >= flush_ms:
-                self._flushed_ms[partition] = now
+            if flush_ms < LONG_MAX and now - partition.flushed_ms >= flush_ms:
+                partition.flushed_ms = now
                 self._flush(partition)
 
     def _flush(self, partition: Partition) -> None:
@@ -189,7 +190,8 @@ class Maintenance:
     def _purge(self) -> None:
         """Directories of deleted topics, when their delay has passed."""
         for path in self._directory.due_deletions(self._clock.wall_ms()):
-            self._tasks.offload("remove", lambda path=path: self._disk.remove_tree(path))  # type: ignore[misc]
+            work = self._tasks.offload("remove", partial(self._disk.remove_tree, path))
+            work.add_done_callback(partial(_log_failed_removal, path))
 
     def _expire_producers(self) -> None:
         """`producer.id.expiration.ms`: forgets the sequences of producers long gone."""
@@ -209,3 +211,9 @@ class Maintenance:
                 connection.close()
             elif silent > _BUFFER_IDLE_S:
                 connection.drop_idle_buffer()
+
+
+def _log_failed_removal(path: Path, work: asyncio.Future[None]) -> None:
+    """The directory is tried again at the next start."""
+    if work.exception() is not None:
+        logger.error("%s cannot be removed: %s", path, work.exception())

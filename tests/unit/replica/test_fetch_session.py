@@ -57,6 +57,13 @@ def test_without_a_session_everything_is_answered(sessions: FetchSessions) -> No
     assert len(sessions) == 0
 
 
+def test_a_partition_asked_for_twice_is_read_once(sessions: FetchSessions) -> None:
+    twice = request(0, -1, {0: 5})
+    twice.topics += request(0, -1, {0: 9}).topics
+    assert offsets(sessions.begin(twice, NAMES, 0.0)) == {0: 9}
+    assert len(sessions.begin(twice, NAMES, 0.0).targets) == 1
+
+
 def test_an_incremental_fetch_carries_only_what_changed(sessions: FetchSessions) -> None:
     full = sessions.begin(request(0, 0, {0: 5, 1: 7}), NAMES, 0.0)
     assert full.session_id
