@@ -117,18 +117,23 @@ async def leave(
     return response
 
 
-async def form(world: World, count: int, **options: Any) -> list[JoinGroupResponse]:
+async def form(
+    world: World, count: int, *, group: str = GROUP, **options: Any
+) -> list[JoinGroupResponse]:
     """A stable group of dynamic members; the first of the list leads."""
+    options["group"] = group
     first = await join(world, await new_id(world, **options), **options)
     ids = [await new_id(world, **options) for _ in range(count - 1)]
     if ids:
-        await sync(world, first)
+        await sync(world, first, group=group)
     waiting = [join(world, member_id, **options) for member_id in ids]
     waiting.insert(0, join(world, first.member_id, **options))
     joined = [await reply for reply in waiting]
     joined.sort(key=lambda each: each.member_id != each.leader)
     given = {each.member_id: each.member_id.encode() for each in joined}
-    syncs = [sync(world, each, given if each is joined[0] else None) for each in joined]
+    syncs = [
+        sync(world, each, given if each is joined[0] else None, group=group) for each in joined
+    ]
     for each, reply in zip(joined, syncs, strict=True):
         response = await reply
         assert (response.error_code, response.assignment) == (0, each.member_id.encode())

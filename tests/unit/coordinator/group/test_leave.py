@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator_members import GROUP, form, heartbeat, join, leave, new_id, sync
+from coordinator_world import World, in_world
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.leave_group import LeaveGroupRequest
+
+UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
+FENCED = ErrorCode.FENCED_INSTANCE_ID
+REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_below_v3_one_member_leaves(version: int) -> None:
+    async def scenario(world: World) -> None:
+        leader, follower = await form(world, 2)
+        for member_id, code in (("stranger", UNKNOWN_MEMBER), (leader.member_id, 0)):
+            request = LeaveGroupRequest(group_id=GROUP, member_id=member_id)
+            response = await world.coordinator.leave_group(request, version)
+            assert (response.error_code, response.members) == (code, [])
+        assert await heartbeat(world, follower) == REBALANCING
+
+    in_world()(scenario)()
+
+
+@in_world()
+async def test_several_leave_at_once_and_one_rebalance_follows(world: World) -> None:
+    one, two, three = await form(world, 3)
+    response = await leave(
+        world, (one.member_id, None), ("stranger", None), (two.member_id, None), ("", "nobody")
+    )
+    assert response.error_code == 0
+    assert [(each.member_id, each.error_code) for each in response.members] == [
+        (one.member_id, 0),
+        ("stranger", UNKNOWN_MEMBER),
+        (two.member_id, 0),
+        ("", UNKNOWN_MEMBER),
+    ]
+    joined = await join(world, three.member_id)
+    assert joined.generation_id == three.generation_id + 1
+    assert [each.member_id for each in joined.members] == [three.member_id]
+
+
+@in_world()
+async def test_the_last_to_leave_leaves_an_empty_generation_behind(world: World) -> None:
+    leader, follower = await form(world, 2)
+    world.log.delay_s = lambda: 1.0
+    started = world.clock.monotonic()
+    await leave(world, (leader.member_id, None), (follower.member_id, None))
+    assert world.clock.monotonic() - started == pytest.approx(1, abs=0.01), "until it is written"
+    await world.restart()
+    joined = await join(world, await new_id(world))
+    assert joined.generation_id == leader.generation_id + 2
+
+
+@in_world()
+async def test_leaving_a_group_that_is_not_there(world: World) -> None:
+    response = await leave(world, ("member", None))
+    assert [each.error_code for each in response.members] == [UNKNOWN_MEMBER]
+    assert (await leave(world, ("member", None), group="")).error_code == ErrorCode.INVALID_GROUP_ID
+    world.coordinator.close()
+    assert (await leave(world, ("member", None))).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@in_world()
+async def test_who_waits_and_leaves_is_answered(world: World) -> None:
+    leader, _ = await form(world, 2)
+    waiting = join(world, leader.member_id)
+    await leave(world, (leader.member_id, None))
+    assert (await waiting).error_code == UNKNOWN_MEMBER
+
+
+# Static members (KIP-345)
+
+
+@in_world()
+async def test_a_static_member_comes_back_without_a_rebalance(world: World) -> None:
+    first = await join(world, instance_id="a")
+    assert first.error_code == 0, "it needs no second join for an id"
+    assert first.member_id.startswith("a-")
+    await sync(world, first, {first.member_id: b"mine"}, instance_id="a")
+    again = await join(world, instance_id="a")
+    assert (again.error_code, again.generation_id) == (0, first.generation_id)
+    assert again.member_id != first.member_id
+    assert (again.leader, again.skip_assignment) == (again.member_id, True)
+    kept = await sync(world, again, instance_id="a")
+    assert bytes(kept.assignment) == b"mine"
+    assert await heartbeat(world, again, instance_id="a") == 0
+    await world.restart()
+    assert await heartbeat(world, again, instance_id="a") == 0
+
+
+@in_world()
+async def test_before_v9_a_returned_leader_is_not_told_that_it_leads(world: World) -> None:
+    first = await join(world, instance_id="a", version=8)
+    await sync(world, first, {first.member_id: b"mine"}, instance_id="a")
+    again = await join(world, instance_id="a", version=8)
+    assert (again.leader, again.members) == (first.member_id, [])
+    assert not again.skip_assignment
+
+
+@in_world()
+async def test_the_process_that_was_replaced_is_fenced(world: World) -> None:
+    first = await join(world, instance_id="a")
+    await sync(world, first, {first.member_id: b"mine"}, instance_id="a")
+    again = await join(world, instance_id="a")
+    assert await heartbeat(world, first, instance_id="a") == FENCED
+    assert (await sync(world, first, instance_id="a")).error_code == FENCED
+    assert (await join(world, first.member_id, instance_id="a")).error_code == FENCED
+    response = await leave(world, (first.member_id, "a"))
+    assert response.members[0].error_code == FENCED
+    assert await heartbeat(world, first) == UNKNOWN_MEMBER
+    assert await heartbeat(world, again, instance_id="a") == 0
+
+
+@in_world()
+async def test_a_waiting_process_learns_that_it_was_replaced(world: World) -> None:
+    first = await join(world, instance_id="a")
+    await sync(world, first, {}, instance_id="a")
+    other = join(world, instance_id="b")
+    waiting = join(world, first.member_id, instance_id="a")
+    joined = [await other, await waiting]
+    syncing = sync(world, joined[0], instance_id="b")
+    usurper = join(world, instance_id="b")
+    assert (await syncing).error_code == FENCED
+    again = await join(world, first.member_id, instance_id="a")
+    assert again.generation_id == (await usurper).generation_id == joined[0].generation_id + 1
+
+
+@in_world()
+async def test_only_another_assignor_makes_a_return_a_rebalance(world: World) -> None:
+    both = (("range", b"meta"), ("sticky", b"meta"))
+    first = await join(world, instance_id="a", protocols=both)
+    await sync(world, first, {first.member_id: b"mine"}, instance_id="a")
+    same = await join(world, instance_id="a", protocols=(("range", b"new"), ("sticky", b"new")))
+    assert (same.generation_id, same.protocol_name) == (first.generation_id, "range")
+    changed = await join(world, instance_id="a", protocols=(("sticky", b"new"),))
+    assert (changed.generation_id, changed.protocol_name) == (first.generation_id + 1, "sticky")
+
+
+@in_world()
+async def test_a_takeover_that_is_not_written_changes_nothing(world: World) -> None:
+    first = await join(world, instance_id="a")
+    await sync(world, first, {first.member_id: b"mine"}, instance_id="a")
+    world.log.fate = lambda: "refused"
+    refused = await join(world, instance_id="a")
+    assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await heartbeat(world, first, instance_id="a") == 0
+
+
+@in_world()
+async def test_a_takeover_waits_out_a_rebalance_that_comes_first(world: World) -> None:
+    first = await join(world, instance_id="a")
+    await sync(world, first, {first.member_id: b"mine"}, instance_id="a")
+    world.log.delay_s = lambda: 1.0
+    again = join(world, instance_id="a")
+    other = join(world, version=3)
+    joined = [await again, await other]
+    assert [each.error_code for each in joined] == [0, 0]
+    assert {each.generation_id for each in joined} == {first.generation_id + 1}
+    assert await heartbeat(world, first, instance_id="a") == FENCED
+
+
+@in_world()
+async def test_a_static_member_away_for_less_than_its_session_is_waited_for(world: World) -> None:
+    first = await join(world, instance_id="a", session_timeout_ms=60_000)
+    await sync(world, first, {}, instance_id="a")
+    newcomer = await join(world, version=3)
+    assert newcomer.generation_id == first.generation_id + 1
+    assert {each.group_instance_id for each in newcomer.members} == {"a", None}
+    assert newcomer.leader == newcomer.member_id, "one that has joined must assign"
+
+
+@in_world()
+async def test_a_static_member_that_stays_away_is_dropped(world: World) -> None:
+    first = await join(world, instance_id="a")
+    await sync(world, first, {}, instance_id="a")
+    await asyncio.sleep(10.1)
+    assert await heartbeat(world, first, instance_id="a") == UNKNOWN_MEMBER
+    assert (await join(world, instance_id="a")).generation_id > first.generation_id
+
+
+@in_world()
+async def test_an_administrator_removes_a_static_member_by_its_instance_id(world: World) -> None:
+    first = await join(world, instance_id="a")
+    await sync(world, first, {}, instance_id="a")
+    response = await leave(world, ("", "a"))
+    answer = response.members[0]
+    assert (answer.member_id, answer.group_instance_id, answer.error_code) == ("", "a", 0)
+    assert await heartbeat(world, first, instance_id="a") == UNKNOWN_MEMBER
