@@ -21,6 +21,7 @@ from lakelog.cli.stopping import Stop, stopping
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
     from lakelog.client.consumer import Consumer
+    from lakelog.client.consumer.fetcher import Trouble
 
 app = noun("consume", "Read records of a topic.")
 
@@ -83,7 +84,13 @@ def consume(
         starts = {} if group is not None else resolve_position(admin, position, bounds)
     ends = {key: limits.end for key, limits in bounds.items()} if exit_at_end else None
     with _open_consumer(session, topic, group, position, starts) as consumer, stopping() as stop:
-        pump = Pump(consumer, sys.stdout.buffer, print_record, has_group=group is not None)
+        pump = Pump(
+            consumer,
+            sys.stdout.buffer,
+            print_record,
+            has_group=group is not None,
+            patience_s=session.timeout_s,
+        )
         pump.run(count, ends, stop)
         return stop.exit_status
 
@@ -145,6 +152,8 @@ class RecordSource(Protocol):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]: ...
+    @property
+    def trouble(self) -> Trouble | None: ...
     def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumedRecord]: ...
     def position(self, partition: TopicPartition) -> int: ...
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
@@ -154,8 +163,17 @@ class Pump:
     """Moves records from a consumer to a stream; commits what the stream has taken."""
 
     def __init__(
-        self, source: RecordSource, stream: IO[bytes], form: Formatter, *, has_group: bool
+        self,
+        source: RecordSource,
+        stream: IO[bytes],
+        form: Formatter,
+        *,
+        has_group: bool,
+        patience_s: float,
     ) -> None:
+        """`patience_s`: how long a run that is to end waits for a broker that does not answer."""
+        self._patience_s = patience_s
+        self._in_trouble = False
         self._source = source
         self._stream = stream
         self._form = form
@@ -174,12 +192,24 @@ class Pump:
                 size = _POLL_RECORDS if left is None else min(left, _POLL_RECORDS)
                 records = self._source.poll(_POLL_S, size)
                 self._print(records)
+                self._watch_trouble(ends_itself=ends is not None or count is not None)
                 left = None if left is None else left - len(records)
                 if time.monotonic() >= self._next_commit:
                     self._commit()
                 knows_assignment = True
         finally:
             self._commit()
+
+    def _watch_trouble(self, *, ends_itself: bool) -> None:
+        """Says once that the broker is gone; raises when a run that is to end has waited enough."""
+        trouble = self._source.trouble
+        if trouble is not None and not self._in_trouble:
+            note(f"{trouble.error.message}; trying again")
+        self._in_trouble = trouble is not None
+        if trouble is not None and ends_itself:
+            waited_s = time.monotonic() - trouble.since_s
+            if waited_s > self._patience_s:
+                raise TimeoutError(f"no answer for {waited_s:.0f} s: {trouble.error.message}")
 
     def _print(self, records: Sequence[ConsumedRecord]) -> None:
         if not records:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from lakelog.cli.consume import Pump
 from lakelog.cli.main import run
 from lakelog.cli.record_text import Header, formatter
 from lakelog.cli.stopping import Stop
+from lakelog.client.consumer.fetcher import Trouble
+from lakelog.client.errors import ConnectionLostError
 
 _KEY = ("orders", 0)
 
@@ -37,6 +40,7 @@ class _Source:
         self.committed: list[dict[tuple[str, int], int]] = []
         self.error: KafkaError | None = None
         self.stop: Stop | None = None
+        self.trouble: Trouble | None = None
 
     @property
     def assignment(self) -> frozenset[tuple[str, int]]:
@@ -70,8 +74,21 @@ def _run(
 ) -> bytes:
     stop = source.stop = Stop()
     printed = stream or io.BytesIO()
-    Pump(source, printed, formatter("%o\n"), has_group=has_group).run(count, ends, stop)
+    pump = Pump(source, printed, formatter("%o\n"), has_group=has_group, patience_s=5.0)
+    pump.run(count, ends, stop)
     return printed.getvalue()
+
+
+def test_a_run_that_is_to_end_gives_up_on_a_broker_that_is_gone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = _Source(0)
+    lost = ConnectionLostError("the broker at 127.0.0.1:9 is gone")
+    source.trouble = Trouble(lost, time.monotonic() - 60)
+    with pytest.raises(TimeoutError, match="is gone"):
+        _run(source, count=3)
+    assert _run(source) == b""
+    assert capsys.readouterr().err.count("trying again") == 2
 
 
 def test_it_stops_after_the_count() -> None:

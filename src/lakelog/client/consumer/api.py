@@ -18,7 +18,7 @@ from types import TracebackType
 from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, commit_offsets, fetch_committed
-from lakelog.client.consumer.fetcher import Fetcher, FetchLimits
+from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Trouble
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember
 from lakelog.client.consumer.positions import ConsumerRecord, Position
@@ -115,6 +115,11 @@ class Consumer:
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._positions)
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why no records come although `poll` goes on trying; none when all is well."""
+        return self._fetcher.trouble
 
     def poll(self, timeout_s: float = 1.0, max_records: int = _RECORDS_MAX) -> list[ConsumerRecord]:
         """The next records, as soon as there are any; an empty list after `timeout_s`.

@@ -37,6 +37,14 @@ class FetchLimits:
     max_wait_ms: int = 500
 
 
+@dataclass(slots=True, frozen=True)
+class Trouble:
+    """A failure that is met by trying again, and since when (monotonic clock) nothing else came."""
+
+    error: ClientError
+    since_s: float
+
+
 class _Leader:
     """The connection to a leader and what was asked on it."""
 
@@ -60,6 +68,8 @@ class Fetcher:
         self._selector = selectors.DefaultSelector()
         self._failures = 0
         self._not_before_s = 0.0
+        self.trouble: Trouble | None = None
+        """What keeps records from coming, until some come."""
 
     def close(self) -> None:
         for node in list(self._leaders):
@@ -100,6 +110,8 @@ class Fetcher:
         except ClientError as error:
             if not error.retriable and not isinstance(error, ConnectionLostError):
                 raise
+            since_s = time.monotonic() if self.trouble is None else self.trouble.since_s
+            self.trouble = Trouble(error, since_s)
             self._back_off()
 
     def _ask(self, positions: list[Position]) -> None:
@@ -164,6 +176,7 @@ class Fetcher:
                 self._complain(fetched)
             else:
                 self._failures = 0
+                self.trouble = None
                 position.add(fetched)
         return out_of_range
 
