@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -24,7 +23,7 @@ _KEPT = SNAPSHOTS_MAX // 2
 def expire_snapshots(address: TableAddress) -> int:
     """Forgets the oldest snapshots once there are too many; returns how many.
 
-    Losing a race to another commit is no failure: the next batch tries again.
+    A failure here is none of the batch's, which is in the table already: the next one tries again.
     """
     table = address.load()
     if len(table.metadata.snapshots) <= SNAPSHOTS_MAX:
@@ -33,7 +32,8 @@ def expire_snapshots(address: TableAddress) -> int:
     expired = by_age[:-_KEPT]
     try:
         table.maintenance.expire_snapshots().by_ids([s.snapshot_id for s in expired]).commit()
-    except CommitFailedException:
+    except Exception as error:  # noqa: BLE001 - a lost race, or a catalog that is busy
+        _log.info("old snapshots stay for now: %s", error)
         return 0
     _remove_manifests(address.load(), expired)
     return len(expired)
