@@ -72,7 +72,8 @@ class FakeLog:
         self.ends: dict[int, int] = {}
         self.appends = 0
         self.in_flight: set[int] = set()
-        self.idle = asyncio.Condition()
+        self.idle = asyncio.Event()
+        self.idle.set()
         self.delay_s: Callable[[], float] = lambda: 0.0
         self.fate: Callable[[], str] = lambda: "ok"
         self.read_gate: asyncio.Event | None = None
@@ -80,6 +81,7 @@ class FakeLog:
     async def append(self, partition: int, batch: bytearray) -> int:
         assert partition not in self.in_flight, "two appends to one partition at once"
         self.in_flight.add(partition)
+        self.idle.clear()
         try:
             self.appends += 1
             await asyncio.sleep(self.delay_s())
@@ -94,8 +96,8 @@ class FakeLog:
             return base_offset
         finally:
             self.in_flight.discard(partition)
-            async with self.idle:
-                self.idle.notify_all()
+            if not self.in_flight:
+                self.idle.set()
 
     def _store(self, partition: int, batch: bytearray) -> int:
         base_offset = self.ends.get(partition, 0)
@@ -155,8 +157,7 @@ class World:
 
     async def restart(self) -> None:
         self.coordinator.close()
-        async with self.log.idle:
-            await self.log.idle.wait_for(lambda: not self.log.in_flight)
+        await self.log.idle.wait()
         self.coordinator = self.new_coordinator()
         await self.start()
 
@@ -178,10 +179,18 @@ def run(
             finally:
                 world.coordinator.close()
                 await asyncio.sleep(1)
+                await _cancel_what_is_left()
 
         return loop.run_until_complete(main())
     finally:
         loop.close()
+
+
+async def _cancel_what_is_left() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def in_world(**settings: Any) -> Callable[[Callable[[World], Coroutine[Any, Any, None]]], Any]:
