@@ -71,7 +71,7 @@ def _wrap_stream(module: Any) -> None:
     real = module.write_ranges
 
     def write_ranges(bootstrap: str, ranges: Any, *args: Any, **kwargs: Any) -> Any:
-        if _is_warm_up(ranges[0].topic):
+        if not ranges or _is_warm_up(ranges[0].topic):
             return real(bootstrap, ranges, *args, **kwargs)
         reach("before-writing")
         written = real(bootstrap, ranges, *args, **kwargs)
