@@ -201,9 +201,19 @@ class Model:
 
     # The world
 
+    @property
+    def hosted(self) -> bool:
+        """Whether no partition has been dropped to be loaded again."""
+        return len(self.world.coordinator._host.active_shards()) == self.world.config.partitions
+
     async def restart(self) -> None:
+        settled = not self.world.log.in_flight and self.hosted
+        before = [await committed(self.world, group) for group in GROUPS] if settled else None
         await self.world.restart()
         await self.check_offsets()
+        if before is not None:
+            after = [await committed(self.world, group) for group in GROUPS]
+            assert after == before, "memory differed from the log"
         self.count("restarted")
 
     async def step(self) -> None:
