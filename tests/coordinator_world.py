@@ -122,6 +122,7 @@ class FakeLog:
 class FakeTopics:
     def __init__(self, topics: dict[str, tuple[bytes, int]]) -> None:
         self.topics = topics
+        self.changes = 0
 
     def topic_id(self, name: str) -> bytes | None:
         return self.topics[name][0] if name in self.topics else None
@@ -131,6 +132,12 @@ class FakeTopics:
 
     def partition_count(self, name: str) -> int:
         return self.topics[name][1] if name in self.topics else 0
+
+    def names(self) -> list[str]:
+        return list(self.topics)
+
+    def version(self) -> int:
+        return self.changes
 
 
 class World:

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from lakelog.coordinator.group.consumer_records import CONSUMER_GROUP_RECORDS
 from lakelog.coordinator.group.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -19,7 +20,7 @@ from lakelog.protocol.consumer_protocol import (
 )
 from lakelog.protocol.registry import APIS
 from lakelog.wire.codec import decode, encode
-from lakelog.wire.schema import Buffer, Message, Struct, array, binary, int32, string, struct
+from lakelog.wire.schema import Message, Struct, array, int32, string, struct
 from random_messages import random_message
 from wire_oracle import JavaOracle, JavaRefusedError, Target
 
@@ -32,32 +33,6 @@ MESSAGES_A_VERSION = 12
 class Cursor(Struct):
     topic_name: str = string()
     partition_index: int = int32()
-
-
-class ClassicProtocol(Struct):
-    name: str = string()
-    metadata: Buffer = binary()
-
-
-class ClassicMemberMetadata(Struct):
-    session_timeout_ms: int = int32()
-    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
-
-
-class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """Declared here for its nullable struct among the tagged fields, the only one of Kafka's."""
-
-    instance_id: str | None = string(nullable="0+")
-    rack_id: str | None = string(nullable="0+")
-    client_id: str = string()
-    client_host: str = string()
-    subscribed_topic_names: list[str] = array(string)
-    subscribed_topic_regex: str | None = string(nullable="0+")
-    rebalance_timeout_ms: int = int32(default=-1)
-    server_assignor: str | None = string(nullable="0+")
-    classic_member_metadata: ClassicMemberMetadata | None = struct(
-        ClassicMemberMetadata, nullable="0+", tag=0
-    )
 
 
 class TopicRequest(Struct):
@@ -82,7 +57,7 @@ TARGETS = [
     Target.of(OffsetCommitValue, GROUP_RECORDS),
     Target.of(GroupMetadataKey, GROUP_RECORDS),
     Target.of(GroupMetadataValue, GROUP_RECORDS),
-    Target.of(ConsumerGroupMemberMetadataValue, GROUP_RECORDS),
+    *(Target.of(kind, GROUP_RECORDS) for pair in CONSUMER_GROUP_RECORDS.values() for kind in pair),
 ]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from lakelog.base.broker_keys import HONOURED_KEYS, REFUSED_KEYS
+from lakelog.base.broker_keys_consumer import check_consumer_group_keys
 from lakelog.base.broker_keys_inert import INERT_KEYS
 from lakelog.base.config import ConfigError, ConfigKey, ConfigValue, Effect, key_table
 from lakelog.base.endpoint import Endpoint, parse_endpoint
@@ -135,6 +136,7 @@ class BrokerConfig:
                 str(shortest),
                 f"above group.max.session.timeout.ms={self.get('group.max.session.timeout.ms')}",
             )
+        check_consumer_group_keys(self.get_int)
         self._check_plaintext()
         LogConfig.from_values({}, self)
 

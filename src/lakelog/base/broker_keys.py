@@ -7,6 +7,7 @@ controller), and `listeners` stays on loopback.
 
 from __future__ import annotations
 
+from lakelog.base.broker_keys_consumer import CONSUMER_GROUP_KEYS
 from lakelog.base.config import (
     ConfigKey,
     ConfigType,
@@ -282,5 +283,5 @@ _REFUSED = (
     _refused("remote.log.storage.system.enable", _BOOLEAN, "false", "there is no tiered storage"),
 )
 
-HONOURED_KEYS = _NODE + _NETWORK + _TOPICS + _LOG + _GROUPS
+HONOURED_KEYS = _NODE + _NETWORK + _TOPICS + _LOG + _GROUPS + CONSUMER_GROUP_KEYS
 REFUSED_KEYS = _REFUSED

@@ -137,19 +137,6 @@ transaction.state.log.replication.factor short 1
 transaction.state.log.segment.bytes int 104857600
 transaction.two.phase.commit.enable boolean false
 transactional.id.expiration.ms int 604800000
-# groups speak the classic protocol
-group.consumer.assignment.interval.ms int 1000 cluster-wide
-group.consumer.assignors list uniform,range
-group.consumer.heartbeat.interval.ms int 5000
-group.consumer.max.assignment.interval.ms int 15000
-group.consumer.max.heartbeat.interval.ms int 15000
-group.consumer.max.session.timeout.ms int 60000
-group.consumer.max.size int 2147483647
-group.consumer.migration.policy string bidirectional
-group.consumer.min.assignment.interval.ms int 0
-group.consumer.min.heartbeat.interval.ms int 5000
-group.consumer.min.session.timeout.ms int 45000
-group.consumer.session.timeout.ms int 45000
 # there are no share groups
 group.share.assignment.interval.ms int 1000 cluster-wide
 group.share.assignors list simple
@@ -255,7 +242,6 @@ fetch.purgatory.purge.interval.requests int 1000
 group.coordinator.append.linger.ms int -1
 group.coordinator.background.threads int 2
 group.coordinator.cached.buffer.max.bytes int 1048588 cluster-wide
-group.coordinator.rebalance.protocols list classic,consumer,streams
 group.coordinator.threads int 4
 num.io.threads int 8 cluster-wide
 num.network.threads int 3 cluster-wide

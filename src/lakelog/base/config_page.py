@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from lakelog.base.broker_config import BROKER_CONFIGS, IGNORED_PREFIXES
+from lakelog.base.broker_keys_consumer import GROUP_CONFIGS
 from lakelog.base.config import ConfigKey, Effect
 from lakelog.base.topic_config import TOPIC_CONFIGS
 
@@ -34,6 +35,9 @@ def config_page() -> str:
         _topic_table(_of(topic, Effect.HONOURED)),
         "## Broker keys\n",
         _broker_table(_of(broker, Effect.HONOURED)),
+        "## Group keys\n",
+        "Set for a single consumer group (resource type GROUP, `kafka-configs.sh --group`).\n",
+        _topic_table(sorted(GROUP_CONFIGS.values(), key=lambda key: key.name)),
         "## Refused\n",
         "Accepted only as they are by default, since ignoring them would leave a cluster less safe "
         "than its operator believes, or its data elsewhere.\n",

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
+from lakelog.base.broker_keys_consumer import GROUP_CONFIGS
 from lakelog.base.config import ConfigKey, ConfigType, Effect, Synonym, UpdateMode
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import TOPIC_CONFIGS
@@ -25,6 +26,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class SynonymValue(NamedTuple):
@@ -75,6 +77,20 @@ def describe_topic(
         for key in _selected(TOPIC_CONFIGS, keys)
         if not key.internal or key.name in own
     ]
+
+
+def describe_group(
+    image: MetadataImage, group: str, broker: BrokerConfig, keys: Collection[str] | None = None
+) -> list[DescribedConfig]:
+    """Of a group that need not exist; `broker` must be the effective one."""
+    own = image.configs(ResourceType.GROUP, group)
+    described = []
+    for key in _selected(GROUP_CONFIGS, keys):
+        synonyms = _broker_synonyms(key.synonyms, broker)
+        if key.name in own:
+            synonyms.insert(0, SynonymValue(key.name, own[key.name], ConfigSource.GROUP))
+        described.append(_described(key, synonyms, read_only=False))
+    return described
 
 
 def describe_broker(

@@ -57,11 +57,16 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 def decode_versioned(kind: type[M], buffer: Buffer) -> M:
     """Raises `WireError` for anything that is not a blob of this kind."""
-    if len(buffer) < _VERSION.size:
-        raise WireError(f"{kind.__name__} without a version")
-    (version,) = _VERSION.unpack_from(buffer)
-    if version < 0:
-        raise WireError(f"{kind.__name__} of version {version}")
-    known = min(version, kind.__versions__.highest)
+    known = min(version_of(buffer), kind.__versions__.highest)
     message, _ = decode_prefix(kind, buffer, known, _VERSION.size)
     return message
+
+
+def version_of(buffer: Buffer) -> int:
+    """Raises `WireError` if there is none."""
+    if len(buffer) < _VERSION.size:
+        raise WireError("a consumer protocol blob without a version")
+    version: int = _VERSION.unpack_from(buffer)[0]
+    if version < 0:
+        raise WireError(f"a consumer protocol blob of version {version}")
+    return version

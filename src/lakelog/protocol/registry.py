@@ -62,6 +62,8 @@ class Api:
         return f"Api({self.key}, {self.name}, {self.min_version}-{self.max_version})"
 
 
+_NEVER_FLEXIBLE = 1 << 15
+
 _TABLE = (
     # key, name, module, versions, first flexible version
     (0, "Produce", "produce", 3, 13, 9),
@@ -84,8 +86,12 @@ _TABLE = (
     (32, "DescribeConfigs", "describe_configs", 1, 4, 4),
     (35, "DescribeLogDirs", "describe_log_dirs", 1, 5, 2),
     (37, "CreatePartitions", "create_partitions", 0, 3, 2),
+    (42, "DeleteGroups", "delete_groups", 0, 3, 2),
     (44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, 1),
+    (47, "OffsetDelete", "offset_delete", 0, 0, _NEVER_FLEXIBLE),
     (60, "DescribeCluster", "describe_cluster", 0, 2, 0),
+    (68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, 0),
+    (69, "ConsumerGroupDescribe", "consumer_group_describe", 0, 1, 0),
 )
 
 APIS = {

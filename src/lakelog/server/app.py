@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lakelog.base.broker_keys_consumer import group_times
 from lakelog.base.config import ConfigError
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
@@ -27,7 +29,13 @@ from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
-from lakelog.metadata.records import Record
+from lakelog.metadata.records import (
+    PartitionRecord,
+    Record,
+    ResourceType,
+    TopicRecord,
+    TopicRemoved,
+)
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.records.errors import CorruptRecord
 from lakelog.replica.fetch_session import FetchSessions
@@ -116,6 +124,7 @@ class Server:
                 random,
                 LocalPartitionLog(GROUP_TOPIC, self._partitions, purgatory, clock),
                 topics,
+                self._group_times,
             ),
             disk_space=lambda: world.disk.space(options.data),
             advertised=options.advertise,
@@ -241,9 +250,29 @@ class Server:
         if gone:
             self.broker.groups.on_topics_deleted(gone)
             self._wake_fetches(old, gone)
+        self._tell_groups(old, new, records)
         topic = new.topic(GROUP_TOPIC)
         if topic is not None and topic is not old.topic(GROUP_TOPIC):
             self._world.tasks.spawn(self._load_groups(new), name="load-groups")
+
+    def _tell_groups(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        """Consumer groups follow the topics they subscribe to."""
+        created = {record.name for record in records if isinstance(record, TopicRecord)}
+        ids = {
+            record.topic_id
+            for record in records
+            if isinstance(record, PartitionRecord | TopicRemoved)
+        }
+        topics = [image.topic_by_id(topic_id) for image in (old, new) for topic_id in ids]
+        changed = created | {topic.name for topic in topics if topic is not None}
+        if changed:
+            self.broker.groups.on_topics_changed(changed, are_new=bool(created))
+
+    def _group_times(self, group_id: str) -> Mapping[str, int]:
+        own = self._metadata.image.configs(ResourceType.GROUP, group_id)
+        return group_times(own, self.broker.config.get_int)
 
     def _wake_fetches(self, old: MetadataImage, gone: list[tuple[str, bytes]]) -> None:
         """A fetch that waits on a deleted topic is answered that it is unknown."""

@@ -48,8 +48,12 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "DescribeConfigs": describe_configs.handle,
     "DescribeLogDirs": describe_log_dirs.handle,
     "CreatePartitions": create_partitions.handle,
+    "DeleteGroups": groups.delete_groups,
     "IncrementalAlterConfigs": incremental_alter_configs.handle,
+    "OffsetDelete": groups.offset_delete,
     "DescribeCluster": describe_cluster.handle,
+    "ConsumerGroupHeartbeat": groups.consumer_group_heartbeat,
+    "ConsumerGroupDescribe": groups.consumer_group_describe,
 }
 _IN_PLACE = frozenset({"Produce", "Fetch", "ListOffsets"})
 

@@ -6,7 +6,7 @@ allow that, or the broker needs one of its internal topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -39,6 +39,12 @@ class Topics:
         """0 if there is no such topic."""
         topic = self._metadata.image.topic(name)
         return 0 if topic is None else len(topic)
+
+    def names(self) -> Iterable[str]:
+        return self._metadata.image.topic_ids
+
+    def version(self) -> int:
+        return self._metadata.image.end
 
     async def ensure(self, name: str) -> None:
         """Creates a topic with the broker's defaults unless it exists.

@@ -9,7 +9,14 @@ from lakelog.base.config_page import config_page
 from lakelog.base.topic_config import TOPIC_CONFIGS
 
 ROOT = Path(__file__).parents[3]
-CHECKED_BY_PARSING_ONLY = {"process.roles", "listener.security.protocol.map"}
+CHECKED_BY_PARSING_ONLY = {
+    *("process.roles", "listener.security.protocol.map"),
+    *(
+        f"group.consumer.{bound}.{time}"
+        for bound in ("min", "max")
+        for time in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+    ),
+}
 READ_BY_PROPERTY = {
     "node.id": "node_id",
     "broker.id": "node_id",

@@ -164,7 +164,7 @@ async def test_records_of_other_kinds_and_tombstones_are_replayed_in_order(world
     await commit_codes(world, {("orders", 0): 5, ("orders", 1): 6})
     key = OffsetCommitKey(group="readers", topic="orders", partition=0)
     builder = BatchBuilder()
-    builder.append(1, b"\x00\x08unknown", b"\x00\x00")
+    builder.append(1, b"\x00\x63unknown", b"\x00\x00")
     builder.append(1, *encode_record(OffsetRecord(key, None)))
     await world.log.append(0, builder.build())
     await world.restart()

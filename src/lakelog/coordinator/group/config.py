@@ -2,12 +2,71 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 
 class Values(Protocol):
+    def get(self, name: str) -> object: ...
+
     def get_int(self, name: str) -> int: ...
+
+
+class MigrationPolicy(StrEnum):
+    """Which way a group with members may change its protocol."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        """From classic to consumer."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """Of groups of the consumer protocol (`group.consumer.*`); times in milliseconds."""
+
+    is_enabled: bool = True
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    """The shortest time between two target assignments of a group (KIP-1263)."""
+    members_max: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first one is used where members name none."""
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    regex_refresh_ms: int = 600_000
+
+    @staticmethod
+    def from_broker(values: Values) -> ConsumerConfig:
+        protocols = values.get("group.coordinator.rebalance.protocols")
+        assignors = values.get("group.consumer.assignors")
+        assert isinstance(protocols, tuple)
+        assert isinstance(assignors, tuple)
+        return ConsumerConfig(
+            is_enabled="consumer" in (each.lower() for each in protocols),
+            session_timeout_ms=values.get_int("group.consumer.session.timeout.ms"),
+            heartbeat_interval_ms=values.get_int("group.consumer.heartbeat.interval.ms"),
+            assignment_interval_ms=values.get_int("group.consumer.assignment.interval.ms"),
+            members_max=values.get_int("group.consumer.max.size"),
+            assignors=assignors,
+            migration=MigrationPolicy(str(values.get("group.consumer.migration.policy")).lower()),
+            regex_refresh_ms=values.get_int("group.consumer.regex.refresh.interval.ms"),
+        )
+
+
+Overrides = Callable[[str], Mapping[str, int]]
+"""What was set for a single group (`consumer.session.timeout.ms` and so on), by its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +85,7 @@ class GroupConfig:
     offsets_retention_check_ms: int = 600_000
     partitions: int = 50
     batch_bytes_max: int = 1_048_588
+    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
 
     @staticmethod
     def from_broker(values: Values) -> GroupConfig:
@@ -39,4 +99,5 @@ class GroupConfig:
             offsets_retention_check_ms=values.get_int("offsets.retention.check.interval.ms"),
             partitions=values.get_int("offsets.topic.num.partitions"),
             batch_bytes_max=values.get_int("message.max.bytes"),
+            consumer=ConsumerConfig.from_broker(values),
         )

@@ -7,11 +7,13 @@ at the caller: a refusal is a response with its code. No reference into a reques
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.config import GroupConfig
+from lakelog.coordinator.group.admin import GroupAdmin
+from lakelog.coordinator.group.calls import Calls, settle
+from lakelog.coordinator.group.config import GroupConfig, Overrides
+from lakelog.coordinator.group.consumer_heartbeat import ConsumerHeartbeat, check_request
 from lakelog.coordinator.group.fetch import fetch_offsets
 from lakelog.coordinator.group.join import Join
 from lakelog.coordinator.group.listing import GroupFilter
@@ -20,18 +22,20 @@ from lakelog.coordinator.group.rebalance import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
-from lakelog.coordinator.shard import Now, PartitionLog, Reply, Result, coordinator_code
-from lakelog.protocol.describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
+from lakelog.coordinator.shard import Now, PartitionLog, Reply, Result
+from lakelog.protocol.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
 )
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
 from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from lakelog.protocol.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from lakelog.runtime.api import Clock, Random, Tasks
 
@@ -39,7 +43,9 @@ GROUP_TOPIC = "__consumer_offsets"
 
 _PROTOCOL_NAME_NULL_SINCE = 7
 
-T = TypeVar("T")
+
+def _no_overrides(_: str) -> Mapping[str, int]:
+    return {}
 
 
 class GroupCoordinator:
@@ -47,7 +53,8 @@ class GroupCoordinator:
 
     Args:
         log: the partitions of `__consumer_offsets`.
-        topics: resolves names and ids of the topics that offsets are committed to.
+        topics: those there are.
+        overrides: what was set for single groups.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class GroupCoordinator:
         random: Random,
         log: PartitionLog,
         topics: Topics,
+        overrides: Overrides = _no_overrides,
     ) -> None:
         self._config = config
         self._tasks = tasks
@@ -67,9 +75,11 @@ class GroupCoordinator:
             log,
             clock,
             tasks,
-            lambda _: GroupShard(config, topics, random),
+            lambda _: GroupShard(config, topics, random, overrides),
             batch_bytes_max=config.batch_bytes_max,
         )
+        self._calls = Calls(self._host, tasks, self.partition_for)
+        self.admin = GroupAdmin(self._host, self._calls, tasks, config.consumer)
 
     # Ownership
 
@@ -93,7 +103,7 @@ class GroupCoordinator:
         return [
             listed.group_id
             for shard in self._host.active_shards()
-            for listed in shard.list_groups(everything)
+            for listed in shard.questions.list_groups(everything)
         ]
 
     async def load_partition(self, partition: int) -> None:
@@ -112,6 +122,12 @@ class GroupCoordinator:
         """Also when `__consumer_offsets` was deleted: what it held is known no more."""
         self._host.close()
 
+    def on_topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
+        """Topics that were made, deleted, or given partitions; members of consumer groups learn of
+        it with their heartbeats."""
+        for shard in self._host.active_shards():
+            shard.topics_changed(names, are_new=are_new)
+
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> None:
         """Deletes the offsets committed to these topics, each a name and an id."""
         for name, topic_id in topics:
@@ -127,6 +143,41 @@ class GroupCoordinator:
 
     # Members
 
+    def consumer_group_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        client_id: str,
+        client_host: str,
+    ) -> Reply[ConsumerGroupHeartbeatResponse]:
+        """`client_host` as for `join_group`."""
+        future = self._tasks.future()
+
+        def reply(response: ConsumerGroupHeartbeatResponse) -> None:
+            settle(future, response)
+
+        def refuse(code: ErrorCode, message: str | None = None) -> None:
+            reply(ConsumerGroupHeartbeatResponse(error_code=code, error_message=message))
+
+        beat = ConsumerHeartbeat(request, version, client_id, client_host, reply, refuse)
+
+        def decide(shard: GroupShard, now: Now) -> Decision:
+            try:
+                return shard.consumer_heartbeat(now, beat)
+            except KafkaError as error:
+                refuse(error.code, error.message)
+                return Result()
+
+        try:
+            if not self._config.consumer.is_enabled:
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+            check_request(request, version, self._config.consumer.assignors)
+        except KafkaError as error:
+            refuse(error.code, error.message)
+        else:
+            self._calls.decide(request.group_id, decide, refuse, alone=True)
+        return future
+
     def join_group(
         self, request: JoinGroupRequest, version: int, client_id: str, client_host: str
     ) -> Reply[JoinGroupResponse]:
@@ -139,7 +190,7 @@ class GroupCoordinator:
                 response.protocol_name = "" if name_required else None
             elif response.protocol_name is None and name_required:
                 response.protocol_name = ""
-            _settle(future, response)
+            settle(future, response)
 
         def refuse(code: ErrorCode) -> None:
             reply(JoinGroupResponse(error_code=code, member_id=request.member_id))
@@ -149,34 +200,36 @@ class GroupCoordinator:
             refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
         else:
             join = Join.of(request, version, client_id, client_host, reply)
-            self._decide(request.group_id, lambda shard, now: shard.join(now, join), refuse)
+            self._calls.decide(request.group_id, lambda shard, now: shard.join(now, join), refuse)
         return future
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
         future = self._tasks.future()
 
         def reply(response: SyncGroupResponse) -> None:
-            _settle(future, response)
+            settle(future, response)
 
         def refuse(code: ErrorCode) -> None:
             reply(SyncGroupResponse(error_code=code))
 
-        self._decide(request.group_id, lambda shard, now: shard.sync(now, request, reply), refuse)
+        self._calls.decide(
+            request.group_id, lambda shard, now: shard.sync(now, request, reply), refuse
+        )
         return future
 
     def heartbeat(self, request: HeartbeatRequest, version: int) -> Reply[HeartbeatResponse]:
         """While the group is loading this is no error: the member is to stay as it is."""
         future = self._tasks.future()
 
-        def settle(code: ErrorCode) -> None:
+        def answer(code: ErrorCode) -> None:
             loading = code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            _settle(future, HeartbeatResponse(error_code=ErrorCode.NONE if loading else code))
+            settle(future, HeartbeatResponse(error_code=ErrorCode.NONE if loading else code))
 
         def beat(shard: GroupShard, now: Now) -> Decision:
-            settle(shard.heartbeat(now, request))
+            answer(shard.heartbeat(now, request))
             return Result()
 
-        self._decide(request.group_id, beat, settle)
+        self._calls.decide(request.group_id, beat, answer)
         return future
 
     def leave_group(self, request: LeaveGroupRequest, version: int) -> Reply[LeaveGroupResponse]:
@@ -186,14 +239,14 @@ class GroupCoordinator:
             members = [MemberIdentity(member_id=request.member_id)]
 
         def reply(response: LeaveGroupResponse) -> None:
-            _settle(future, response)
+            settle(future, response)
 
         def refuse(code: ErrorCode) -> None:
             reply(LeaveGroupResponse(error_code=code))
 
-        self._decide(
+        self._calls.decide(
             request.group_id,
-            lambda shard, now: shard.leave(now, request.group_id, members, version, reply),
+            lambda shard, now: shard.leave(now, request.group_id, members, version, reply, refuse),
             refuse,
         )
         return future
@@ -206,12 +259,12 @@ class GroupCoordinator:
         future = self._tasks.future()
 
         def reply(response: OffsetCommitResponse) -> None:
-            _settle(future, response)
+            settle(future, response)
 
         def refuse(code: ErrorCode) -> None:
             reply(OffsetCommitResponse(topics=refuse_commit(request, code)))
 
-        self._decide(
+        self._calls.decide(
             request.group_id,
             lambda shard, now: shard.commit(now, request, version, reply, refuse),
             refuse,
@@ -220,63 +273,7 @@ class GroupCoordinator:
         return future
 
     def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:
-        def table_of(group_id: str) -> OffsetTable:
-            return self._host.shard(self.partition_for(group_id)).offsets
+        def table_of(group: OffsetFetchRequestGroup) -> OffsetTable:
+            return self._calls.shard(group.group_id).questions.offsets_for(group)
 
-        return self._now(fetch_offsets(request, version, table_of, self._topics))
-
-    # Questions
-
-    def describe_groups(
-        self, request: DescribeGroupsRequest, version: int
-    ) -> Reply[DescribeGroupsResponse]:
-        """The authorized operations are left out: they are the listener's to know."""
-        groups = [self._describe(group_id, version) for group_id in request.groups]
-        return self._now(DescribeGroupsResponse(groups=groups))
-
-    def _describe(self, group_id: str, version: int) -> DescribedGroup:
-        try:
-            return self._host.shard(self.partition_for(group_id)).describe(group_id, version)
-        except KafkaError as error:
-            return DescribedGroup(group_id=group_id, error_code=error.code)
-
-    def list_groups(self, request: ListGroupsRequest, version: int) -> Reply[ListGroupsResponse]:
-        """The groups coordinated here; other brokers have others."""
-        if self._host.loading:
-            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            return self._now(ListGroupsResponse(error_code=code))
-        wanted = GroupFilter(request.states_filter, request.types_filter)
-        groups = [
-            listed for shard in self._host.active_shards() for listed in shard.list_groups(wanted)
-        ]
-        return self._now(ListGroupsResponse(groups=groups))
-
-    # How a request gets to its shard
-
-    def _decide(
-        self,
-        group_id: str,
-        decision: Callable[[GroupShard, Now], Decision],
-        refuse: Callable[[ErrorCode], None],
-        *,
-        nameless: bool = False,
-    ) -> None:
-        """`nameless`: whether the empty group id is one."""
-        if not group_id and not nameless:
-            refuse(ErrorCode.INVALID_GROUP_ID)
-            return
-        try:
-            self._host.decide(self.partition_for(group_id), decision)
-        except KafkaError as error:
-            refuse(coordinator_code(error.code))
-
-    def _now(self, response: T) -> Reply[T]:
-        future = self._tasks.future()
-        future.set_result(response)
-        return future
-
-
-def _settle(future: Any, response: object) -> None:
-    """A caller that has gone away has cancelled its future."""
-    if not future.done():
-        future.set_result(response)
+        return self._calls.now(fetch_offsets(request, version, table_of, self._topics))

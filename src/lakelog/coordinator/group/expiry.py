@@ -1,4 +1,4 @@
-"""Which committed offsets have been kept long enough (KIP-211).
+"""Which committed offsets have been kept long enough (KIP-211, KAFKA-13636).
 
 They stay while a group has members that may need them: an offset expires when its group has been
 empty for the retention time, when no member of a stable group subscribes to its topic, or, for
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
+from lakelog.coordinator.group.consumer import ConsumerGroup
 from lakelog.coordinator.group.offsets import PartitionOffsets
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
@@ -23,7 +24,7 @@ KeptSince = Callable[[OffsetCommitValue], int]
 
 def expired_offsets(
     group_id: str,
-    group: ClassicGroup | None,
+    group: ClassicGroup | ConsumerGroup | None,
     offsets: dict[str, PartitionOffsets],
     now_ms: int,
     retention_ms: int,
@@ -49,18 +50,22 @@ def _expires_at(value: OffsetCommitValue, kept_since_ms: int, retention_ms: int)
     return value.expire_timestamp if value.expire_timestamp != -1 else kept_since_ms + retention_ms
 
 
-def _rule(group: ClassicGroup | None) -> tuple[KeptSince, frozenset[str]] | None:
+def _rule(
+    group: ClassicGroup | ConsumerGroup | None,
+) -> tuple[KeptSince, frozenset[str]] | None:
     """From when the time counts, and for which topics it does not; None if nothing expires."""
+    if isinstance(group, ConsumerGroup):
+        return lambda value: value.commit_timestamp, frozenset(group.subscribed_topics())
     if group is None or group.state is GroupState.EMPTY:
         emptied_ms = -1 if group is None else group.state_timestamp_ms
         return lambda value: max(emptied_ms, value.commit_timestamp), frozenset()
     if group.state is not GroupState.STABLE or group.protocol_type != _CONSUMER:
         return None
-    subscribed = _subscribed_topics(group)
+    subscribed = subscribed_topics(group)
     return None if subscribed is None else (lambda value: value.commit_timestamp, subscribed)
 
 
-def _subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
+def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     """None if a subscription cannot be read: then nobody knows what is in use."""
     topics: set[str] = set()
     for member in group.members.values():

@@ -31,11 +31,12 @@ _TOPIC_IDS_SINCE = 10
 def fetch_offsets(
     request: OffsetFetchRequest,
     version: int,
-    table_of: Callable[[str], OffsetTable],
+    table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
     topics: Topics,
 ) -> OffsetFetchResponse:
     """Args:
-    table_of: the offsets of a group's partition; raises `KafkaError` where there are none.
+    table_of: the offsets of a group's partition; raises `KafkaError` where there are none, or
+        none for whoever asks.
     """
     if version >= _GROUPS_SINCE:
         groups = [_fetch_group(group, version, table_of, topics) for group in request.groups]
@@ -53,11 +54,11 @@ def fetch_offsets(
 def _fetch_group(
     group: OffsetFetchRequestGroup,
     version: int,
-    table_of: Callable[[str], OffsetTable],
+    table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
     topics: Topics,
 ) -> OffsetFetchResponseGroup:
     try:
-        table = table_of(group.group_id)
+        table = table_of(group)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     if group.topics is None:

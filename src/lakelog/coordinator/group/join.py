@@ -66,6 +66,9 @@ class Join:
         self.reply(JoinGroupResponse(error_code=code, member_id=member_id))
         return Result()
 
+    def refused(self, code: ErrorCode) -> None:
+        self.refuse(code, self.member_id)
+
 
 class Joins:
     """Decides JoinGroup requests.

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
+from lakelog.coordinator.group.consumer import ConsumerGroup
 from lakelog.coordinator.group.member import Member
 from lakelog.protocol.describe_groups import DescribedGroup, DescribedGroupMember
 from lakelog.protocol.list_groups import ListedGroup
 
 _NOT_FOUND_SINCE = 6
 _CLASSIC = "classic"
+_CONSUMER = "consumer"
 
 
 def describe_group(group_id: str, group: ClassicGroup | None, known: bool) -> DescribedGroup | None:
@@ -46,15 +48,16 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
     )
 
 
-def group_not_found(group_id: str, version: int) -> DescribedGroup:
-    """Before v6 a group that does not exist is a dead one, without an error (KIP-1043)."""
+def group_not_found(group_id: str, version: int, *, is_consumer: bool = False) -> DescribedGroup:
+    """Before v6 a group that is not a classic one is a dead one, without an error (KIP-1043)."""
+    what = "is not a classic group" if is_consumer else "not found"
     if version < _NOT_FOUND_SINCE:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)
     return DescribedGroup(
         group_id=group_id,
         group_state=GroupState.DEAD,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_message=f"Group {group_id} {what}.",
     )
 
 
@@ -65,21 +68,20 @@ class GroupFilter:
         self._states = {state.lower() for state in states}
         self._types = {kind.lower() for kind in types}
 
-    def accepts(self, state: str) -> bool:
-        return (not self._states or state.lower() in self._states) and (
-            not self._types or _CLASSIC in self._types
+    def accepts(self, listed: ListedGroup) -> bool:
+        return (not self._states or listed.group_state.lower() in self._states) and (
+            not self._types or listed.group_type in self._types
         )
 
 
-def list_group(group_id: str, group: ClassicGroup | None) -> ListedGroup:
+def list_group(group_id: str, group: ClassicGroup | ConsumerGroup | None) -> ListedGroup:
     """`group` is None if there are only offsets."""
-    if group is None:
-        return ListedGroup(
-            group_id=group_id, group_state=GroupState.EMPTY, group_type=_CLASSIC, protocol_type=""
-        )
+    if isinstance(group, ConsumerGroup):
+        kind, protocol_type, state = _CONSUMER, _CONSUMER, str(group.state)
+    elif group is None:
+        kind, protocol_type, state = _CLASSIC, "", str(GroupState.EMPTY)
+    else:
+        kind, protocol_type, state = _CLASSIC, group.protocol_type or "", str(group.state)
     return ListedGroup(
-        group_id=group_id,
-        protocol_type=group.protocol_type or "",
-        group_state=group.state,
-        group_type=_CLASSIC,
+        group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=kind
     )

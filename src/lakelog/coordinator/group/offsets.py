@@ -6,7 +6,6 @@ returned for a new topic of the same name, even if its tombstone was lost with a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
@@ -22,7 +21,7 @@ from lakelog.protocol.offset_commit import (
 )
 
 _GROUP_ID_NOT_FOUND_SINCE = 9
-_TOPIC_IDS_SINCE = 10
+TOPIC_IDS_SINCE = 10
 
 PartitionOffsets = dict[int, OffsetCommitValue]
 
@@ -36,6 +35,14 @@ class Topics(Protocol):
 
     def partition_count(self, name: str) -> int:
         """0 if there is no such topic."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """Of all topics, in any order."""
+        ...
+
+    def version(self) -> int:
+        """Of the metadata; it only rises."""
         ...
 
 
@@ -94,24 +101,6 @@ def tombstones(keys: Iterable[OffsetCommitKey]) -> list[OffsetRecord]:
     return [OffsetRecord(key, None) for key in keys]
 
 
-class UncommittedOffsets:
-    """Groups with offsets on their way to the log: nothing of theirs may be expired meanwhile."""
-
-    def __init__(self) -> None:
-        self._groups: Counter[str] = Counter()
-
-    def __contains__(self, group_id: str) -> bool:
-        return group_id in self._groups
-
-    def begin(self, group_id: str) -> None:
-        self._groups[group_id] += 1
-
-    def end(self, group_id: str) -> None:
-        self._groups[group_id] -= 1
-        if not self._groups[group_id]:
-            del self._groups[group_id]
-
-
 def check_commit(
     group: ClassicGroup | None, known: bool, request: OffsetCommitRequest, version: int
 ) -> None:
@@ -158,7 +147,7 @@ def plan_commit(
     records: list[OffsetRecord] = []
     responses: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
-        name = topic.name if version < _TOPIC_IDS_SINCE else topics.topic_name(topic.topic_id)
+        name = topic.name if version < TOPIC_IDS_SINCE else topics.topic_name(topic.topic_id)
         topic_id = None if name is None else topics.topic_id(name)
         answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         responses.append(answer)

@@ -42,3 +42,7 @@ class PendingJoins:
         group.pending_joins.discard(member_id)
         self._deadlines.cancel(TimerKey(TimerKind.PENDING, group.group_id, member_id))
         return True
+
+    def remove_all(self, group: ClassicGroup) -> None:
+        for member_id in list(group.pending_joins):
+            self.remove(group, member_id)

@@ -33,6 +33,14 @@ class TimerKind(Enum):
     """A member id was given out and not used."""
     EXPIRY = auto()
     """Time to look for expired offsets."""
+    REVOKE = auto()
+    """A member of a consumer group has not given up what it was to."""
+    REJOIN = auto()
+    """A classic member of a consumer group has not joined its new epoch."""
+    RESYNC = auto()
+    """A classic member of a consumer group has not asked for its assignment."""
+    TURN = auto()
+    """What waits on a group may be decided."""
 
 
 class TimerKey(NamedTuple):

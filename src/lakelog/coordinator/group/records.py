@@ -3,6 +3,8 @@
     key    int16 type, then the key       (types 0 and 1: offset, 2: group; never flexible)
     value  int16 version, then the value  (null: the key is deleted)
 
+Other types belong to consumer groups: `consumer_records`.
+
 Written as by Apache Kafka 4.4: offsets as type 1 with value v4, or v1 if the commit named a time of
 its own to expire; groups as value v3. Every version is read. Sources: `OffsetCommitKey.json`,
 `OffsetCommitValue.json`, `GroupMetadataKey.json`, `GroupMetadataValue.json` in the jar
@@ -12,8 +14,13 @@ kafka-group-coordinator 4.4.0, and KIP-915 for skipping unknown types.
 from __future__ import annotations
 
 from struct import Struct as Format
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from lakelog.coordinator.group.consumer_records import (
+    CONSUMER_GROUP_KEY_TYPES,
+    CONSUMER_GROUP_RECORDS,
+    ConsumerGroupRecord,
+)
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.errors import WireError
 from lakelog.wire.schema import (
@@ -97,10 +104,12 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-Record = OffsetRecord | GroupRecord
+Record = OffsetRecord | GroupRecord | ConsumerGroupRecord
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
+    if isinstance(record, ConsumerGroupRecord):
+        return _encode(record, CONSUMER_GROUP_KEY_TYPES[type(record.key)], 0)
     if isinstance(record, GroupRecord):
         return _encode(record, _GROUP_METADATA, _GROUP_VALUE_VERSION)
     expires = record.value is not None and record.value.expire_timestamp != -1
@@ -124,7 +133,18 @@ def decode_record(key: bytes, value: bytes | None) -> Record | None:
     if kind == _GROUP_METADATA:
         group_key = decode(GroupMetadataKey, key, 0, 2)
         return GroupRecord(group_key, None if value is None else _decode_group(value))
+    if kind in CONSUMER_GROUP_RECORDS:
+        return _decode_consumer(kind, key, value)
     return None
+
+
+def _decode_consumer(kind: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord:
+    key_class, value_class = CONSUMER_GROUP_RECORDS[kind]
+    decoded_key: Any = decode(key_class, key, 0, 2)
+    if value is None:
+        return ConsumerGroupRecord(decoded_key, None)
+    decoded = decode(value_class, value, _version(value), 2, max_elements=_MEMBERS_MAX)
+    return ConsumerGroupRecord(decoded_key, decoded)
 
 
 def _decode_offset(value: bytes) -> OffsetCommitValue:

@@ -1,76 +1,76 @@
 """The groups and offsets of one partition of `__consumer_offsets`.
 
-Durable, changed by `replay` alone: the offset table and each group's last written generation.
-Soft: the live groups, their timers and who waits for what; `loaded` builds it from the former.
+What is durable is in `state`, and changed by `replay` alone: the offset table, each classic group's
+last written generation, and the consumer groups. Soft are the live classic groups, timers and who
+waits for what; `loaded` builds them from the former.
+
+A group is of one protocol at a time. A request of either protocol finds whichever group there is:
+each method here hands it to the part that knows that kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.group.classic import ClassicGroup, GroupState
-from lakelog.coordinator.group.config import GroupConfig
-from lakelog.coordinator.group.expiry import expired_offsets
+from lakelog.coordinator.group.classic import ClassicGroup
+from lakelog.coordinator.group.classic_members import ClassicMembers
+from lakelog.coordinator.group.config import GroupConfig, Overrides
+from lakelog.coordinator.group.consumer import ConsumerGroup
+from lakelog.coordinator.group.consumer_heartbeat import ConsumerHeartbeat, ConsumerHeartbeats
+from lakelog.coordinator.group.consumer_offsets import check_consumer_commit, commit_partitions
+from lakelog.coordinator.group.deletion import Deletions
 from lakelog.coordinator.group.join import Join, Joins
 from lakelog.coordinator.group.leave import Leaves, leave_response, unknown_members
-from lakelog.coordinator.group.listing import (
-    GroupFilter,
-    describe_group,
-    group_not_found,
-    list_group,
-)
 from lakelog.coordinator.group.member import SyncReply
+from lakelog.coordinator.group.migration import consumer_tombstones
 from lakelog.coordinator.group.offsets import (
-    OffsetTable,
+    TOPIC_IDS_SINCE,
     Topics,
-    UncommittedOffsets,
     check_commit,
     plan_commit,
     tombstones,
 )
-from lakelog.coordinator.group.pending import PendingJoins
-from lakelog.coordinator.group.rebalance import Decision, Rebalancer, TimerKey, TimerKind
-from lakelog.coordinator.group.records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    GroupRecord,
-    OffsetRecord,
-    Record,
-    decode_record,
-    encode_record,
-)
+from lakelog.coordinator.group.questions import Questions
+from lakelog.coordinator.group.rebalance import Decision, TimerKey, TimerKind
+from lakelog.coordinator.group.records import Record, decode_record, encode_record
+from lakelog.coordinator.group.state import ShardState
 from lakelog.coordinator.group.sync import Syncs
+from lakelog.coordinator.group.turns import Decide, Refuse
+from lakelog.coordinator.group.upkeep import Upkeep
 from lakelog.coordinator.shard import Now, Result
-from lakelog.protocol.describe_groups import DescribedGroup
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.leave_group import LeaveGroupResponse, MemberIdentity
-from lakelog.protocol.list_groups import ListedGroup
 from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from lakelog.runtime.api import Random
 
 
 class GroupShard:
-    """Requests that are refused raise `KafkaError`, or are answered through their `reply`."""
+    """Requests that are refused raise `KafkaError`, or are answered through their `reply`.
 
-    def __init__(self, config: GroupConfig, topics: Topics, random: Random) -> None:
+    Every decision about a group is made within `in_turn`.
+    """
+
+    def __init__(
+        self, config: GroupConfig, topics: Topics, random: Random, overrides: Overrides
+    ) -> None:
         self._config = config
         self._topics = topics
-        self.offsets = OffsetTable()
-        self.stored: dict[str, GroupMetadataValue] = {}
-        self.groups: dict[str, ClassicGroup] = {}
-        self._uncommitted = UncommittedOffsets()
-        self._deadlines: Deadlines[TimerKey] = Deadlines()
-        self._pending = PendingJoins(self._deadlines)
-        self._rebalancer = Rebalancer(config, self._deadlines)
+        self.state = state = ShardState(config, overrides, topics)
+        self._rebalancer = state.rebalancer
+        self._turns = state.turns
         self._joins = Joins(
-            config, self._rebalancer, self._pending, random, self.join, self._forget_if_unused
+            config, state.rebalancer, state.pending, random, self.join, state.forget_if_unused
         )
-        self._syncs = Syncs(self._rebalancer)
-        self._leaves = Leaves(self._rebalancer, self._pending)
+        self._syncs = Syncs(state.rebalancer)
+        self._leaves = Leaves(state.rebalancer, state.pending)
+        self._heartbeats = ConsumerHeartbeats(state.consumers, random)
+        self._classic_members = ClassicMembers(state.consumers, topics, random)
+        self._upkeep = Upkeep(state)
+        self.deletions = Deletions(state)
+        self.questions = Questions(state)
 
     # What a shard must be (`lakelog.coordinator.shard`)
 
@@ -81,43 +81,55 @@ class GroupShard:
         return decode_record(key, value)
 
     def replay(self, record: Record) -> None:
-        if isinstance(record, OffsetRecord):
-            self.offsets.replay(record)
-        elif record.value is not None:
-            self.stored[record.key.group] = record.value
-        else:
-            self.stored.pop(record.key.group, None)
+        self.state.replay(record)
 
     def loaded(self, now: Now) -> list[Decision]:
         """Members get a new session: nobody could reach a coordinator while it was loading."""
         results: list[Decision] = []
-        for group_id, value in self.stored.items():
-            group = self.groups[group_id] = ClassicGroup.from_stored(group_id, value)
+        for group_id, value in self.state.stored.items():
+            group = self.state.classic[group_id] = ClassicGroup.from_stored(group_id, value)
             for member in group.members.values():
                 self._rebalancer.renew_session(now, group, member)
             if len(group.members) > self._config.members_max:
-                results.append(self._rebalancer.prepare(now, group))
-        self._schedule_expiry(now)
+                results.append(self._turns.write(group_id, self._rebalancer.prepare(now, group)))
+        self.state.consumers.loaded(now)
+        self._upkeep.schedule(now)
         return results
 
     def unloaded(self, code: ErrorCode) -> None:
-        for group in self.groups.values():
+        for group in self.state.classic.values():
             for member in group.members.values():
                 member.answer_join(JoinGroupResponse(error_code=code, member_id=member.member_id))
                 member.answer_sync(SyncGroupResponse(error_code=code))
-        self.groups.clear()
+        self._turns.unloaded(code)
+        self.state.classic.clear()
 
     def next_deadline_ms(self) -> int | None:
-        return self._deadlines.next()
+        return self.state.deadlines.next()
 
     def advance(self, now: Now) -> list[Decision]:
         results: list[Decision] = []
-        while (key := self._deadlines.pop_due(now.tick_ms)) is not None:
+        while (key := self.state.deadlines.pop_due(now.tick_ms)) is not None:
             if key.kind is TimerKind.EXPIRY:
-                results += self._expire(now)
-            elif (group := self.groups.get(key.group_id)) is not None:
-                results.append(self._on_timer(now, group, key))
+                results += self._upkeep.expire(now)
+            elif key.kind is TimerKind.TURN:
+                results += self._turns.resume(now, key.group_id)
+            else:
+                results.append(self._on_timer_in_turn(now, key))
         return results
+
+    def _on_timer_in_turn(self, now: Now, key: TimerKey) -> Decision:
+        def due(now: Now) -> Decision:
+            if key in self.state.deadlines:
+                return Result()  # set again while this waited
+            if (consumer := self.state.consumer(key.group_id)) is not None:
+                return self.state.consumers.on_timer(now, consumer, key)
+            if (group := self.state.classic.get(key.group_id)) is not None:
+                return self._turns.write(key.group_id, self._on_timer(now, group, key))
+            return Result()
+
+        alone = self.state.consumer(key.group_id) is not None
+        return self._turns.enter(now, key.group_id, due, lambda _: None, alone=alone)
 
     def _on_timer(self, now: Now, group: ClassicGroup, key: TimerKey) -> Decision:
         if key.kind is TimerKind.JOIN:
@@ -126,27 +138,62 @@ class GroupShard:
             return self._rebalancer.on_sync_time_up(now, group)
         if key.kind is TimerKind.SESSION:
             return self._rebalancer.on_session_end(now, group, key.member_id)
-        self._pending.remove(group, key.member_id)
+        if key.kind is not TimerKind.PENDING:
+            return Result()
+        self.state.pending.remove(group, key.member_id)
         decision = self._rebalancer.pending_left(now, group)
-        self._forget_if_unused(group)
+        self.state.forget_if_unused(group)
         return decision
+
+    def in_turn(
+        self, now: Now, group_id: str, decide: Decide, refuse: Refuse, *, alone: bool = False
+    ) -> Decision:
+        """Decides about a group when nothing stands in the way; `Turns.enter` says what may."""
+        return self._turns.enter(now, group_id, decide, refuse, alone=alone)
 
     # Requests of members
 
+    def consumer_heartbeat(self, now: Now, beat: ConsumerHeartbeat) -> Decision:
+        return self._heartbeats.heartbeat(now, beat)
+
     def join(self, now: Now, join: Join) -> Decision:
-        group = self.groups.get(join.group_id)
+        consumer = self.state.consumer(join.group_id)
+        if consumer is not None and not consumer.members:
+            return self._join_instead(consumer, join)
+        if consumer is not None:
+            return self._classic_members.join(now, consumer, join)
+        group = self.state.classic.get(join.group_id)
         if group is None:
             if join.member_id:
                 return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
-            group = self.groups[join.group_id] = ClassicGroup(join.group_id)
+            group = self.state.classic[join.group_id] = ClassicGroup(join.group_id)
         decision = self._joins.join(now, group, join)
-        self._forget_if_unused(group)
-        return decision
+        self.state.forget_if_unused(group)
+        return self._turns.write(join.group_id, decision)
+
+    def _join_instead(self, consumer: ConsumerGroup, join: Join) -> Decision:
+        """A consumer group without members gives way to a classic one of its name."""
+
+        def committed(now: Now) -> Decision:
+            return self.join(now, join)
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            join.refused(code)
+
+        records = consumer_tombstones(consumer).records
+        return self._turns.change(join.group_id, Result(records, committed, failed))
 
     def sync(self, now: Now, request: SyncGroupRequest, reply: SyncReply) -> Decision:
-        return self._syncs.sync(now, self._group(request.group_id), request, reply)
+        consumer = self.state.consumer(request.group_id)
+        if consumer is not None:
+            return self._classic_members.sync(now, consumer, request, reply)
+        decision = self._syncs.sync(now, self._group(request.group_id), request, reply)
+        return self._turns.write(request.group_id, decision)
 
     def heartbeat(self, now: Now, request: HeartbeatRequest) -> ErrorCode:
+        consumer = self.state.consumer(request.group_id)
+        if consumer is not None:
+            return self._classic_members.heartbeat(now, consumer, request)
         return self._syncs.heartbeat(now, self._group(request.group_id), request)
 
     def leave(
@@ -156,13 +203,17 @@ class GroupShard:
         members: list[MemberIdentity],
         version: int,
         reply: Callable[[LeaveGroupResponse], None],
+        refuse: Callable[[ErrorCode], None],
     ) -> Decision:
-        group = self.groups.get(group_id)
+        consumer = self.state.consumer(group_id)
+        if consumer is not None:
+            return self._classic_members.leave(now, consumer, members, version, reply, refuse)
+        group = self.state.classic.get(group_id)
         if group is None:
             reply(leave_response(unknown_members(members), version))
             return Result()
         decision, responses = self._leaves.leave(now, group, members)
-        self._forget_if_unused(group)
+        self.state.forget_if_unused(group)
 
         def committed(_: Now) -> None:
             reply(leave_response(responses, version))
@@ -171,7 +222,7 @@ class GroupShard:
             # The members are gone all the same; only that the group is empty was not written.
             reply(leave_response(responses, version))
 
-        return Result(decision.records, committed, failed)
+        return self._turns.write(group_id, Result(decision.records, committed, failed))
 
     def commit(
         self,
@@ -181,99 +232,52 @@ class GroupShard:
         reply: Callable[[OffsetCommitResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
-        group_id = request.group_id
-        group = self.groups.get(group_id)
+        group = self.state.classic.get(request.group_id)
         records, topics = plan_commit(
             request, version, self._topics, self._config.offset_metadata_max, now.wall_ms
         )
-        check_commit(group, group_id in self.offsets, request, version)
+        self._check_commit(group, request, version)
         if group is not None and (member := group.members.get(request.member_id)) is not None:
             self._rebalancer.renew_session(now, group, member)
-        self._uncommitted.begin(group_id)
 
         def committed(_: Now) -> None:
-            self._uncommitted.end(group_id)
             reply(OffsetCommitResponse(topics=topics))
 
         def failed(_: Now, code: ErrorCode) -> None:
-            self._uncommitted.end(group_id)
             refuse(code)
 
-        return Result(records, committed, failed)
+        return self._turns.write(request.group_id, Result(records, committed, failed))
+
+    def _check_commit(
+        self, group: ClassicGroup | None, request: OffsetCommitRequest, version: int
+    ) -> None:
+        consumer = self.state.consumer(request.group_id)
+        if consumer is None:
+            check_commit(group, request.group_id in self.state.offsets, request, version)
+            return
+        named = (
+            (topic.name, topic.topic_id, (each.partition_index for each in topic.partitions))
+            for topic in request.topics
+        )
+        check_consumer_commit(
+            consumer,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            commit_partitions(self._topics, named, by_id=version >= TOPIC_IDS_SINCE),
+            version=version,
+        )
 
     def _group(self, group_id: str) -> ClassicGroup:
-        group = self.groups.get(group_id)
+        group = self.state.classic.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
-    # Questions
+    # Topics that come, go and grow
 
-    def describe(self, group_id: str, version: int) -> DescribedGroup:
-        group = self.groups.get(group_id)
-        if group is not None and self._is_unused(group):
-            group = None
-        described = describe_group(group_id, group, group_id in self.offsets)
-        return described if described is not None else group_not_found(group_id, version)
-
-    def list_groups(self, wanted: GroupFilter) -> Iterator[ListedGroup]:
-        groups = dict.fromkeys(self.offsets.group_ids) | {
-            group_id: group for group_id, group in self.groups.items() if not self._is_unused(group)
-        }
-        for group_id, group in groups.items():
-            if wanted.accepts(GroupState.EMPTY if group is None else group.state):
-                yield list_group(group_id, group)
-
-    # Offsets and groups that are not needed any more
+    def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
+        self.state.consumers.topics_changed(names, are_new=are_new)
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> Decision:
-        return Result(tombstones(self.offsets.of_topic(topic, topic_id)))
-
-    def _schedule_expiry(self, now: Now) -> None:
-        interval_ms = self._config.offsets_retention_check_ms
-        self._deadlines.set(TimerKey(TimerKind.EXPIRY), now.tick_ms + interval_ms)
-
-    def _expire(self, now: Now) -> list[Decision]:
-        self._schedule_expiry(now)
-        group_ids = self.stored.keys() | self.offsets.group_ids
-        decisions = [self._expire_group(now, group_id) for group_id in sorted(group_ids)]
-        return [decision for decision in decisions if decision.records]
-
-    def _expire_group(self, now: Now, group_id: str) -> Decision:
-        """Expired offsets, and the group with the last of them if it has no members."""
-        if group_id in self._uncommitted:
-            return Result()
-        group = self.groups.get(group_id)
-        offsets = self.offsets.of_group(group_id)
-        retention_ms = self._config.offsets_retention_ms
-        expired = expired_offsets(group_id, group, offsets, now.wall_ms, retention_ms)
-        records: list[Record] = [*tombstones(expired)]
-        left = sum(map(len, offsets.values())) - len(expired)
-        idle = group is None or (group.state is GroupState.EMPTY and not group.pending_joins)
-        if left or not idle or group_id not in self.stored:
-            return Result(records)
-        records.append(GroupRecord(GroupMetadataKey(group=group_id), None))
-
-        def committed(_: Now) -> None:
-            current = self.groups.get(group_id)
-            if current is group and current is not None and _has_nobody(current):
-                del self.groups[group_id]
-
-        return Result(records, committed)
-
-    def _forget_if_unused(self, group: ClassicGroup) -> None:
-        if self._is_unused(group) and not group.pending_joins:
-            self.groups.pop(group.group_id, None)
-
-    def _is_unused(self, group: ClassicGroup) -> bool:
-        """Nothing of it was ever written; at most, ids were given out."""
-        return (
-            group.generation == 0
-            and group.state is GroupState.EMPTY
-            and not group.members
-            and group.group_id not in self.stored
-        )
-
-
-def _has_nobody(group: ClassicGroup) -> bool:
-    return group.state is GroupState.EMPTY and not group.pending_joins
+        return Result(tombstones(self.state.offsets.of_topic(topic, topic_id)))

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
+from lakelog.base.broker_keys_consumer import GROUP_CONFIGS, check_group_configs
 from lakelog.base.config import ConfigError, ConfigKey, ConfigType, UpdateMode
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import TOPIC_CONFIGS, LogConfig
@@ -84,6 +85,8 @@ def _alter(image: MetadataImage, change: ResourceChange, broker: BrokerConfig) -
         return _alter_topic(image, change, broker)
     if change.resource_type == ResourceType.BROKER:
         return _alter_broker(image, change, broker)
+    if change.resource_type == ResourceType.GROUP:
+        return _alter_group(image, change, broker)
     raise _request(f"configurations of resource type {change.resource_type} cannot be altered")
 
 
@@ -135,6 +138,27 @@ def _alter_broker(
         broker.with_dynamic(*((known, {}) if not name else ({}, known)))
     except ConfigError as error:
         raise _request(str(error)) from error
+    return _differences(change, old, new)
+
+
+def _alter_group(
+    image: MetadataImage, change: ResourceChange, broker: BrokerConfig
+) -> list[Record]:
+    """A group need not exist: it may yet be joined."""
+    if not change.resource_name:
+        raise _request("default group resources are not allowed")
+    old = dict(image.configs(ResourceType.GROUP, change.resource_name))
+    new = dict(old)
+    for item in change.changes:
+        key = GROUP_CONFIGS.get(item.key)
+        if key is None and item.operation != Operation.DELETE:
+            raise _invalid(f"unknown group configuration {item.key}")
+        _operate(new, item, key)
+    known = {key: value for key, value in new.items() if key in GROUP_CONFIGS}
+    try:
+        check_group_configs(known, broker.get_int)
+    except ConfigError as error:
+        raise _invalid(str(error)) from error
     return _differences(change, old, new)
 
 

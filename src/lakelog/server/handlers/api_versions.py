@@ -11,7 +11,13 @@ from __future__ import annotations
 import re
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from lakelog.protocol.registry import APIS
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
@@ -20,6 +26,8 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 _CLUSTER_CHECK_SINCE = 5
 _ADVERTISED_MIN = {0: 0}
+_FEATURES = {"group.version": 1}
+"""Features at their newest level, which is the one in force: 1 is KIP-848."""
 
 
 def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -30,7 +38,18 @@ def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> Api
         context.connection.client_software = f"{name} {version}"
     if context.version >= _CLUSTER_CHECK_SINCE and _is_elsewhere(broker, request):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    return ApiVersionsResponse(api_keys=_served(), finalized_features_epoch=0)
+    return ApiVersionsResponse(
+        api_keys=_served(),
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=0, max_version=level)
+            for name, level in _FEATURES.items()
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in _FEATURES.items()
+        ],
+    )
 
 
 def handle_unsupported(broker: Broker, context: Context, request: None) -> ApiVersionsResponse:

@@ -7,6 +7,7 @@ from lakelog.metadata.describe_configs import (
     DescribedConfig,
     describe_broker,
     describe_broker_defaults,
+    describe_group,
     describe_topic,
 )
 from lakelog.metadata.records import ResourceType
@@ -60,6 +61,10 @@ def _find(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedCo
         if broker.image.topic(name) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name}")
         return describe_topic(broker.image, name, broker.config, keys)
+    if resource.resource_type == ResourceType.GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a group has a name")
+        return describe_group(broker.image, name, broker.config, keys)
     if resource.resource_type != ResourceType.BROKER:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is not served"

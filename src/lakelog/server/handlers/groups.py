@@ -1,5 +1,6 @@
 """The group APIs: OffsetCommit (8), OffsetFetch (9), JoinGroup (11), Heartbeat (12),
-LeaveGroup (13), SyncGroup (14), DescribeGroups (15) and ListGroups (16).
+LeaveGroup (13), SyncGroup (14), DescribeGroups (15), ListGroups (16), DeleteGroups (42),
+OffsetDelete (47), ConsumerGroupHeartbeat (68) and ConsumerGroupDescribe (69).
 
 Everything is decided in the coordinator, where a request waits as data until it is answered. What
 is left here is what only the connection knows.
@@ -8,12 +9,22 @@ is left here is what only the connection knows.
 from __future__ import annotations
 
 from lakelog.coordinator.shard import Reply
+from lakelog.protocol.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from lakelog.protocol.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from lakelog.protocol.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from lakelog.protocol.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from lakelog.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
 from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from lakelog.protocol.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from lakelog.server.broker import Broker
@@ -64,7 +75,7 @@ def leave_group(
 def describe_groups(
     broker: Broker, context: Context, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    response = broker.groups.describe_groups(request, context.version).result()
+    response = broker.groups.admin.describe_groups(request, context.version).result()
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:
@@ -75,4 +86,35 @@ def describe_groups(
 def list_groups(
     broker: Broker, context: Context, request: ListGroupsRequest
 ) -> Reply[ListGroupsResponse]:
-    return broker.groups.list_groups(request, context.version)
+    return broker.groups.admin.list_groups(request)
+
+
+def consumer_group_heartbeat(
+    broker: Broker, context: Context, request: ConsumerGroupHeartbeatRequest
+) -> Reply[ConsumerGroupHeartbeatResponse]:
+    return broker.groups.consumer_group_heartbeat(
+        request, context.version, context.client_id, f"/{context.client_host}"
+    )
+
+
+def consumer_group_describe(
+    broker: Broker, context: Context, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    response = broker.groups.admin.consumer_group_describe(request).result()
+    if request.include_authorized_operations:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = _GROUP_OPERATIONS
+    return response
+
+
+def delete_groups(
+    broker: Broker, context: Context, request: DeleteGroupsRequest
+) -> Reply[DeleteGroupsResponse]:
+    return broker.groups.admin.delete_groups(request)
+
+
+def offset_delete(
+    broker: Broker, context: Context, request: OffsetDeleteRequest
+) -> Reply[OffsetDeleteResponse]:
+    return broker.groups.admin.offset_delete(request)

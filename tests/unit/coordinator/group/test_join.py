@@ -260,16 +260,16 @@ async def test_an_id_that_is_not_used_expires(world: World) -> None:
     member_id = await new_id(world)
     await asyncio.sleep(10.1)
     assert (await join(world, member_id)).error_code == UNKNOWN_MEMBER
-    assert world.coordinator._host.shard(0).groups == {}
+    assert world.coordinator._host.shard(0).state.classic == {}
 
 
 @in_world()
 async def test_an_abandoned_first_rebalance_leaves_an_empty_group(world: World) -> None:
     (joined,) = await form(world, 1)
     await asyncio.sleep(11)
-    group = world.coordinator._host.shard(0).groups[GROUP]
+    group = world.coordinator._host.shard(0).state.classic[GROUP]
     assert (group.state, group.generation) == ("Empty", joined.generation_id + 1)
-    assert world.coordinator._host.shard(0).stored[GROUP].members == []
+    assert world.coordinator._host.shard(0).state.stored[GROUP].members == []
 
 
 @in_world()
@@ -289,16 +289,16 @@ async def test_a_flood_of_first_joins_costs_nothing(world: World) -> None:
         decision = shard.join(now, Join.of(request, 9, "client", "/127.0.0.1", reply))
         assert not decision.records
     assert codes == {ErrorCode.MEMBER_ID_REQUIRED}
-    assert len(shard._pending) == PENDING_MAX
-    assert len(shard.groups) == PENDING_MAX // 2 + 1
-    assert sum(len(group.pending_joins) for group in shard.groups.values()) == PENDING_MAX
-    assert len(shard._deadlines._heap) <= 3 * PENDING_MAX
+    assert len(shard.state.pending) == PENDING_MAX
+    assert len(shard.state.classic) == PENDING_MAX // 2 + 1
+    assert sum(len(group.pending_joins) for group in shard.state.classic.values()) == PENDING_MAX
+    assert len(shard.state.deadlines._heap) <= 3 * PENDING_MAX
     assert world.coordinator.groups_owned == []
     await join(world)
     await asyncio.sleep(11)
-    assert shard.groups == {}
-    assert len(shard._pending) == 0
-    assert len(shard._deadlines) == 1, "the look for expired offsets alone"
+    assert shard.state.classic == {}
+    assert len(shard.state.pending) == 0
+    assert len(shard.state.deadlines) == 1, "the look for expired offsets alone"
     assert world.log.appends == 0
 
 

@@ -13,7 +13,7 @@ from lakelog.protocol.list_groups import ListGroupsRequest
 
 async def _describe(world: World, *groups: str, version: int = 6) -> list[DescribedGroup]:
     request = DescribeGroupsRequest(groups=list(groups))
-    response = await world.coordinator.describe_groups(request, version)
+    response = await world.coordinator.admin.describe_groups(request, version)
     described: list[DescribedGroup] = response.groups
     return described
 
@@ -22,7 +22,7 @@ async def _list(
     world: World, states: tuple[str, ...] = (), types: tuple[str, ...] = ()
 ) -> set[str]:
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-    response = await world.coordinator.list_groups(request, 5)
+    response = await world.coordinator.admin.list_groups(request)
     assert response.error_code == 0
     return {each.group_id for each in response.groups}
 
@@ -96,7 +96,7 @@ async def test_what_is_listed(world: World) -> None:
         (("Stable",), ("consumer", "classic"), {"stable"}),
     ):
         assert await _list(world, states, types) == listed, (states, types)
-    response = await world.coordinator.list_groups(ListGroupsRequest(), 5)
+    response = await world.coordinator.admin.list_groups(ListGroupsRequest())
     shown = {
         each.group_id: (each.protocol_type, each.group_state, each.group_type)
         for each in response.groups
@@ -129,7 +129,7 @@ def test_while_loading_and_where_not_owned(version: int) -> None:
         await asyncio.sleep(0.1)
         (group,) = await _describe(world, GROUP, version=version)
         assert group.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        response = await world.coordinator.list_groups(ListGroupsRequest(), 5)
+        response = await world.coordinator.admin.list_groups(ListGroupsRequest())
         assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         world.log.read_gate.set()
         await loading

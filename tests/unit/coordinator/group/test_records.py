@@ -85,7 +85,7 @@ def test_a_group_is_written_as_version_3() -> None:
 
 
 def test_types_from_the_future_are_passed_over() -> None:
-    assert decode_record(b"\x00\x05" + b"whatever", b"\x00\x00") is None
+    assert decode_record(b"\x00\x63" + b"whatever", b"\x00\x00") is None
 
 
 @pytest.mark.parametrize(

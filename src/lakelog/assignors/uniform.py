@@ -1,0 +1,112 @@
+"""The uniform assignor: as many partitions for each as for the others, and as few moved as can be.
+
+It is the coordinator's own (KIP-848): it is told what everybody is to have now. With the same
+subscription for all, numbers differ by one at most, and everything stays where it is that may.
+With different ones, no partition could be moved to a member with two less. Which member gets which
+is not always what Kafka's `uniform` says, where that follows the order of a hash table.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from lakelog.assignors.member import Assignment, Member, in_order
+
+NAME = "uniform"
+
+_Partition = tuple[str, int]
+_Shares = dict[str, set[_Partition]]
+
+
+def assign(
+    members: Sequence[Member], partition_counts: Mapping[str, int], current: Assignment
+) -> Assignment:
+    """Who reads what. Topics without a count (they do not exist) are left out.
+
+    Args:
+        current: who is to read what until now; may name members and topics that are gone.
+    """
+    ordered = in_order(members)
+    topics = {each.member_id: each.topics.intersection(partition_counts) for each in ordered}
+    subscribed = sorted(frozenset[str]().union(*topics.values()))
+    everything = {(topic, p) for topic in subscribed for p in range(partition_counts[topic])}
+    shares: _Shares = {}
+    free = set(everything)
+    for member_id, own in topics.items():
+        held = {
+            (topic, partition)
+            for topic, partitions in current.get(member_id, {}).items()
+            if topic in own
+            for partition in partitions
+        }
+        shares[member_id] = held & free
+        free -= held
+    if len(set(topics.values())) <= 1:
+        _share_alike(shares, free, len(everything))
+    else:
+        _share_by_subscription(shares, free, topics)
+    return {member_id: _by_topic(share) for member_id, share in shares.items()}
+
+
+def _by_topic(share: set[_Partition]) -> dict[str, list[int]]:
+    result: dict[str, list[int]] = {}
+    for topic, partition in sorted(share):
+        result.setdefault(topic, []).append(partition)
+    return result
+
+
+def _share_alike(shares: _Shares, free: set[_Partition], total: int) -> None:
+    """Those who have most keep the odd partition, so that fewest are moved."""
+    if not shares:
+        return
+    quota, extra = divmod(total, len(shares))
+    quotas = {
+        member_id: quota + (rank < extra)
+        for rank, member_id in enumerate(sorted(shares, key=lambda each: -len(shares[each])))
+    }
+    for member_id, share in shares.items():
+        surplus = sorted(share)[quotas[member_id] :]
+        share.difference_update(surplus)
+        free.update(surplus)
+    hungry = deque(each for each in shares if len(shares[each]) < quotas[each])
+    for partition in sorted(free):
+        member_id = hungry.popleft()
+        shares[member_id].add(partition)
+        if len(shares[member_id]) < quotas[member_id]:
+            hungry.append(member_id)
+
+
+def _share_by_subscription(
+    shares: _Shares, free: set[_Partition], topics: Mapping[str, frozenset[str]]
+) -> None:
+    readers: dict[str, list[str]] = {}
+    for member_id, own in topics.items():
+        for topic in own:
+            readers.setdefault(topic, []).append(member_id)
+    for topic, partition in sorted(free, key=lambda each: (len(readers[each[0]]), each)):
+        least = min(readers[topic], key=lambda each: len(shares[each]))
+        shares[least].add((topic, partition))
+    shared = sorted(topic for topic in readers if len(readers[topic]) > 1)
+    while any(_balance(topic, readers[topic], shares) for topic in shared):
+        pass
+
+
+def _balance(topic: str, readers: list[str], shares: _Shares) -> bool:
+    """Moves partitions of one topic to whoever has two less; whether there was any to move.
+
+    It ends: each move brings two numbers closer together, and none apart.
+    """
+    owned = {each: sorted(p for p in shares[each] if p[0] == topic) for each in readers}
+    moved = False
+    while True:
+        owners = [each for each in readers if owned[each]]
+        most = max(owners, key=lambda each: len(shares[each]), default=None)
+        least = min(readers, key=lambda each: len(shares[each]))
+        if most is None or len(shares[most]) - len(shares[least]) < 2:
+            return moved
+        partition = owned[most].pop()
+        owned[least].append(partition)
+        shares[most].discard(partition)
+        shares[least].add(partition)
+        moved = True

@@ -1,0 +1,153 @@
+"""Apache Kafka's broker keys about consumer groups (KIP-848), and the keys of a single group.
+
+A group's own key takes the place of the broker's `group.` key of the same name, within the bounds
+that the broker sets. Facts: `GroupCoordinatorConfig` and `GroupConfig` of Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lakelog.base.config import (
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    ConfigValue,
+    Synonym,
+    UpdateMode,
+    Validator,
+    at_least,
+    key_table,
+    list_of,
+)
+
+_INT_MAX = (1 << 31) - 1
+_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
+_PROTOCOLS = ("classic", "consumer", "share", "streams")
+_TIMES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+
+
+def _int(name: str, default: int, doc: str, lowest: int = 1) -> ConfigKey:
+    return ConfigKey(name, ConfigType.INT, str(default), doc, at_least(lowest))
+
+
+def _is_policy(value: ConfigValue) -> bool:
+    return isinstance(value, str) and value.lower() in _POLICIES
+
+
+def _are_assignors(value: ConfigValue) -> bool:
+    return isinstance(value, tuple) and bool(value) and set(value) <= {"uniform", "range"}
+
+
+CONSUMER_GROUP_KEYS = (
+    ConfigKey(
+        "group.coordinator.rebalance.protocols",
+        ConfigType.LIST,
+        "classic,consumer,streams",
+        "Group protocols spoken; without consumer, groups of it are refused. There are no share "
+        "and no streams groups.",
+        list_of(*_PROTOCOLS),
+    ),
+    _int("group.consumer.session.timeout.ms", 45_000, "Silence after which a member is dropped."),
+    _int("group.consumer.min.session.timeout.ms", 45_000, "Lower bound of the session timeout."),
+    _int("group.consumer.max.session.timeout.ms", 60_000, "Upper bound of the session timeout."),
+    _int("group.consumer.heartbeat.interval.ms", 5_000, "How often members are to be heard of."),
+    _int("group.consumer.min.heartbeat.interval.ms", 5_000, "Lower bound of that interval."),
+    _int("group.consumer.max.heartbeat.interval.ms", 15_000, "Upper bound of that interval."),
+    ConfigKey(
+        "group.consumer.assignment.interval.ms",
+        ConfigType.INT,
+        "1000",
+        "Shortest time between two target assignments of a group.",
+        at_least(0),
+        UpdateMode.CLUSTER_WIDE,
+    ),
+    _int("group.consumer.min.assignment.interval.ms", 0, "Lower bound of that time.", 0),
+    _int("group.consumer.max.assignment.interval.ms", 15_000, "Upper bound of that time.", 0),
+    _int("group.consumer.max.size", _INT_MAX, "Members of one consumer group."),
+    ConfigKey(
+        "group.consumer.assignors",
+        ConfigType.LIST,
+        "uniform,range",
+        "Assignors that members may ask for; the first is used where none does.",
+        Validator(_are_assignors, "a comma-separated list of uniform, range"),
+    ),
+    ConfigKey(
+        "group.consumer.migration.policy",
+        ConfigType.STRING,
+        "bidirectional",
+        "Which way a group with members may change between the classic and the consumer protocol.",
+        Validator(_is_policy, ", ".join(_POLICIES)),
+    ),
+    ConfigKey(
+        "group.consumer.regex.refresh.interval.ms",
+        ConfigType.INT,
+        "600000",
+        "How often the topics that match a subscribed expression are looked for.",
+        at_least(10_000),
+        internal=True,
+    ),
+)
+
+GROUP_CONFIGS: Mapping[str, ConfigKey] = key_table(
+    tuple(
+        key._replace(
+            name=f"consumer.{time}",
+            synonyms=(Synonym(key.name),),
+            update_mode=UpdateMode.CLUSTER_WIDE,
+        )
+        for time in _TIMES
+        for key in CONSUMER_GROUP_KEYS
+        if key.name == f"group.consumer.{time}"
+    )
+)
+"""Keys of the resource type GROUP."""
+
+
+def check_consumer_group_keys(get_int: Callable[[str], int]) -> None:
+    """Raises `ConfigError` for times of the broker that contradict one another."""
+    for time in _TIMES:
+        name = f"group.consumer.{time}"
+        low, high = consumer_bounds(f"consumer.{time}", get_int)
+        if not low <= get_int(name) <= high:
+            raise ConfigError(name, str(get_int(name)), f"allowed: {low} to {high}")
+    session, heartbeat = (get_int(f"group.consumer.{time}") for time in _TIMES[:2])
+    if heartbeat >= session:
+        raise ConfigError(
+            "group.consumer.heartbeat.interval.ms",
+            str(heartbeat),
+            f"not below group.consumer.session.timeout.ms={session}",
+        )
+
+
+def consumer_bounds(name: str, get_int: Callable[[str], int]) -> tuple[int, int]:
+    """What the broker allows for a key of `GROUP_CONFIGS`."""
+    time = name.removeprefix("consumer.")
+    return get_int(f"group.consumer.min.{time}"), get_int(f"group.consumer.max.{time}")
+
+
+def check_group_configs(values: Mapping[str, str], get_int: Callable[[str], int]) -> None:
+    """Raises `ConfigError` for the settings of one group; all must be in `GROUP_CONFIGS`."""
+    times = {name: get_int(f"group.{name}") for name in GROUP_CONFIGS}
+    for name, text in values.items():
+        value = GROUP_CONFIGS[name].parse(text)
+        assert isinstance(value, int)
+        low, high = consumer_bounds(name, get_int)
+        if not low <= value <= high:
+            raise ConfigError(name, text, f"must be in the range {low} to {high} inclusive")
+        times[name] = value
+    session, heartbeat = (f"consumer.{time}" for time in _TIMES[:2])
+    if times[heartbeat] >= times[session]:
+        raise ConfigError(
+            session, str(times[session]), f"must be greater than {heartbeat}={times[heartbeat]}"
+        )
+
+
+def group_times(values: Mapping[str, str], get_int: Callable[[str], int]) -> dict[str, int]:
+    """The settings in force for a group, within the bounds of the broker as it is now."""
+    times = {"consumer.assignment.interval.ms": get_int("group.consumer.assignment.interval.ms")}
+    for name, text in values.items():
+        if name in GROUP_CONFIGS:
+            low, high = consumer_bounds(name, get_int)
+            times[name] = min(max(int(text), low), high)
+    return times

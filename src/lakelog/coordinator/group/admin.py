@@ -1,0 +1,131 @@
+"""The APIs of those who look after groups: list, describe, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.calls import Calls, settle
+from lakelog.coordinator.group.config import ConsumerConfig
+from lakelog.coordinator.group.listing import GroupFilter
+from lakelog.coordinator.group.rebalance import Decision
+from lakelog.coordinator.group.shard import GroupShard
+from lakelog.coordinator.host import ShardHost
+from lakelog.coordinator.shard import Now, Reply
+from lakelog.protocol.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from lakelog.protocol.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from lakelog.protocol.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from lakelog.protocol.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
+from lakelog.protocol.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from lakelog.runtime.api import Tasks
+
+
+class GroupAdmin:
+    """Answers as `GroupCoordinator` does. Authorized operations are the listener's to know."""
+
+    def __init__(
+        self, host: ShardHost[GroupShard], calls: Calls, tasks: Tasks, config: ConsumerConfig
+    ) -> None:
+        self._host = host
+        self._calls = calls
+        self._tasks = tasks
+        self._config = config
+
+    def list_groups(self, request: ListGroupsRequest) -> Reply[ListGroupsResponse]:
+        """The groups coordinated here; other brokers have others."""
+        if self._host.loading:
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return self._calls.now(ListGroupsResponse(error_code=code))
+        wanted = GroupFilter(request.states_filter, request.types_filter)
+        groups = [
+            listed
+            for shard in self._host.active_shards()
+            for listed in shard.questions.list_groups(wanted)
+        ]
+        return self._calls.now(ListGroupsResponse(groups=groups))
+
+    def describe_groups(
+        self, request: DescribeGroupsRequest, version: int
+    ) -> Reply[DescribeGroupsResponse]:
+        groups = [self._describe(group_id, version) for group_id in request.groups]
+        return self._calls.now(DescribeGroupsResponse(groups=groups))
+
+    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+        try:
+            return self._calls.shard(group_id).questions.describe(group_id, version)
+        except KafkaError as error:
+            return DescribedGroup(group_id=group_id, error_code=error.code)
+
+    def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest
+    ) -> Reply[ConsumerGroupDescribeResponse]:
+        groups = [self._describe_consumer(group_id) for group_id in request.group_ids]
+        return self._calls.now(ConsumerGroupDescribeResponse(groups=groups))
+
+    def _describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
+        code = ErrorCode.INVALID_GROUP_ID
+        if not self._config.is_enabled:
+            code = ErrorCode.UNSUPPORTED_VERSION
+        elif group_id:
+            try:
+                return self._calls.shard(group_id).questions.describe_consumer(group_id)
+            except KafkaError as error:
+                code = error.code
+        return DescribedConsumerGroup(group_id=group_id, error_code=code)
+
+    def delete_groups(self, request: DeleteGroupsRequest) -> Reply[DeleteGroupsResponse]:
+        """Each by itself: one that cannot go keeps no other."""
+        future = self._tasks.future()
+        names = list(dict.fromkeys(request.groups_names))
+        codes: dict[str, ErrorCode] = {}
+
+        def answer(name: str, code: ErrorCode = ErrorCode.NONE) -> None:
+            codes[name] = code
+            if len(codes) == len(names):
+                rows = [
+                    DeletableGroupResult(group_id=each, error_code=codes[each]) for each in names
+                ]
+                settle(future, DeleteGroupsResponse(results=rows))
+
+        for name in names:
+            told = partial(answer, name)
+            self._calls.decide(
+                name, partial(_delete_group, name, told), told, nameless=True, alone=True
+            )
+        if not names:
+            settle(future, DeleteGroupsResponse())
+        return future
+
+    def offset_delete(self, request: OffsetDeleteRequest) -> Reply[OffsetDeleteResponse]:
+        future = self._tasks.future()
+
+        def reply(response: OffsetDeleteResponse) -> None:
+            settle(future, response)
+
+        def refuse(code: ErrorCode) -> None:
+            reply(OffsetDeleteResponse(error_code=code))
+
+        self._calls.decide(
+            request.group_id,
+            lambda shard, _: shard.deletions.delete_offsets(request, reply, refuse),
+            refuse,
+            alone=True,
+        )
+        return future
+
+
+def _delete_group(name: str, told: Callable[..., None], shard: GroupShard, now: Now) -> Decision:
+    return shard.deletions.delete_group(name, told, told)

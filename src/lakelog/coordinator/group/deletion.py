@@ -1,0 +1,138 @@
+"""DeleteGroups (versions 0 to 3) and OffsetDelete (0): what an administrator takes away.
+
+A group with members cannot be deleted, and no offset of a topic that the group still reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.classic import GroupState
+from lakelog.coordinator.group.consumer import ConsumerGroup
+from lakelog.coordinator.group.expiry import subscribed_topics
+from lakelog.coordinator.group.migration import CONSUMER, classic_tombstone, consumer_tombstones
+from lakelog.coordinator.group.offsets import OffsetTable, Topics, tombstones
+from lakelog.coordinator.group.rebalance import Decision
+from lakelog.coordinator.group.records import OffsetCommitKey, Record
+from lakelog.coordinator.group.state import AnyGroup, ShardState
+from lakelog.coordinator.shard import Now, Result
+from lakelog.protocol.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+class Deletions:
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
+
+    def delete_group(
+        self, group_id: str, reply: Callable[[], None], refuse: Callable[[ErrorCode], None]
+    ) -> Decision:
+        """Raises NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND."""
+        state = self._state
+        group = state.any_group(group_id)
+        _check_delete(group, group_id, known=group_id in state.offsets)
+        records = [*_all_offsets(state.offsets, group_id), *group_tombstones(group, group_id)]
+
+        def committed(_: Now) -> None:
+            if (classic := state.classic.pop(group_id, None)) is not None:
+                state.pending.remove_all(classic)
+            reply()
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            refuse(code)
+
+        return state.turns.change(group_id, Result(records, committed, failed))
+
+    def delete_offsets(
+        self,
+        request: OffsetDeleteRequest,
+        reply: Callable[[OffsetDeleteResponse], None],
+        refuse: Callable[[ErrorCode], None],
+    ) -> Decision:
+        """Raises GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if nobody can know what the group reads."""
+        state = self._state
+        group = state.any_group(request.group_id)
+        if group is None and request.group_id not in state.offsets:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        read = _topics_read(group)
+        records, response = _plan(request, read, state.offsets, state.topics)
+
+        def committed(_: Now) -> None:
+            reply(response)
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            refuse(code)
+
+        return state.turns.write(request.group_id, Result(records, committed, failed))
+
+
+def _check_delete(group: AnyGroup | None, group_id: str, *, known: bool) -> None:
+    if group is None and not known:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if isinstance(group, ConsumerGroup):
+        empty = not group.members
+    else:
+        empty = group is None or group.state is GroupState.EMPTY
+    if not empty:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+
+def group_tombstones(group: AnyGroup | None, group_id: str) -> list[Record]:
+    """Of the group alone."""
+    if isinstance(group, ConsumerGroup):
+        return consumer_tombstones(group).records
+    return [classic_tombstone(group_id)]
+
+
+def _all_offsets(table: OffsetTable, group_id: str) -> list[Record]:
+    keys = [
+        OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+        for topic, partitions in table.of_group(group_id).items()
+        for partition in partitions
+    ]
+    return [*tombstones(keys)]
+
+
+def _plan(
+    request: OffsetDeleteRequest,
+    read: frozenset[str] | None,
+    table: OffsetTable,
+    topics: Topics,
+) -> tuple[list[Record], OffsetDeleteResponse]:
+    """`read` None: perhaps all topics are read."""
+    keys: list[OffsetCommitKey] = []
+    response = OffsetDeleteResponse()
+    for topic in request.topics:
+        answer = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(answer)
+        for asked in topic.partitions:
+            index = asked.partition_index
+            code = ErrorCode.NONE
+            if not 0 <= index < topics.partition_count(topic.name):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif read is None or topic.name in read:
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            elif index in table.of_group(request.group_id).get(topic.name, {}):
+                keys.append(
+                    OffsetCommitKey(group=request.group_id, topic=topic.name, partition=index)
+                )
+            answer.partitions.append(
+                OffsetDeleteResponsePartition(partition_index=index, error_code=code)
+            )
+    return [*tombstones(keys)], response
+
+
+def _topics_read(group: AnyGroup | None) -> frozenset[str] | None:
+    """None: perhaps all."""
+    if isinstance(group, ConsumerGroup):
+        return frozenset(group.subscribed_topics())
+    if group is None or group.state is GroupState.EMPTY:
+        return frozenset()
+    if group.protocol_type != CONSUMER:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    return subscribed_topics(group)

@@ -1,0 +1,77 @@
+"""What the parts of a shard share: its groups, its offsets, and whose turn it is."""
+
+from __future__ import annotations
+
+from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.group.classic import ClassicGroup, GroupState
+from lakelog.coordinator.group.config import GroupConfig, Overrides
+from lakelog.coordinator.group.consumer import ConsumerGroup
+from lakelog.coordinator.group.consumer_groups import ConsumerGroups
+from lakelog.coordinator.group.consumer_records import ConsumerGroupRecord
+from lakelog.coordinator.group.offsets import OffsetTable, Topics
+from lakelog.coordinator.group.pending import PendingJoins
+from lakelog.coordinator.group.rebalance import Rebalancer, TimerKey
+from lakelog.coordinator.group.records import GroupMetadataValue, OffsetRecord, Record
+from lakelog.coordinator.group.turns import Turns
+
+AnyGroup = ClassicGroup | ConsumerGroup
+
+
+class ShardState:
+    """Durable, changed by `replay` alone: `offsets`, `stored` (each classic group's last written
+    generation) and `consumers`. The rest is built anew by whoever loads the shard."""
+
+    def __init__(self, config: GroupConfig, overrides: Overrides, topics: Topics) -> None:
+        self.config = config
+        self.topics = topics
+        self.offsets = OffsetTable()
+        self.stored: dict[str, GroupMetadataValue] = {}
+        self.classic: dict[str, ClassicGroup] = {}
+        self.deadlines: Deadlines[TimerKey] = Deadlines()
+        self.turns = Turns(self.deadlines)
+        self.pending = PendingJoins(self.deadlines)
+        self.rebalancer = Rebalancer(config, self.deadlines)
+        self.consumers = ConsumerGroups(
+            config,
+            overrides,
+            self.deadlines,
+            topics,
+            self.turns,
+            self.classic,
+            self.rebalancer,
+            self.pending,
+        )
+
+    def replay(self, record: Record) -> None:
+        if isinstance(record, OffsetRecord):
+            self.offsets.replay(record)
+        elif isinstance(record, ConsumerGroupRecord):
+            self.consumers.replay(record)
+        elif record.value is not None:
+            self.stored[record.key.group] = record.value
+        else:
+            self.stored.pop(record.key.group, None)
+
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        return self.consumers.by_id.get(group_id)
+
+    def any_group(self, group_id: str) -> AnyGroup | None:
+        """None if it does not exist, or only has offsets."""
+        consumer = self.consumers.by_id.get(group_id)
+        if consumer is not None:
+            return consumer
+        group = self.classic.get(group_id)
+        return None if group is None or self.is_unused(group) else group
+
+    def is_unused(self, group: ClassicGroup) -> bool:
+        """Nothing of it was ever written; at most, ids were given out."""
+        return (
+            group.generation == 0
+            and group.state is GroupState.EMPTY
+            and not group.members
+            and group.group_id not in self.stored
+        )
+
+    def forget_if_unused(self, group: ClassicGroup) -> None:
+        if self.is_unused(group) and not group.pending_joins:
+            self.classic.pop(group.group_id, None)

@@ -1,0 +1,53 @@
+"""ConsumerGroupHeartbeat (key 68): everything a member of a consumer group says (KIP-848)."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, int16, int32, string, struct, uuid
+
+
+class TopicPartitions(Struct):
+    """Partitions of one topic."""
+
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32)
+
+
+class ConsumerGroupHeartbeatRequest(Message, versions="0-1", flexible="0+"):
+    """Joins a group, stays in it, or leaves it. What is null has not changed.
+
+    Versions: 1 adds subscription by regular expression, and members name themselves (KIP-1082).
+    """
+
+    group_id: str = string()
+    member_id: str = string()
+    member_epoch: int = int32()
+    """0 joins, -1 leaves, -2 leaves for a while (a static member); else the epoch as last told."""
+    instance_id: str | None = string(nullable="0+", default=None)
+    rack_id: str | None = string(nullable="0+", default=None)
+    rebalance_timeout_ms: int = int32(default=-1)
+    """How long the member may take to give up partitions."""
+    subscribed_topic_names: list[str] | None = array(string, nullable="0+", default=None)
+    subscribed_topic_regex: str | None = string("1+", nullable="1+", default=None)
+    server_assignor: str | None = string(nullable="0+", default=None)
+    topic_partitions: list[TopicPartitions] | None = array(
+        TopicPartitions, nullable="0+", default=None
+    )
+    """What the member owns."""
+
+
+class Assignment(Struct):
+    """Everything the member may read now."""
+
+    topic_partitions: list[TopicPartitions] = array(TopicPartitions)
+
+
+class ConsumerGroupHeartbeatResponse(Message, versions="0-1", flexible="0+"):
+    """The member's epoch, and its assignment if that has changed."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    member_id: str | None = string(nullable="0+", default=None)
+    member_epoch: int = int32()
+    heartbeat_interval_ms: int = int32()
+    assignment: Assignment | None = struct(Assignment, nullable="0+", default=None)

@@ -1,0 +1,26 @@
+"""DeleteGroups (key 42): deletes empty groups with their offsets (KIP-229)."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, int16, int32, string
+
+
+class DeleteGroupsRequest(Message, versions="0-3", flexible="2+"):
+    """Names the groups. Versions: 2 is flexible."""
+
+    groups_names: list[str] = array(string)
+
+
+class DeletableGroupResult(Struct):
+    """What became of one group."""
+
+    group_id: str = string()
+    error_code: int = int16()
+    error_message: str | None = string("3+", nullable="3+", default=None)
+
+
+class DeleteGroupsResponse(Message, versions="0-3", flexible="2+"):
+    """One result a group. Versions: 3 adds the error's message."""
+
+    throttle_time_ms: int = int32()
+    results: list[DeletableGroupResult] = array(DeletableGroupResult)
