@@ -1,0 +1,149 @@
+"""Members of the consumer protocol for tests, on the level of its messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_world import World
+from lakelog.coordinator.group.consumer import ConsumerGroup
+from lakelog.protocol.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
+from lakelog.protocol.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from lakelog.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+    decode_versioned,
+    encode_versioned,
+)
+
+GROUP = "readers"
+
+Owned = dict[bytes, set[int]]
+
+
+@dataclass
+class Consumer:
+    """A process that speaks the consumer protocol as a client does."""
+
+    world: World
+    member_id: str
+    topics: list[str] | None = field(default_factory=lambda: ["orders"])
+    group: str = GROUP
+    instance_id: str | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    rebalance_timeout_ms: int = 30_000
+    epoch: int = 0
+    owned: Owned = field(default_factory=dict)
+
+    async def beat(self, **changes: Any) -> ConsumerGroupHeartbeatResponse:
+        """One heartbeat, with everything said; what is told is taken over at once."""
+        response: ConsumerGroupHeartbeatResponse = await self.ask(**changes)
+        if not response.error_code:
+            self.take(response)
+        return response
+
+    def ask(self, *, version: int = 1, **changes: Any) -> Any:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self.instance_id,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            subscribed_topic_names=self.topics,
+            subscribed_topic_regex=self.regex,
+            server_assignor=self.assignor,
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+                for topic_id, partitions in self.owned.items()
+                if partitions
+            ],
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        return self.world.coordinator.consumer_group_heartbeat(
+            request, version, "client", "/127.0.0.1"
+        )
+
+    def take(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        self.epoch = response.member_epoch
+        if response.assignment is not None:
+            self.owned = {
+                topic.topic_id: set(topic.partitions)
+                for topic in response.assignment.topic_partitions
+            }
+
+    async def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
+        response: ConsumerGroupHeartbeatResponse = await self.ask(
+            member_epoch=epoch, rebalance_timeout_ms=-1, subscribed_topic_names=None
+        )
+        self.epoch, self.owned = 0, {}
+        return response
+
+    def of(self, topic: str = "orders") -> set[int]:
+        topic_id = self.world.topics.topics[topic][0]
+        return self.owned.get(topic_id, set())
+
+
+async def settle(*members: Consumer, rounds: int = 8) -> None:
+    """Heartbeats until nobody has anything more to do."""
+    for _ in range(rounds):
+        for member in members:
+            response = await member.beat()
+            assert response.error_code == 0, response
+
+
+def group_of(world: World, group: str = GROUP) -> ConsumerGroup:
+    partition = world.coordinator.partition_for(group)
+    found = world.coordinator._host.shard(partition).state.consumer(group)
+    assert found is not None
+    return found
+
+
+def snapshot(world: World) -> dict[str, Any]:
+    """All that is durable of the consumer groups, comparable."""
+    groups: dict[str, Any] = {}
+    for shard in world.coordinator._host.active_shards():
+        for group_id, group in shard.state.consumers.by_id.items():
+            fields = dict(vars(group))
+            del fields["refresh_due"]
+            groups[group_id] = fields
+    return groups
+
+
+async def describe(world: World, group: str = GROUP) -> DescribedGroup:
+    request = ConsumerGroupDescribeRequest(group_ids=[group])
+    response = await world.coordinator.admin.consumer_group_describe(request)
+    return response.groups[0]
+
+
+def subscription(
+    topics: list[str], owned: dict[str, list[int]] | None = None, version: int = 3
+) -> bytes:
+    """What a classic member of type `consumer` says in JoinGroup."""
+    message = ConsumerProtocolSubscription(topics=topics)
+    if version >= 1:
+        message.owned_partitions = [
+            TopicPartition(topic=topic, partitions=partitions)
+            for topic, partitions in (owned or {}).items()
+        ]
+    return encode_versioned(message, version)
+
+
+def assignment(partitions: dict[str, list[int]]) -> bytes:
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            TopicPartition(topic=topic, partitions=each) for topic, each in partitions.items()
+        ]
+    )
+    return encode_versioned(message, 3)
+
+
+def assigned(data: Any) -> dict[str, list[int]]:
+    message = decode_versioned(ConsumerProtocolAssignment, data)
+    return {each.topic: each.partitions for each in message.assigned_partitions}

@@ -1,0 +1,415 @@
+"""ConsumerGroupHeartbeat: joining, epochs, fencing, static members, subscriptions (KIP-848)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from consumer_members import GROUP, Consumer, describe, group_of, settle, snapshot
+from coordinator_world import World, in_world, run
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig
+
+AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
+CONFIG = GroupConfig(partitions=1, initial_rebalance_delay_ms=0, consumer=AT_ONCE)
+ORDERS = b"o" * 16
+
+
+@in_world(consumer=AT_ONCE)
+async def test_the_first_member_is_given_everything(world: World) -> None:
+    one = Consumer(world, "one")
+    response = await one.beat()
+    assert (response.error_code, response.member_id, response.member_epoch) == (0, "one", 1)
+    assert response.heartbeat_interval_ms == 5000
+    assert one.owned == {ORDERS: set(range(8))}
+    assert group_of(world).state == "Stable"
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_heartbeat_that_changes_nothing_writes_nothing(world: World) -> None:
+    one = Consumer(world, "one")
+    await one.beat()
+    appends = world.log.appends
+    quiet: dict[str, Any] = {
+        "rebalance_timeout_ms": -1,
+        "subscribed_topic_names": None,
+        "topic_partitions": None,
+    }
+    response = await one.beat(**quiet)
+    assert (response.member_epoch, response.assignment) == (1, None)
+    assert world.log.appends == appends
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_member_is_given_what_another_has_given_up(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await one.beat()
+    response = await two.beat()
+    assert (response.member_epoch, two.owned) == (2, {}), "nothing is free yet"
+    before = one.of()
+    response = await one.ask()
+    assert response.member_epoch == 1, "it keeps its epoch while it gives up"
+    keeps = set(response.assignment.topic_partitions[0].partitions)
+    assert keeps < before
+    assert (await two.beat()).member_epoch == 2
+    assert two.owned == {}, "one has not said yet that it gave anything up"
+    one.take(response)
+    assert (await one.beat()).member_epoch == 2
+    await two.beat()
+    assert (len(one.of()), len(two.of())) == (4, 4)
+    assert one.of() | two.of() == set(range(8))
+
+
+@in_world(consumer=AT_ONCE)
+async def test_everybody_converges_and_is_described(world: World) -> None:
+    members = [Consumer(world, f"m{i}", topics=["orders", "clicks"]) for i in range(3)]
+    await settle(*members)
+    assert sorted(sum(map(len, each.owned.values())) for each in members) == [3, 3, 4]
+    described = await describe(world)
+    assert (described.group_state, described.assignor_name) == ("Stable", "uniform")
+    assert described.group_epoch == described.assignment_epoch == members[0].epoch
+    for member, told in zip(members, described.members, strict=True):
+        assert (told.member_id, told.member_type, told.client_host) == (
+            member.member_id,
+            1,
+            "/127.0.0.1",
+        )
+        parts = {each.topic_name: set(each.partitions) for each in told.assignment.topic_partitions}
+        assert parts == {t: member.of(t) for t in ("clicks", "orders") if member.of(t)}
+        assert told.target_assignment == told.assignment
+        assert told.subscribed_topic_names == ["clicks", "orders"]
+
+
+@in_world(consumer=AT_ONCE)
+async def test_members_that_leave_leave_their_partitions(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await settle(one, two)
+    epoch = one.epoch
+    assert (await two.leave()).member_epoch == -1
+    await settle(one)
+    assert one.of() == set(range(8))
+    assert one.epoch > epoch
+    assert (await one.leave()).error_code == 0
+    group = group_of(world)
+    assert (group.state, group.owners, group.target) == ("Empty", {}, {})
+    assert (await two.ask(member_epoch=-1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# Epochs and fencing
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_stale_or_greater_epoch_is_fenced(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await settle(one, two)
+    await Consumer(world, "three").beat()
+    await settle(one, two)
+    for epoch in (1, one.epoch + 1):
+        response = await one.ask(member_epoch=epoch)
+        assert response.error_code == ErrorCode.FENCED_MEMBER_EPOCH
+        assert "must abandon all its partitions and rejoin" in response.error_message
+
+
+@in_world(consumer=AT_ONCE)
+async def test_the_epoch_before_is_taken_if_the_answer_may_have_been_lost(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await one.beat()
+    await two.beat()
+    one.take(await one.ask())
+    lost = await one.ask()
+    assert lost.member_epoch == 2, "the answer that one does not get"
+    again = await one.ask()
+    assert (again.error_code, again.member_epoch) == (0, 2)
+    stranger = {ORDERS: set(range(8))}
+    one.owned = stranger
+    assert (await one.ask()).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_member_that_joins_again_is_told_all_it_has(world: World) -> None:
+    one = Consumer(world, "one")
+    await one.beat()
+    one.epoch, one.owned = 0, {}
+    response = await one.beat()
+    assert response.member_epoch == 1
+    assert one.of() == set(range(8))
+
+
+@in_world(consumer=AT_ONCE)
+async def test_unknown_groups_and_members(world: World) -> None:
+    stranger = Consumer(world, "stranger", epoch=3)
+    assert (await stranger.ask()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await stranger.ask(member_epoch=-1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    await Consumer(world, "one").beat()
+    assert (await stranger.ask()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await stranger.ask(member_epoch=-1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_silent_member_is_dropped(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await settle(one, two)
+    for _ in range(10):
+        await asyncio.sleep(5)
+        await one.beat()
+    assert one.of() == set(range(8))
+    assert (await two.ask()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_member_that_does_not_give_up_in_time_is_dropped(world: World) -> None:
+    one = Consumer(world, "one", rebalance_timeout_ms=12_000)
+    two = Consumer(world, "two")
+    await one.beat()
+    await two.beat()
+    await one.ask()
+    for _ in range(3):
+        await asyncio.sleep(5)
+        response = await one.ask()
+        await two.beat()
+    assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    await settle(two)
+    assert two.of() == set(range(8))
+
+
+@in_world(consumer=ConsumerConfig(members_max=1, assignment_interval_ms=0))
+async def test_a_full_group_takes_nobody_else(world: World) -> None:
+    one = Consumer(world, "one")
+    await one.beat()
+    response = await Consumer(world, "two").ask()
+    assert response.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert (await one.ask(member_epoch=0, topic_partitions=[])).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        (42, {"member_id": ""}),
+        (42, {"group_id": ""}),
+        (42, {"instance_id": ""}),
+        (42, {"rack_id": ""}),
+        (42, {"rebalance_timeout_ms": -1}),
+        (42, {"topic_partitions": None}),
+        (42, {"subscribed_topic_names": None}),
+        (42, {"member_epoch": -2}),
+        (42, {"member_epoch": -3}),
+        (112, {"server_assignor": "sticky"}),
+        (128, {"subscribed_topic_regex": "orders[", "subscribed_topic_names": None}),
+    ],
+)
+def test_requests_that_no_group_could_accept(code: int, changes: dict[str, Any]) -> None:
+    async def scenario(world: World) -> None:
+        response = await Consumer(world, "one").ask(**changes)
+        assert response.error_code == code, response
+        assert response.error_message
+        assert snapshot(world) == {}
+
+    run(scenario, CONFIG)
+
+
+@in_world(consumer=AT_ONCE)
+async def test_before_version_1_the_coordinator_may_name_the_member(world: World) -> None:
+    response = await Consumer(world, "").ask(version=0)
+    assert response.error_code == 0
+    assert response.member_id in group_of(world).members
+
+
+@in_world(consumer=ConsumerConfig(is_enabled=False))
+async def test_the_protocol_can_be_switched_off(world: World) -> None:
+    response = await Consumer(world, "one").ask()
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (await describe(world)).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+# Static members (KIP-345)
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_static_member_that_is_away_for_a_while_keeps_its_partitions(world: World) -> None:
+    one = Consumer(world, "one", instance_id="a")
+    two = Consumer(world, "two")
+    await settle(one, two)
+    had, epoch = one.of(), group_of(world).epoch
+    assert (await one.leave(-2)).member_epoch == -2
+    await settle(two)
+    back = Consumer(world, "one-again", instance_id="a")
+    await back.beat()
+    assert back.of() == had
+    assert group_of(world).epoch == epoch, "nobody else need know"
+    assert (await one.ask(member_epoch=epoch)).error_code == ErrorCode.FENCED_INSTANCE_ID
+
+
+@in_world(consumer=AT_ONCE)
+async def test_an_instance_id_in_use_is_not_given_away(world: World) -> None:
+    await Consumer(world, "one", instance_id="a").beat()
+    response = await Consumer(world, "two", instance_id="a").ask()
+    assert response.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_static_member_that_stays_away_is_dropped(world: World) -> None:
+    one = Consumer(world, "one", instance_id="a")
+    two = Consumer(world, "two")
+    await settle(one, two)
+    await one.leave(-2)
+    for _ in range(10):
+        await asyncio.sleep(5)
+        await two.beat()
+    await settle(two)
+    assert two.of() == set(range(8))
+    assert group_of(world).static_members == {}
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_static_member_speaks_for_its_instance_only(world: World) -> None:
+    one = Consumer(world, "one", instance_id="a")
+    await one.beat()
+    assert (await one.ask(instance_id="b")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await one.ask(member_id="x")).error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert (await one.ask(member_id="x", member_epoch=-1)).error_code == 82
+
+
+# Subscriptions
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_subscription_that_ends_takes_its_partitions(world: World) -> None:
+    one = Consumer(world, "one", topics=["orders", "clicks"])
+    await settle(one)
+    one.topics = ["clicks"]
+    await settle(one)
+    assert one.owned == {b"c" * 16: {0, 1}}
+    one.topics = []
+    await settle(one)
+    assert one.owned == {}
+
+
+@in_world(consumer=AT_ONCE)
+async def test_topics_that_come_grow_and_go_are_followed(world: World) -> None:
+    one = Consumer(world, "one", topics=["orders", "later"])
+    await settle(one)
+    world.topics.topics["later"] = (b"l" * 16, 1)
+    world.coordinator.on_topics_changed({"later"}, are_new=True)
+    await settle(one)
+    assert one.of("later") == {0}
+    world.topics.topics["later"] = (b"l" * 16, 3)
+    world.coordinator.on_topics_changed({"later"}, are_new=False)
+    await settle(one)
+    assert one.of("later") == {0, 1, 2}
+    epoch = one.epoch
+    del world.topics.topics["later"]
+    world.coordinator.on_topics_changed({"later"}, are_new=False)
+    await settle(one)
+    assert one.owned == {ORDERS: set(range(8))}
+    assert one.epoch == epoch + 1
+
+
+@in_world(consumer=AT_ONCE)
+async def test_an_expression_is_matched_against_whole_names(world: World) -> None:
+    one = Consumer(world, "one", topics=None, regex="or.*|click")
+    await settle(one)
+    assert one.owned == {ORDERS: set(range(8))}
+    described = await describe(world)
+    assert described.members[0].subscribed_topic_regex == "or.*|click"
+    world.topics.topics["oranges"] = (b"r" * 16, 2)
+    world.topics.changes += 1
+    world.coordinator.on_topics_changed({"oranges"}, are_new=True)
+    await one.beat()
+    assert one.of("oranges") == set(), "expressions are not looked at again at once"
+    await asyncio.sleep(11)
+    await settle(one)
+    assert one.of("oranges") == {0, 1}
+    one.regex = ""
+    one.topics = ["clicks"]
+    await settle(one)
+    assert one.owned == {b"c" * 16: {0, 1}}
+    assert group_of(world).regexes == {}
+
+
+@in_world(consumer=AT_ONCE)
+async def test_names_and_expressions_add_up(world: World) -> None:
+    one = Consumer(world, "one", topics=["clicks"], regex="ord.*")
+    two = Consumer(world, "two", topics=["clicks"])
+    await settle(one, two)
+    assert one.of("orders") == set(range(8))
+    assert two.of("clicks") == {0, 1}
+    await one.leave()
+    assert group_of(world).regexes == {}
+
+
+@in_world(consumer=AT_ONCE)
+async def test_most_members_choose_the_assignor(world: World) -> None:
+    members = [Consumer(world, f"m{i}", assignor="range") for i in range(2)]
+    await settle(*members)
+    assert (await describe(world)).assignor_name == "range"
+    assert members[0].of() == {0, 1, 2, 3}
+
+
+# Assignment interval (KIP-1263)
+
+
+@in_world(consumer=ConsumerConfig(assignment_interval_ms=1000))
+async def test_assignments_are_made_at_intervals(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await one.beat()
+    response = await two.beat()
+    assert response.member_epoch == 1, "the last assignment is too recent for another"
+    assert group_of(world).state == "Assigning"
+    await asyncio.sleep(1)
+    await settle(one, two)
+    assert (len(one.of()), len(two.of())) == (4, 4)
+
+
+# The log
+
+
+@in_world(consumer=AT_ONCE)
+async def test_joins_at_once_are_decided_one_after_the_other(world: World) -> None:
+    world.log.delay_s = lambda: 0.5
+    members = [Consumer(world, f"m{i}") for i in range(4)]
+    for response, member in zip(
+        await asyncio.gather(*(each.ask() for each in members)), members, strict=True
+    ):
+        assert response.error_code == 0
+        member.take(response)
+    assert sorted(each.epoch for each in members) == [1, 2, 3, 4]
+    await settle(*members)
+    assert [len(each.of()) for each in members] == [2, 2, 2, 2]
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_join_that_cannot_be_written_did_not_happen(world: World) -> None:
+    world.log.fate = lambda: "refused"
+    one = Consumer(world, "one")
+    assert (await one.beat()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert snapshot(world) == {}
+    world.log.fate = lambda: "ok"
+    assert (await one.beat()).error_code == 0
+
+
+@in_world(consumer=AT_ONCE)
+async def test_what_waits_is_answered_when_the_coordinator_goes(world: World) -> None:
+    world.log.delay_s = lambda: 5.0
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    asked = [one.ask(), two.ask()]
+    world.coordinator.close()
+    for reply in asked:
+        assert (await reply).error_code == ErrorCode.NOT_COORDINATOR
+
+
+@in_world(consumer=AT_ONCE)
+async def test_state_survives_a_restart_exactly(world: World) -> None:
+    one = Consumer(world, "one", topics=["orders"], instance_id="a")
+    two = Consumer(world, "two", topics=None, regex="cl.*", assignor="range")
+    three = Consumer(world, "three")
+    await settle(one, two)
+    await three.beat()
+    await one.ask()
+    before = snapshot(world)
+    assert before[GROUP]["regexes"]
+    await world.restart()
+    assert snapshot(world) == before
+    await settle(one, two, three)
+    assert one.of() | three.of() == set(range(8))
