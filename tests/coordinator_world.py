@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GroupCoordinator
-from lakelog.records.batch import iter_batches, patch_offset_and_epoch, read_header
+from lakelog.records.batch import patch_offset_and_epoch, read_header
 from lakelog.runtime.aio import AsyncioTasks
 
 T = TypeVar("T")
@@ -70,6 +71,7 @@ class FakeLog:
     def __init__(self) -> None:
         self.batches: dict[int, list[bytes]] = {}
         self.ends: dict[int, int] = {}
+        self._last_offsets: dict[int, list[int]] = {}
         self.appends = 0
         self.in_flight: set[int] = set()
         self.idle = asyncio.Event()
@@ -103,7 +105,9 @@ class FakeLog:
         base_offset = self.ends.get(partition, 0)
         patch_offset_and_epoch(batch, 0, base_offset, 7)
         self.batches.setdefault(partition, []).append(bytes(batch))
-        self.ends[partition] = read_header(batch).last_offset + 1
+        last_offset = read_header(batch).last_offset
+        self._last_offsets.setdefault(partition, []).append(last_offset)
+        self.ends[partition] = last_offset + 1
         return base_offset
 
     async def start_offset(self, partition: int) -> int:
@@ -112,11 +116,8 @@ class FakeLog:
     async def read(self, partition: int, offset: int) -> bytes:
         if self.read_gate is not None:
             await self.read_gate.wait()
-        for batch in self.batches.get(partition, []):
-            header, _ = next(iter_batches(batch))
-            if header.last_offset >= offset:
-                return batch
-        return b""
+        index = bisect_left(self._last_offsets.get(partition, []), offset)
+        return b"".join(self.batches.get(partition, [])[index : index + 1])
 
 
 class FakeTopics:

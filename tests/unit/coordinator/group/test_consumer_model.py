@@ -26,7 +26,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig
 from lakelog.coordinator.group.consumer import ConsumerGroup
 
-SEEDS = 20
+SEEDS = 24
 STEPS = 60
 CLIENTS = 8
 PARTITIONS = 12
@@ -276,9 +276,9 @@ async def _play(world: World, seed: int) -> dict[str, int]:
     return model.done
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 10))
+@pytest.mark.parametrize("first", range(0, SEEDS, 12))
 def test_random_histories(first: int) -> None:
-    interval_ms = 1000 if first % 20 else 0
+    interval_ms = 1000 if first else 0
     config = GroupConfig(
         partitions=1,
         consumer=ConsumerConfig(
@@ -288,7 +288,7 @@ def test_random_histories(first: int) -> None:
         ),
     )
     done: dict[str, int] = {}
-    for seed in range(first, first + 10):
+    for seed in range(first, first + 12):
 
         async def scenario(world: World, seed: int = seed) -> dict[str, int]:
             try:
