@@ -1,0 +1,115 @@
+"""Who may commit and fetch a consumer group's offsets: KIP-848, KIP-1251."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from consumer_members import GROUP, Consumer, settle, subscription
+from coordinator_members import commit_codes, committed, join
+from coordinator_world import World, in_world
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.config import ConsumerConfig
+from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
+
+
+async def as_member(
+    world: World, member: Consumer, partition: int, *, epoch: int | None = None, **changes: Any
+) -> int:
+    codes = await commit_codes(
+        world,
+        {("orders", partition): 7},
+        member_id=member.member_id,
+        generation_id_or_member_epoch=member.epoch if epoch is None else epoch,
+        **changes,
+    )
+    return codes[0]
+
+
+async def fetch(world: World, member_id: str | None, epoch: int) -> int:
+    group = OffsetFetchRequestGroup(
+        group_id=GROUP, member_id=member_id, member_epoch=epoch, topics=None
+    )
+    response = await world.coordinator.offset_fetch(OffsetFetchRequest(groups=[group]), 9)
+    code: int = response.groups[0].error_code
+    return code
+
+
+@in_world(consumer=AT_ONCE)
+async def test_kip_848_a_stale_epoch_commits_nothing(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await settle(one, two)
+    (mine, *_), (theirs, *_) = one.of(), two.of()
+    assert await as_member(world, one, mine) == 0
+    assert await as_member(world, one, mine, epoch=one.epoch + 1) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await as_member(world, one, theirs, epoch=0) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await as_member(world, one, mine, epoch=-1) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await as_member(world, Consumer(world, "nobody"), 0) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert list(await committed(world)) == [("orders", mine)]
+
+
+@in_world(consumer=AT_ONCE)
+async def test_kip_1251_an_older_epoch_commits_what_the_member_has_had_since(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await one.beat()
+    before = one.epoch
+    await settle(one, two)
+    kept = min(one.of())
+    assert one.epoch > before
+    assert await as_member(world, one, kept, epoch=before) == 0
+    assert await as_member(world, one, kept, epoch=before - 1) == ErrorCode.STALE_MEMBER_EPOCH
+    given = min(two.of())
+    assert await as_member(world, one, given, epoch=before) == ErrorCode.STALE_MEMBER_EPOCH
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_member_must_speak_the_newer_version(world: World) -> None:
+    one = Consumer(world, "one")
+    await one.beat()
+    assert await as_member(world, one, 0, version=8) == ErrorCode.UNSUPPORTED_VERSION
+    assert await as_member(world, one, 0, version=9) == 0
+
+
+@in_world(consumer=AT_ONCE)
+async def test_commits_by_topic_id(world: World) -> None:
+    one = Consumer(world, "one")
+    await one.beat()
+    request: dict[str, Any] = {
+        "member_id": "one",
+        "generation_id_or_member_epoch": one.epoch,
+        "version": 10,
+    }
+    codes = await commit_codes(world, {("orders", 0): 7}, **request)
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_ID], "the id of no topic"
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_classic_member_is_told_in_its_own_words(world: World) -> None:
+    await Consumer(world, "one").beat()
+    data = (("range", subscription(["orders"])),)
+    member_id = (await join(world, "", protocols=data)).member_id
+    joined = await join(world, member_id, protocols=data)
+    assert await commit_codes(world, {("orders", 0): 7}, joined, version=7) == [0]
+    joined.generation_id -= 1
+    codes = await commit_codes(world, {("orders", 0): 7}, joined, version=7)
+    assert codes == [ErrorCode.ILLEGAL_GENERATION]
+
+
+@in_world(consumer=AT_ONCE)
+async def test_anyone_may_commit_to_a_group_without_members(world: World) -> None:
+    one = Consumer(world, "one")
+    await one.beat()
+    assert await commit_codes(world, {("orders", 0): 7}) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    await one.leave()
+    assert await commit_codes(world, {("orders", 0): 7}) == [0]
+
+
+@in_world(consumer=AT_ONCE)
+async def test_fetches_name_the_member_and_its_epoch_or_neither(world: World) -> None:
+    one = Consumer(world, "one")
+    await one.beat()
+    assert await fetch(world, None, -1) == 0
+    assert await fetch(world, "one", one.epoch) == 0
+    assert await fetch(world, "one", one.epoch + 1) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await fetch(world, "nobody", one.epoch) == ErrorCode.UNKNOWN_MEMBER_ID
