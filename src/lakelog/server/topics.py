@@ -64,11 +64,11 @@ class Topics:
                 GROUP_TOPIC,
                 partitions=config.get_int("offsets.topic.num.partitions"),
                 replication_factor=config.get_int("offsets.topic.replication.factor"),
-                configs={
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
-                },
+                configs=[
+                    ("cleanup.policy", "compact"),
+                    ("compression.type", "producer"),
+                    ("segment.bytes", str(config.get_int("offsets.topic.segment.bytes"))),
+                ],
             )
         )
 

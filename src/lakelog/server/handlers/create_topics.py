@@ -52,8 +52,8 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
         topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        assignments={entry.partition_index: entry.broker_ids for entry in topic.assignments},
-        configs={config.name: config.value for config in topic.configs},
+        assignments=[(entry.partition_index, entry.broker_ids) for entry in topic.assignments],
+        configs=[(config.name, config.value) for config in topic.configs],
     )
 
 
