@@ -124,7 +124,7 @@ def _create(
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is reserved")
     if topic.name in image.topic_ids:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
-    check_collision(topic.name, image.topic_ids)
+    check_collision(topic.name, image.metric_names)
     configs = _checked_configs(topic.configs, broker)
     replicas = _initial_replicas(image, topic, broker, random)
     topic_id = random_uuid(random)

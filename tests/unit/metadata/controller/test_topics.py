@@ -136,6 +136,16 @@ def test_names_that_metrics_would_mix_up_are_refused(
     ]
 
 
+def test_a_deleted_topic_leaves_its_name_in_metrics_to_others(
+    image: MetadataImage, random: SeededRandom
+) -> None:
+    image, _ = _create(image, random, NewTopic("a.b", 1, 1))
+    image = image.apply_all(plan_delete_topics(image, [TopicReference("a.b")]).records, 3)
+    image, (result,) = _create(image, random, NewTopic("a_b", 1, 1))
+    assert result.error is ErrorCode.NONE
+    assert dict(image.metric_names) == {"a_b": "a_b"}
+
+
 def test_a_topic_asked_twice_is_refused_both_times(
     image: MetadataImage, random: SeededRandom
 ) -> None:
