@@ -178,37 +178,33 @@ class Connection:
             self._flush()
 
     def _take_requests(self) -> None:
-        sink, view, received = self._sink, self._view, self._end
-        while not self.closed:
-            start = self._start
-            if received - start < _FRAME_HEAD_SIZE:
-                break
+        view, start, received = self._view, self._start, self._end
+        while received - start >= _FRAME_HEAD_SIZE and not self.closed:
             size, api_key = _FRAME_HEAD.unpack_from(view, start)
-            if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
+            if size < _REQUEST_SIZE_MIN or size > self._frame_size_max:
                 raise ProtocolViolation(
                     f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
                     f"{self._frame_size_max}, see socket.request.max.bytes)"
                 )
-            start += 4
-            end = start + size
-            if end > received or self._must_wait(api_key):
+            begin, start = start + 4, start + 4 + size
+            if start > received or self._must_wait(api_key):
                 return
-            self._start = end
-            sink.on_request(self, view, start, end)
-        if self._start == received:
+            self._start = start
+            self._sink.on_request(self, view, begin, start)
+        if start == received:
             self._start = self._end = 0
 
     def _must_wait(self, api_key: int) -> bool:
         """Whether the next request must wait: for its turn, or for the peer to read replies."""
         pending = self._pending
-        self._stalled = self._unsent > _UNSENT_MAX or bool(
-            pending
-            and not (
+        if not pending and self._unsent <= _UNSENT_MAX:
+            self._stalled = False
+        else:
+            self._stalled = self._unsent > _UNSENT_MAX or not (
                 self._sink.is_pipelined(api_key)
                 and pending[-1].pipelined
                 and len(pending) < _PENDING_MAX
             )
-        )
         return self._stalled
 
     # Answering
@@ -262,10 +258,10 @@ class Connection:
     def _flush(self) -> None:
         if self._warming:
             return
-        budget = SEND_SIZE_MAX
+        out, budget = self._out, SEND_SIZE_MAX
         try:
-            while self._out and budget > 0:
-                head = self._out[0]
+            while out and budget > 0:
+                head = out[0]
                 sent = self._send_slice(head) if isinstance(head, LogSlice) else self._send_bytes()
                 if sent is None:
                     return
@@ -276,16 +272,16 @@ class Connection:
         except OSError:
             self.close()
             return
-        if self._writing or self._out:
-            self._set_writing(bool(self._out))
+        if self._writing or out:
+            self._set_writing(bool(out))
 
     def _send_bytes(self) -> int:
         """Sends the bytes at the head of the queue, joined, up to the next file slice."""
         out = self._out
-        parts: list[Buffer] = []
-        while out and not isinstance(out[0], LogSlice):
-            parts.append(out.popleft())  # type: ignore[arg-type]
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        data = out.popleft()
+        assert not isinstance(data, LogSlice)
+        if out and not isinstance(out[0], LogSlice):
+            data = self._join(data)
         try:
             sent = self._sock.send(data, self._net.MSG_MORE if out else 0)
         except (BlockingIOError, InterruptedError):
@@ -294,6 +290,14 @@ class Connection:
         if sent < len(data):
             out.appendleft(memoryview(data)[sent:])
         return sent
+
+    def _join(self, head: Buffer) -> Buffer:
+        out = self._out
+        parts = [head]
+        while out and not isinstance(part := out[0], LogSlice):
+            parts.append(part)
+            out.popleft()
+        return b"".join(parts)
 
     def _send_slice(self, head: LogSlice) -> int | None:
         """Bytes sent, or none if the range must first come from the device."""

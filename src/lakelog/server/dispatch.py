@@ -51,7 +51,10 @@ class Context(Reply):
         correlation_id: int,
         client_id: str | None,
     ) -> None:
-        super().__init__(connection, pipelined=api.key == _PRODUCE)
+        self.connection = connection
+        self.pipelined = api.key == _PRODUCE
+        self.parts = None
+        self.on_abandon = None
         self._api = api
         self._correlation_id = correlation_id
         self.version = version

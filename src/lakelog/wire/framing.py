@@ -60,7 +60,10 @@ def decode_request_header(
     elif length != -1:
         raise WireError(f"a client id of length {length}")
     if flexible:
-        position = _skip_tags(buffer, position, end)
+        if position < end and buffer[position] == 0:
+            position += 1
+        else:
+            position = _skip_tags(buffer, position, end)
     return correlation_id, client_id, position
 
 
