@@ -11,6 +11,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from lakelog.base.broker_keys_consumer import group_times
@@ -63,7 +64,6 @@ __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World", "serve"
 
 logger = logging.getLogger(__name__)
 
-_BACKLOG = 1024
 _LOG_FILES_MAX = 8192
 """More would cost kernel memory and gain nothing: a log is opened again in microseconds."""
 
@@ -210,10 +210,11 @@ class Server:
         )
 
     def _bind(self) -> None:
-        config, world = self._options.config, self._world
+        world = self._world
+        backlog = self._options.config.get_int("socket.listen.backlog.size")
         for name, host, port in self._wanted_listeners():
             try:
-                listener = world.net.listen(host, port, backlog=_BACKLOG)
+                listener = world.net.listen(host, port, backlog=backlog)
             except OSError as error:
                 self._close_listeners()
                 raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
@@ -226,8 +227,7 @@ class Server:
                     world.disk,
                     world.tasks,
                     world.clock,
-                    frame_size_max=config.get_int("socket.request.max.bytes"),
-                    connections_max=config.get_int("max.connections"),
+                    lambda: self.broker.config,
                 )
             )
 
@@ -324,7 +324,17 @@ class Server:
         self.broker.groups.close()
         await self._maintenance.stop()
         await self._metadata.close()
-        self._directory.close(clean=True)
+        await self._close_directory()
+
+    async def _close_directory(self) -> None:
+        """The threads wait for the device together, so that one commit of its journal serves all.
+
+        Nothing else is going on that they could meet.
+        """
+        offload = self._world.tasks.offload
+        with closing(self._directory.closing()) as steps:
+            for works in steps:
+                await asyncio.gather(*(offload("close", work) for work in works))
 
     def _close_listeners(self) -> None:
         for acceptor in self._acceptors:
