@@ -143,6 +143,41 @@ def test_group_log_dir_and_offset_tools(tools: Tools, topic: str, bootstrap: str
     assert min(sizes.values()) > 100
 
 
+def test_the_consumer_protocol(tools: Tools, topic: str, bootstrap: str) -> None:
+    """KIP-848 by Java's consumer, and what its tools say of the group and do to it."""
+    tools.topics("--create", "--topic", topic, "--partitions", "2")
+    Confluent(bootstrap).produce(topic, [Sent(b"%d" % i, partition=i % 2) for i in range(20)])
+    in_group = ("--group", topic)
+    protocol = ("--command-property", "group.protocol=consumer")
+    assert len(tools.consume(topic, 20, *in_group, *protocol, "--from-beginning")) == 20
+
+    assert [topic, "Consumer"] in _rows(tools.groups("--list", "--type"))
+    state = _rows(tools.groups("--describe", "--state", *in_group))
+    assert state[-1][0] == topic
+    assert {"uniform", "Empty", "0"} <= set(state[-1])
+    offsets = _rows(tools.groups("--describe", "--offsets", *in_group))
+    assert [row[1:6] for row in offsets[1:]] == [
+        [topic, str(index), "10", "10", "0"] for index in range(2)
+    ]
+    tools.groups("--delete-offsets", *in_group, "--topic", f"{topic}:1")
+    again = tools.consume(topic, 10, *in_group, *protocol, "--from-beginning")
+    assert {row[0] for row in again} == {"Partition:1"}
+    tools.groups("--delete", *in_group)
+    assert topic not in tools.groups("--list")
+
+
+def test_group_configs(tools: Tools, topic: str) -> None:
+    of_group = ("--entity-type", "groups", "--entity-name", topic)
+    tools.configs("--alter", *of_group, "--add-config", "consumer.session.timeout.ms=50000")
+    configured = tools.configs("--describe", *of_group)
+    assert "consumer.session.timeout.ms=50000" in configured
+    refused = tools.run(
+        "kafka.admin.ConfigCommand",
+        *("--alter", *of_group, "--add-config", "consumer.session.timeout.ms=7"),
+    )
+    assert "45000 to 60000" in refused.stdout + refused.stderr
+
+
 def test_api_versions_tool(tools: Tools) -> None:
     printed = tools(f"{TOOLS}.BrokerApiVersionsCommand")
     usable = dict(re.findall(r"(\w+)\(\d+\): (?:\d+ to )?(\d+) \[usable", printed))

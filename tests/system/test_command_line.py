@@ -9,13 +9,15 @@ import re
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker_process import LAKELOG, eventually
+from clients.adapters.confluent import ConfluentConsumerProtocol
+from clients.reading import poll_count
 
 _TIMEOUT_S = 30
 
@@ -177,6 +179,7 @@ def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str) -> None:
     assert shell.out(*words, "-n", "2") == b"0\n1\n"
     offsets = shell.json("group", "describe", group)["offsets"]
     assert [(row["committed_offset"], row["lag"]) for row in offsets] == [(2, 3)]
+    assert 0 < offsets[0]["lag_seconds"] < 3600
     assert shell.out(*words, "-e") == b"2\n3\n4\n"
     assert group in [row["group"] for row in shell.json("group", "list")]
 
@@ -185,6 +188,29 @@ def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str) -> None:
     assert shell.out(*words, "-e") == b""
     shell.out("group", "reset", group, "--to-offset", "1", "--execute")
     assert shell.out(*words, "-e") == b"1\n2\n3\n4\n"
+    assert shell.json("group", "describe", group)["lag_seconds"] == 0
+
+    assert shell.refusal("group", "delete", group)[:2] == (2, "LL0901")
+    shell.out("group", "delete", group, "--yes")
+    assert group not in [row["group"] for row in shell.json("group", "list")]
+    assert shell.refusal("group", "delete", group, "--yes")[:2] == (3, "LL0201")
+
+
+def test_a_group_of_the_consumer_protocol(shell: Shell, topic: str, bootstrap: str) -> None:
+    group = topic
+    shell.out("produce", topic, given=b"0\n1\n2\n")
+    with closing(ConfluentConsumerProtocol(bootstrap).consumer(group, topic)) as consumer:
+        assert len(poll_count(consumer, 3)) == 3
+        consumer.commit()
+        described = shell.json("group", "describe", group)
+        assert (described["type"], described["protocol"]) == ("consumer", "uniform")
+        assert (described["state"], described["lag"]) == ("Stable", 0)
+        (member,) = described["members"]
+        assert (member["protocol"], member["epoch"]) == ("consumer", described["epoch"])
+        assert member["partitions"] == [f"{topic}-0"]
+        assert shell.refusal("group", "delete", group, "--yes")[:2] == (6, "LL0202")
+        listed = shell.json("group", "list")
+        assert (group, "consumer") in [(row["group"], row["type"]) for row in listed]
 
 
 def test_a_group_with_members_cannot_be_moved(shell: Shell, topic: str) -> None:

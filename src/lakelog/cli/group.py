@@ -1,4 +1,4 @@
-"""`lakelog group`: list, describe and reset consumer groups."""
+"""`lakelog group`: list, describe, reset and delete consumer groups."""
 
 from __future__ import annotations
 
@@ -9,16 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.asking import confirm, for_each
 from lakelog.cli.bounds import TopicPartition, read_bounds, resolve_position
 from lakelog.cli.failures import CliError, suggestion
-from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Output, Session, noun
+from lakelog.cli.options import (
+    DEFAULT_OUTPUT,
+    DEFAULT_SESSION,
+    NO_CONSENT,
+    Consent,
+    Output,
+    Session,
+    noun,
+)
 from lakelog.cli.positions import Bounds, parse_position
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin, Group, GroupListing, GroupMember
 
-app = noun("group", "List, describe and reset consumer groups.")
+app = noun("group", "List, describe, reset and delete consumer groups.")
 
 _OFFSET_COLUMNS = (
     "topic",
@@ -26,10 +35,14 @@ _OFFSET_COLUMNS = (
     "committed_offset",
     "log_end_offset",
     "lag",
+    "lag_seconds",
     "client_id",
     "client_host",
 )
-_MEMBER_COLUMNS = ("client_id", "client_host", "member_id", "instance_id", "partitions")
+_MEMBER_COLUMNS = (
+    *("client_id", "client_host", "member_id", "instance_id"),
+    *("protocol", "epoch", "partitions"),
+)
 _PLAN_COLUMNS = ("topic", "partition", "committed_offset", "new_offset", "change")
 
 
@@ -46,6 +59,8 @@ def describe(
 ) -> None:
     """Describe a group: its members, and how far it is in each partition.
 
+    The lag in seconds is the age of the oldest record that the group has yet to read.
+
     Parameters
     ----------
     group
@@ -59,7 +74,14 @@ def describe(
             key: bounds.end
             for key, bounds in read_bounds(admin, _existing(admin, [*committed, *assigned])).items()
         }
-    show(document(described, committed, ends), output.format)
+        unread = {
+            key: offset for key, offset in committed.items() if key in ends and offset < ends[key]
+        }
+        since = admin.groups.unread_since(unread)
+    now_ms = time.time_ns() // 1_000_000
+    ages = {key: max(now_ms - written, 0) / 1000 for key, written in since.items()}
+    caught_up = dict.fromkeys(committed.keys() & ends.keys() - unread.keys(), 0.0)
+    show(document(described, committed, ends, {**caught_up, **ages}), output.format)
 
 
 @app.command
@@ -133,6 +155,37 @@ def reset(
         note(f"group '{group}' {verb}; {other}".rstrip("; "), quiet=session.quiet)
     if not execute:
         _say_what_next(found, quiet=session.quiet)
+
+
+@app.command
+def delete(
+    group: str,
+    /,
+    *groups: str,
+    session: Session = DEFAULT_SESSION,
+    consent: Consent = NO_CONSENT,
+) -> int:
+    """Delete groups with their committed offsets. They must have no members.
+
+    Parameters
+    ----------
+    group
+        Groups to delete.
+    """
+    names = [group, *groups]
+    with _admin(session) as admin:
+        present = [name for name in names if _lookup(admin, name) is not None]
+        if present:
+            what = ", ".join(f"'{name}'" for name in present)
+            confirm(f"delete {what} with all offsets", yes=consent.yes)
+
+        def remove(name: str) -> None:
+            if name not in present:
+                _find(admin, name)
+            admin.groups.delete(name)
+            note(f"group '{name}' is deleted", quiet=session.quiet)
+
+        return for_each(names, remove)
 
 
 def _admin(session: Session) -> Admin:
@@ -213,12 +266,20 @@ def listing(groups: Iterable[GroupListing]) -> Listing:
 
 
 def document(
-    group: Group, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    group: Group,
+    committed: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    ages_s: Mapping[TopicPartition, float],
 ) -> Document:
-    """Everything about one group. A partition without commit or without log shows null."""
+    """Everything about one group. A partition without commit or without log shows null.
+
+    Args:
+        ages_s: of the oldest record that is not read, in seconds; 0 where there is none.
+    """
     owners = {key: member for member in group.members for key in member.partitions}
     offsets = [
         _progress(key, committed.get(key), ends.get(key), owners.get(key))
+        | {"lag_seconds": _rounded(ages_s.get(key))}
         for key in sorted({*committed, *owners})
     ]
     members = [_member(member) for member in group.members]
@@ -226,9 +287,12 @@ def document(
     facts = {
         "group": group.group_id,
         "state": group.state,
+        "type": group.group_type,
         "protocol_type": group.protocol_type or None,
         "protocol": group.protocol or None,
+        "epoch": group.epoch if group.epoch >= 0 else None,
         "lag": sum(lags) if lags else None,
+        "lag_seconds": _rounded(max(ages_s.values(), default=None)),
     }
     parts = [Listing(offsets, _OFFSET_COLUMNS, empty="no offsets are committed")]
     if members:
@@ -242,8 +306,14 @@ def _member(member: GroupMember) -> dict[str, Any]:
         "instance_id": member.instance_id,
         "client_id": member.client_id,
         "client_host": member.client_host,
+        "protocol": member.protocol,
+        "epoch": member.epoch if member.epoch >= 0 else None,
         "partitions": [f"{topic}-{number}" for topic, number in member.partitions],
     }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _progress(

@@ -15,8 +15,19 @@ from clients.adapters.api import GroupDescription, Headers, Received, Sent
 TIMEOUT_S = 20.0
 
 
+CLASSIC_TIMES = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 300}
+
+
 class ConfluentConsumer:
-    def __init__(self, bootstrap: str, group: str | None, topic: str | None) -> None:
+    """`settings` are librdkafka's; a topic that begins with ^ is a regular expression."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str | None,
+        topic: str | None,
+        settings: Mapping[str, Any] = CLASSIC_TIMES,
+    ) -> None:
         self._topic = topic
         self._consumer = confluent_kafka.Consumer(
             {
@@ -24,8 +35,7 @@ class ConfluentConsumer:
                 "group.id": group or "none",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 300,
+                **settings,
             }
         )
         if topic:
@@ -185,6 +195,15 @@ class Confluent:
 
     def admin(self) -> ConfluentAdmin:
         return ConfluentAdmin(self._bootstrap)
+
+
+class ConfluentConsumerProtocol(Confluent):
+    """With groups of the consumer protocol (KIP-848)."""
+
+    name = "confluent-kafka-848"
+
+    def consumer(self, group: str | None = None, topic: str | None = None) -> ConfluentConsumer:
+        return ConfluentConsumer(self._bootstrap, group, topic, {"group.protocol": "consumer"})
 
 
 def _noting(results: list[Any], index: int) -> Any:

@@ -20,7 +20,7 @@ def test_a_listing_names_every_group() -> None:
 def test_a_description_joins_commits_ends_and_owners() -> None:
     committed = {("orders", 0): 4, ("orders", 1): 9, ("gone", 0): 7}
     ends = {("orders", 0): 10, ("orders", 1): 9, ("orders", 2): 3}
-    data = document(_GROUP, committed, ends).data
+    data = document(_GROUP, committed, ends, {("orders", 0): 12.34567, ("orders", 1): 0.0}).data
     rows = {(row["topic"], row["partition"]): row for row in data["offsets"]}
     assert [row["lag"] for row in rows.values()] == [None, 6, 0, None]
     assert rows["orders", 0]["member_id"] == "m-1"
@@ -28,12 +28,14 @@ def test_a_description_joins_commits_ends_and_owners() -> None:
     assert rows["orders", 2]["committed_offset"] is None
     assert rows["gone", 0]["log_end_offset"] is None
     assert data["lag"] == 6
+    assert [row["lag_seconds"] for row in rows.values()] == [None, 12.346, 0.0, None]
+    assert (data["lag_seconds"], data["type"], data["epoch"]) == (12.346, "classic", None)
     assert data["members"][0]["partitions"] == ["orders-0", "orders-2"]
 
 
 def test_lag_of_nothing_is_unknown() -> None:
     empty = Group("x", "Empty", "", "", ())
-    assert document(empty, {}, {}).data["lag"] is None
+    assert document(empty, {}, {}, {}).data["lag"] is None
 
 
 def test_shifting_stays_within_the_log() -> None:

@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from functools import partial
 
 from lakelog.base.errors import ErrorCode
+from lakelog.client.admin.group_descriptions import Group, classic_group, consumer_group
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, commit_offsets, fetch_committed
 from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableError, check
+from lakelog.client.first_times import first_times
 from lakelog.client.offsets import LATEST, TopicPartition, list_offsets
-from lakelog.protocol.consumer_protocol import ConsumerProtocolAssignment, decode_versioned
-from lakelog.protocol.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
+from lakelog.protocol.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
 )
+from lakelog.protocol.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from lakelog.protocol.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
-from lakelog.wire.errors import WireError
 
-CONSUMER_PROTOCOL = "consumer"
+_DEAD = "Dead"
+_NO_CONSUMER_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 _ACTIVE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -31,26 +32,6 @@ class GroupListing:
     protocol_type: str
     state: str = ""
     group_type: str = ""
-
-
-@dataclass(slots=True, frozen=True)
-class GroupMember:
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(slots=True, frozen=True)
-class Group:
-    """`state` is Kafka's: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead."""
-
-    group_id: str
-    state: str
-    protocol_type: str
-    protocol: str
-    members: tuple[GroupMember, ...]
 
 
 @dataclass(slots=True, frozen=True)
@@ -81,16 +62,59 @@ class Groups:
         return [found[group] for group in sorted(found)]
 
     def describe(self, group: str) -> Group:
-        """Raises GROUP_ID_NOT_FOUND."""
-        request = DescribeGroupsRequest(groups=[group])
+        """A group of either protocol. Raises GROUP_ID_NOT_FOUND."""
 
         def work() -> Group:
-            response = self._cluster.ask_coordinator(group, request, DescribeGroupsResponse)
-            described = response.groups[0]
-            check(described.error_code, described.error_message or f"group {group!r}")
-            return _group(described)
+            found, missing = None, None
+            try:
+                found = self._describe_classic(group)
+            except ClientError as error:
+                if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                    raise
+                missing = error
+            if found is not None and found.state != _DEAD:
+                return found
+            try:
+                return self._describe_consumer(group)
+            except ClientError as error:
+                if error.code not in _NO_CONSUMER_GROUP:
+                    raise
+            if found is None:
+                assert missing is not None
+                raise missing
+            return found
 
         return self._cluster.retrying_coordinator(group, work)
+
+    def _describe_classic(self, group: str) -> Group:
+        request = DescribeGroupsRequest(groups=[group])
+        response = self._cluster.ask_coordinator(group, request, DescribeGroupsResponse)
+        described = response.groups[0]
+        check(described.error_code, described.error_message or f"group {group!r}")
+        return classic_group(described)
+
+    def _describe_consumer(self, group: str) -> Group:
+        request = ConsumerGroupDescribeRequest(group_ids=[group])
+        response = self._cluster.ask_coordinator(group, request, ConsumerGroupDescribeResponse)
+        described = response.groups[0]
+        check(described.error_code, described.error_message or f"group {group!r}")
+        return consumer_group(described)
+
+    def delete(self, group: str) -> None:
+        """With its offsets. Raises GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if it has members."""
+        request = DeleteGroupsRequest(groups_names=[group])
+
+        def work() -> None:
+            response = self._cluster.ask_coordinator(group, request, DeleteGroupsResponse)
+            (result,) = response.results
+            check(result.error_code, result.error_message or f"group {group!r}")
+
+        self._cluster.retrying_coordinator(group, work)
+
+    def unread_since(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """When the first record from each offset on was written, in milliseconds since the epoch;
+        partitions without one are left out."""
+        return first_times(self._cluster, offsets)
 
     def offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
@@ -151,28 +175,3 @@ def _groups_of(cluster: Cluster, node: int) -> list[GroupListing]:
         GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type)
         for row in response.groups
     ]
-
-
-def _group(row: DescribedGroup) -> Group:
-    is_consumer = row.protocol_type == CONSUMER_PROTOCOL
-    members = [_member(member, is_consumer=is_consumer) for member in row.members]
-    return Group(
-        row.group_id, row.group_state, row.protocol_type, row.protocol_data, tuple(members)
-    )
-
-
-def _member(row: DescribedGroupMember, *, is_consumer: bool) -> GroupMember:
-    partitions: list[TopicPartition] = []
-    if is_consumer and row.member_assignment:
-        try:
-            assignment = decode_versioned(ConsumerProtocolAssignment, row.member_assignment)
-        except WireError:
-            assignment = ConsumerProtocolAssignment()
-        partitions = [(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions]
-    return GroupMember(
-        row.member_id,
-        row.group_instance_id,
-        row.client_id,
-        row.client_host,
-        tuple(sorted(partitions)),
-    )

@@ -1,0 +1,58 @@
+"""When the record at an offset was written, of many partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakelog.base.errors import KafkaError
+from lakelog.client.cluster import Cluster
+from lakelog.client.consumer.fetch import (
+    Fetched,
+    FetchTarget,
+    fetch_request,
+    newest_version,
+    read_response,
+)
+from lakelog.client.offsets import TopicPartition
+from lakelog.protocol.fetch import FetchResponse
+from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.record import decode_records
+
+
+def first_times(
+    cluster: Cluster, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Milliseconds since the epoch of the first record at each offset or after it.
+
+    Partitions that have none, or cannot be read, are left out. One batch of each is fetched, one
+    after the other.
+    """
+    times: dict[TopicPartition, int] = {}
+    for key, offset in offsets.items():
+        found = _first_time(cluster, key, offset)
+        if found is not None:
+            times[key] = found
+    return times
+
+
+def _first_time(cluster: Cluster, key: TopicPartition, offset: int) -> int | None:
+    topic, partition = key
+
+    def work() -> Fetched:
+        target = FetchTarget(cluster.topic(topic), partition, offset, max_bytes=1)
+        request = fetch_request([target], max_wait_ms=0, min_bytes=0, max_bytes=1)
+        node = cluster.leader(topic, partition).node_id
+        newest = newest_version([target])
+        response = cluster.ask(node, request, FetchResponse, newest=newest)
+        return read_response(response, [target])[0]
+
+    try:
+        fetched = cluster.retrying(work)
+        for header, batch in fetched.batches:
+            for record in decode_records(batch, header, MAX_DECOMPRESSED_BYTES):
+                if record.offset >= offset and not header.is_control:
+                    return record.timestamp
+    except (KafkaError, CorruptRecord):
+        return None
+    return None
