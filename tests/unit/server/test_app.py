@@ -154,9 +154,8 @@ def test_the_coordinator_hears_of_deleted_topics(
 
 def test_groups_come_and_go_with_their_topic(tmp_path: Path) -> None:
     async def loaded(running: Running) -> None:
-        tasks = [task for task in asyncio.all_tasks() if task.get_name() == "load-groups"]
-        assert tasks
-        await asyncio.wait(tasks)
+        loading = [task for task in asyncio.all_tasks() if task.get_name() == "load-groups"]
+        await asyncio.gather(*loading)
         assert running.broker.groups.partitions == [0, 1, 2]
 
     async def scenario(running: Running) -> None:
