@@ -7,6 +7,7 @@ written as one, and only then do replies and timers follow from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
@@ -39,6 +40,7 @@ from lakelog.protocol.sync_group import SyncGroupResponse
 Committed = Callable[[Now], None]
 Failed = Callable[[ErrorCode], None]
 
+_RETRY_MS = 500
 _MEMBER_TIMERS = (TimerKind.SESSION, TimerKind.REVOKE, TimerKind.REJOIN, TimerKind.RESYNC)
 
 
@@ -302,7 +304,14 @@ class ConsumerGroups:
             return Result()
         if key.kind in (TimerKind.REJOIN, TimerKind.RESYNC) and member.classic is None:
             return Result()
-        return self.fence(now, group, [key.member_id], _nothing, _nothing)
+        decision = self.fence(now, group, [key.member_id], _nothing, _nothing)
+
+        def failed(now: Now, code: ErrorCode) -> Decision | None:
+            """The member is still there, so its time is still up."""
+            self.set_timer(now, key.kind, key.group_id, key.member_id, _RETRY_MS)
+            return decision.failed(now, code) if decision.failed is not None else None
+
+        return replace(decision, failed=failed)
 
 
 def _nothing(_: object) -> None:

@@ -159,6 +159,21 @@ async def test_a_silent_member_is_dropped(world: World) -> None:
 
 
 @in_world(consumer=AT_ONCE)
+async def test_a_silent_member_is_dropped_although_the_log_was_full_just_then(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await settle(one, two)
+    world.log.fate = lambda: "refused"
+    for _ in range(10):
+        await asyncio.sleep(5)
+        await one.beat()
+    assert "two" in group_of(world).members
+    world.log.fate = lambda: "ok"
+    await asyncio.sleep(1)
+    await settle(one)
+    assert one.of() == set(range(8))
+
+
+@in_world(consumer=AT_ONCE)
 async def test_a_member_that_does_not_give_up_in_time_is_dropped(world: World) -> None:
     one = Consumer(world, "one", rebalance_timeout_ms=12_000)
     two = Consumer(world, "two")
