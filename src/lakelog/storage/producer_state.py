@@ -166,7 +166,7 @@ class ProducerStateTable:
         if header.is_transactional and not (
             in_transaction and header.producer_epoch == known.epoch
         ):
-            self.verifications.check(header.producer_id, verification)
+            self.verifications.check(header.producer_id, verification, origin)
         if origin == "client":
             self._check_sequence(header, known)
         if in_transaction and not header.is_transactional:

@@ -15,6 +15,7 @@ Source: `VerificationStateEntry` and `VerificationGuard` of
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.storage.validate import Origin
 
 
 class Verification:
@@ -58,9 +59,15 @@ class Verifications:
         found.take_in(epoch, sequence)
         return found
 
-    def check(self, producer_id: int, verification: Verification | None) -> None:
-        """Raises `KafkaError` 48 unless `verification` is the one that holds now."""
-        if verification is None or self._by_producer.get(producer_id) is not verification:
+    def check(self, producer_id: int, verification: Verification | None, origin: Origin) -> None:
+        """Raises `KafkaError` 48 unless `verification` is the one that holds now.
+
+        A coordinator need not hand it in; that one holds suffices.
+        """
+        held = self._by_producer.get(producer_id)
+        if held is None or not (
+            verification is held or (verification is None and origin == "coordinator")
+        ):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"the batch is of no transaction of producer {producer_id} that is under way",
