@@ -81,11 +81,13 @@ _TABLE = (
     (19, "CreateTopics", "create_topics", 2, 7, 5),
     (20, "DeleteTopics", "delete_topics", 1, 6, 4),
     (22, "InitProducerId", "init_producer_id", 0, 5, 2),
+    (27, "WriteTxnMarkers", "write_txn_markers", 1, 2, 1),
     (32, "DescribeConfigs", "describe_configs", 1, 4, 4),
     (35, "DescribeLogDirs", "describe_log_dirs", 1, 5, 2),
     (37, "CreatePartitions", "create_partitions", 0, 3, 2),
     (44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, 1),
     (60, "DescribeCluster", "describe_cluster", 0, 2, 0),
+    (61, "DescribeProducers", "describe_producers", 0, 0, 0),
 )
 
 APIS = {
