@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import struct
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GroupCoordinator
+from lakelog.coordinator.shard import TransactionMarker
 from lakelog.records.batch import iter_batches, patch_offset_and_epoch, read_header
+from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
 
 T = TypeVar("T")
@@ -77,6 +80,13 @@ class FakeLog:
         self.delay_s: Callable[[], float] = lambda: 0.0
         self.fate: Callable[[], str] = lambda: "ok"
         self.read_gate: asyncio.Event | None = None
+
+    async def append_marker(self, partition: int, marker: TransactionMarker) -> int:
+        builder = BatchBuilder()
+        builder.append(0, struct.pack(">hh", 0, marker.commit), struct.pack(">hi", 0, 0))
+        producer = (marker.producer_id, marker.producer_epoch)
+        batch = builder.build(*producer, is_transactional=True, is_control=True)
+        return await self.append(partition, batch)
 
     async def append(self, partition: int, batch: bytearray) -> int:
         assert partition not in self.in_flight, "two appends to one partition at once"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.shard import TransactionMarker
+from lakelog.records.control import EndTransactionMarker, build_marker
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
@@ -27,6 +29,11 @@ class LocalPartitionLog:
         result = replica.append(batch, self._clock.wall_ms(), origin="coordinator")
         self._purgatory.check(replica.key)
         return result.base_offset
+
+    async def append_marker(self, partition: int, marker: TransactionMarker) -> int:
+        end = EndTransactionMarker(marker.commit, marker.coordinator_epoch)
+        producer = (marker.producer_id, marker.producer_epoch)
+        return await self.append(partition, build_marker(*producer, end, self._clock.wall_ms()))
 
     async def start_offset(self, partition: int) -> int:
         return self._replica(partition).log.log_start_offset
