@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
 import struct
 from collections.abc import Callable, Coroutine
@@ -32,6 +33,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def _run_once(self) -> None:
+        while self._scheduled and self._scheduled[0].cancelled():
+            heapq.heappop(self._scheduled)._scheduled = False
+            self._timer_cancelled_count -= 1
         if not self._ready:
             assert self._scheduled, "everything waits, and nothing will happen"
             self._now = max(self._now, self._scheduled[0].when())
