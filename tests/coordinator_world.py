@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import heapq
 import random
 import struct
@@ -13,7 +14,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
-from lakelog.records.batch import iter_batches, patch_offset_and_epoch, read_header
+from lakelog.records.batch import patch_offset_and_epoch, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
 
@@ -126,11 +127,15 @@ class FakeLog:
     async def read(self, partition: int, offset: int) -> bytes:
         if self.read_gate is not None:
             await self.read_gate.wait()
-        for batch in self.batches.get(partition, []):
-            header, _ = next(iter_batches(batch))
-            if header.last_offset >= offset:
-                return batch
-        return b""
+        batches = self.batches.get(partition, [])
+        found = bisect.bisect_left(
+            batches, offset, key=lambda batch: read_header(batch).last_offset
+        )
+        return batches[found] if found < len(batches) else b""
+
+
+def _last_offset(batch: bytes) -> int:
+    return read_header(batch).last_offset
 
 
 class FakeTopics:

@@ -39,9 +39,12 @@ class PartitionModel:
     records: list[tuple[Producer, str]] = field(default_factory=list)
     fates: list[bool | None] = field(default_factory=list)
     epochs: dict[int, int] = field(default_factory=dict)
+    coordinator_epochs: dict[int, int] = field(default_factory=dict)
 
     def needs_verification(self, producer: Producer) -> bool:
-        return not self.open_of(producer.producer_id)
+        """Unless this epoch's transaction is open here; what an older one left is another's."""
+        open_ = self.open_of(producer.producer_id)
+        return not any(self.records[index][0] == producer for index in open_)
 
     def open_of(self, producer_id: int) -> list[int]:
         return [
@@ -58,10 +61,18 @@ class PartitionModel:
         self.fates.append(None)
 
     def mark(self, marker: Marker) -> None:
-        known = self.epochs.get(marker.producer_id, -1)
-        if marker.producer_epoch < known:
+        """Refuses those of an older epoch, of an older coordinator, and with KIP-890 of this epoch:
+        the end of a transaction has a newer one."""
+        producer_id = marker.producer_id
+        known = self.epochs.get(producer_id, -1)
+        is_bumping = marker.transaction_version is TransactionVersion.BUMPING
+        is_late = is_bumping and marker.producer_epoch == known and self.open_of(producer_id)
+        if marker.producer_epoch < known or is_late:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
-        self.epochs[marker.producer_id] = marker.producer_epoch
+        if marker.coordinator_epoch < self.coordinator_epochs.get(producer_id, -1):
+            raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+        self.epochs[producer_id] = marker.producer_epoch
+        self.coordinator_epochs[producer_id] = marker.coordinator_epoch
         for index in self.open_of(marker.producer_id):
             self.fates[index] = marker.commit
 
@@ -110,15 +121,15 @@ class FakeMarkers:
 
     async def _apply(self, marker: Marker) -> ErrorCode:
         self.written.append(marker)
-        if marker.topic == GROUP_TOPIC:
-            end = TransactionMarker(*marker[2:])
-            code: ErrorCode = await self._world.groups.write_marker(marker.partition, end)
-            return code
         try:
             self.partition(marker.topic, marker.partition).mark(marker)
         except KafkaError as error:
             return error.code
-        return ErrorCode.NONE
+        if marker.topic != GROUP_TOPIC:
+            return ErrorCode.NONE
+        end = TransactionMarker(*marker[2:])
+        code: ErrorCode = await self._world.groups.write_marker(marker.partition, end)
+        return code
 
 
 class World:
