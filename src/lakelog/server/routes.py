@@ -25,6 +25,7 @@ from lakelog.server.handlers import (
     list_offsets,
     metadata,
     produce,
+    transactions,
 )
 
 _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
@@ -45,11 +46,17 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "CreateTopics": create_topics.handle,
     "DeleteTopics": delete_topics.handle,
     "InitProducerId": init_producer_id.handle,
+    "AddPartitionsToTxn": transactions.add_partitions,
+    "AddOffsetsToTxn": transactions.add_offsets,
+    "EndTxn": transactions.end,
+    "TxnOffsetCommit": transactions.txn_offset_commit,
     "DescribeConfigs": describe_configs.handle,
     "DescribeLogDirs": describe_log_dirs.handle,
     "CreatePartitions": create_partitions.handle,
     "IncrementalAlterConfigs": incremental_alter_configs.handle,
     "DescribeCluster": describe_cluster.handle,
+    "DescribeTransactions": transactions.describe,
+    "ListTransactions": transactions.list_all,
 }
 _IN_PLACE = frozenset({"Produce", "Fetch", "ListOffsets"})
 
