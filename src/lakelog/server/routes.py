@@ -17,6 +17,7 @@ from lakelog.server.handlers import (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_producers,
     fetch,
     find_coordinator,
     groups,
@@ -26,6 +27,7 @@ from lakelog.server.handlers import (
     metadata,
     produce,
     transactions,
+    write_txn_markers,
 )
 
 _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
@@ -50,6 +52,7 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "AddOffsetsToTxn": transactions.add_offsets,
     "EndTxn": transactions.end,
     "TxnOffsetCommit": transactions.txn_offset_commit,
+    "WriteTxnMarkers": write_txn_markers.handle,
     "DescribeConfigs": describe_configs.handle,
     "DescribeLogDirs": describe_log_dirs.handle,
     "CreatePartitions": create_partitions.handle,
@@ -57,6 +60,7 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "DescribeCluster": describe_cluster.handle,
     "DescribeTransactions": transactions.describe,
     "ListTransactions": transactions.list_all,
+    "DescribeProducers": describe_producers.handle,
 }
 _IN_PLACE = frozenset({"Produce", "Fetch", "ListOffsets"})
 
