@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.coordinator.group.coordinator import GroupCoordinator
+from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.replica.fetch_session import FetchSessions
@@ -48,6 +49,7 @@ class Broker:
     producer_ids: ProducerIds
     topics: Topics
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     disk_space: Callable[[], tuple[int, int]]
     advertised: Mapping[str, tuple[str, int]]
     static_config: BrokerConfig

@@ -1,0 +1,81 @@
+"""Loads and drops the coordinators' partitions as the metadata image says.
+
+Groups come first: the end of a transaction may have to be told to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from lakelog.base.errors import KafkaError
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from lakelog.metadata.image import MetadataImage
+from lakelog.records.errors import CorruptRecord
+from lakelog.replica.partitions import Partitions
+from lakelog.runtime.api import Tasks
+from lakelog.wire.errors import WireError
+
+logger = logging.getLogger(__name__)
+
+
+class _Coordinator(Protocol):
+    @property
+    def partitions(self) -> list[int]: ...
+
+    @property
+    def load_partition(self) -> Callable[[int], Awaitable[None]]: ...
+
+    def close(self) -> None: ...
+
+
+class Coordinators:
+    """`partitions` are those of this broker."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        tasks: Tasks,
+    ) -> None:
+        self._partitions = partitions
+        self._groups = groups
+        self._tasks = tasks
+        self._by_topic: dict[str, _Coordinator] = {
+            GROUP_TOPIC: groups,
+            TRANSACTION_TOPIC: transactions,
+        }
+
+    async def load(self, image: MetadataImage) -> None:
+        for name in self._by_topic:
+            await self._load(image, name)
+
+    def follow(self, old: MetadataImage, new: MetadataImage) -> None:
+        for name in self._by_topic:
+            topic = new.topic(name)
+            if topic is not None and topic is not old.topic(name):
+                self._tasks.spawn(self._load(new, name), name=f"load {name}")
+
+    def on_topics_deleted(self, gone: list[tuple[str, bytes]]) -> None:
+        """Each a name and an id."""
+        for name, _ in gone:
+            if name in self._by_topic:
+                self._by_topic[name].close()
+        self._groups.on_topics_deleted(gone)
+
+    def close(self) -> None:
+        for coordinator in self._by_topic.values():
+            coordinator.close()
+
+    async def _load(self, image: MetadataImage, name: str) -> None:
+        topic, coordinator = image.topic(name), self._by_topic[name]
+        for index in sorted(topic.partitions) if topic is not None else ():
+            if index in coordinator.partitions or self._partitions.get(name, index) is None:
+                continue
+            try:
+                await coordinator.load_partition(index)
+            except (KafkaError, OSError, CorruptRecord, WireError) as error:
+                logger.error("%s-%d cannot be loaded: %s", name, index, error)
