@@ -271,13 +271,17 @@ class Log(LocalLog):
         return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
 
     def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
-        """Those with records in what was read from `offset`, by their first offsets."""
+        """Those with records in what was read from `offset` up to the last stable offset.
+
+        By their first offsets; some that begin shortly after it may be among them.
+        """
         if not self.has_aborted:
             return []
         number = max(bisect_right(self._bases, offset) - 1, 0)
         while (handle := self.segments[number].handle) is None or handle.file is not found.file:
             number += 1
         end = self.segments[number].end_of_reads(found.position + found.size)
+        end = min(end, self.last_stable_offset)
         return collect_aborted(self, self.segments[number:], offset, end)
 
     # Removing
