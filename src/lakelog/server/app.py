@@ -10,16 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from contextlib import closing
 from dataclasses import dataclass
 
 from lakelog.base.config import ConfigError
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
 from lakelog.base.uuids import encode_uuid, random_uuid
-from lakelog.coordinator.group.config import GroupConfig
-from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
-from lakelog.coordinator.transaction.config import TransactionConfig
-from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
     plan_producer_ids,
@@ -42,8 +39,6 @@ from lakelog.server.coordinators import Coordinators
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
 from lakelog.server.maintenance import Maintenance
-from lakelog.server.markers import LocalMarkers
-from lakelog.server.offsets_log import LocalPartitionLog
 from lakelog.server.options import ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
@@ -96,13 +91,8 @@ class Server:
         purgatory = Purgatory(clock, tasks)
         topics = Topics(self._metadata, random, lambda: self.broker.config)
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
-        groups = GroupCoordinator(
-            GroupConfig.from_broker(options.config),
-            clock,
-            tasks,
-            random,
-            LocalPartitionLog(GROUP_TOPIC, self._partitions, purgatory, clock),
-            topics,
+        self._coordinators = coordinators = Coordinators(
+            options.config, world, self._partitions, purgatory, topics, producer_ids
         )
         self.broker = Broker(
             node_id=options.node_id,
@@ -119,22 +109,13 @@ class Server:
             ),
             producer_ids=producer_ids,
             topics=topics,
-            groups=groups,
-            transactions=TransactionCoordinator(
-                TransactionConfig.from_broker(options.config),
-                clock,
-                tasks,
-                LocalPartitionLog(TRANSACTION_TOPIC, self._partitions, purgatory, clock),
-                topics,
-                LocalMarkers(self._partitions, groups, purgatory, clock),
-                new_producer_id=producer_ids.next,
-                epoch_of=lambda index: self._partitions.find(TRANSACTION_TOPIC, index).leader_epoch,
-            ),
+            groups=coordinators.groups,
+            transactions=coordinators.transactions,
+            markers=coordinators.markers,
             disk_space=lambda: world.disk.space(options.data),
             advertised=options.advertise,
             static_config=options.config,
         )
-        self._coordinators = Coordinators(self._partitions, groups, self.broker.transactions, tasks)
         self._dispatcher = Dispatcher(
             routes(self.broker), newer_api_versions(self.broker), clock, tasks
         )
@@ -294,7 +275,17 @@ class Server:
         self._coordinators.close()
         await self._maintenance.stop()
         await self._metadata.close()
-        self._directory.close(clean=True)
+        await self._close_directory()
+
+    async def _close_directory(self) -> None:
+        """The threads wait for the device together, so that one commit of its journal serves all.
+
+        Nothing else is going on that they could meet.
+        """
+        offload = self._world.tasks.offload
+        with closing(self._directory.closing()) as steps:
+            for works in steps:
+                await asyncio.gather(*(offload("close", work) for work in works))
 
     def _close_listeners(self) -> None:
         for acceptor in self._acceptors:

@@ -19,6 +19,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
 from lakelog.server.connection import Connection
+from lakelog.server.markers import LocalMarkers
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.topics import Topics
 
@@ -50,6 +51,7 @@ class Broker:
     topics: Topics
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    markers: LocalMarkers
     disk_space: Callable[[], tuple[int, int]]
     advertised: Mapping[str, tuple[str, int]]
     static_config: BrokerConfig

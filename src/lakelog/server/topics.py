@@ -7,6 +7,7 @@ allow that, or the broker needs one of its internal topics.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -18,8 +19,28 @@ from lakelog.metadata.log import MetadataLog
 from lakelog.runtime.api import Random
 
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, "__share_group_state"})
-_MADE_HERE = {GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log"}
-"""Topics of coordinators, each with the beginning of its keys in the broker's configuration."""
+
+
+class _Keys(NamedTuple):
+    """Of the broker's configuration, for a coordinator's topic."""
+
+    partitions: str
+    replication_factor: str
+    segment_bytes: str
+
+
+_MADE_HERE = {
+    GROUP_TOPIC: _Keys(
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+    ),
+    TRANSACTION_TOPIC: _Keys(
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
+    ),
+}
 AUTO_CREATED_MAX = 1000
 """Topics that one request may bring into being by naming them."""
 _IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -91,22 +112,22 @@ class Topics:
         if topic.name not in _MADE_HERE:
             return topic
         config = self._config()
-        prefix = _MADE_HERE[topic.name]
+        keys = _MADE_HERE[topic.name]
         if not topic.assignments:
             topic = topic._replace(
-                partitions=_or_default(topic.partitions, config, f"{prefix}.num.partitions"),
+                partitions=_or_default(topic.partitions, config, keys.partitions),
                 replication_factor=_or_default(
-                    topic.replication_factor, config, f"{prefix}.replication.factor"
+                    topic.replication_factor, config, keys.replication_factor
                 ),
             )
         defaults = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "segment.bytes": str(config.get_int(f"{prefix}.segment.bytes")),
+            "segment.bytes": str(config.get_int(keys.segment_bytes)),
         }
         if topic.name == TRANSACTION_TOPIC:
             defaults["compression.type"] = "uncompressed"
-            defaults["min.insync.replicas"] = str(config.get_int(f"{prefix}.min.isr"))
+            defaults["min.insync.replicas"] = str(config.get_int("transaction.state.log.min.isr"))
             defaults["unclean.leader.election.enable"] = "false"
         said = {key for key, _ in topic.configs}
         unsaid = [(key, value) for key, value in defaults.items() if key not in said]

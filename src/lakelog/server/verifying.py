@@ -8,7 +8,7 @@ older ones have added it themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -18,7 +18,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.storage.verification import Verification
 
 _IDS_SINCE = 13
-_ADDS_SINCE = 12
+ADDS_SINCE = 12
 _ABORTABLE_SINCE = 11
 _TRIED_AGAIN_BY_CLIENTS = frozenset(
     {
@@ -36,7 +36,7 @@ _Key = tuple[str | bytes, int]
 class Coordinator(Protocol):
     """The transaction coordinators of the cluster."""
 
-    async def verify(
+    def verify(
         self,
         transactional_id: str,
         producer_id: int,
@@ -44,7 +44,7 @@ class Coordinator(Protocol):
         partitions: Sequence[TopicPartition],
         *,
         add: bool,
-    ) -> Mapping[TopicPartition, ErrorCode]:
+    ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
         """Whether each partition is in the transaction, or has been added to it."""
         ...
 
@@ -82,7 +82,7 @@ class ProduceCheck:
         try:
             partition = partitions.find(*key)
             verification = partition.start_verification(
-                *self._producer, sequence, now_ms, supports_epoch_bump=self._version >= _ADDS_SINCE
+                *self._producer, sequence, now_ms, supports_epoch_bump=self._version >= ADDS_SINCE
             )
         except KafkaError as error:
             self._failures[key] = error
@@ -100,7 +100,7 @@ class ProduceCheck:
             self._transactional_id,
             *self._producer,
             list(self._asked),
-            add=self._version >= _ADDS_SINCE,
+            add=self._version >= ADDS_SINCE,
         )
         for partition, key in self._asked.items():
             code = codes[partition]
@@ -137,7 +137,7 @@ def told(code: ErrorCode, version: int) -> KafkaError:
     NOT_ENOUGH_REPLICAS is what every client tries again without asking for metadata first.
     """
     if code in _TRIED_AGAIN_BY_CLIENTS or (
-        code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _ADDS_SINCE
+        code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE
     ):
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be verified now: {code.name}"

@@ -73,6 +73,7 @@ class World:
             partitions=self.partitions,
             purgatory=SimpleNamespace(check=self.checked.append),
             transactions=self.coordinator,
+            config={"transaction.partition.verification.enable": True},
         )
 
     def start(self, request: ProduceRequest, version: int = 12) -> tuple[Any, Any]:

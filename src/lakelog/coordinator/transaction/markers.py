@@ -16,7 +16,6 @@ from lakelog.coordinator.transaction.state import (
     TopicPartition,
     Transaction,
     TransactionState,
-    TransactionVersion,
 )
 from lakelog.runtime.api import Tasks
 
@@ -46,7 +45,8 @@ class Marker(NamedTuple):
     producer_epoch: int
     commit: bool
     coordinator_epoch: int
-    transaction_version: TransactionVersion
+    transaction_version: int
+    """The level of `transaction.version` that the client speaks."""
 
 
 class MarkerWriter(Protocol):

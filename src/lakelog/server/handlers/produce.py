@@ -27,7 +27,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.connection import ProtocolViolation
 from lakelog.server.dispatch import Context
 from lakelog.server.topics import INTERNAL_TOPICS
-from lakelog.server.verifying import Coordinator, ProduceCheck
+from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
 
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
@@ -42,31 +42,31 @@ def handle(
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     if request.transactional_id is None:
         return _produce(broker, context.version, request, None, _refusal(request))
-    coordinator: Coordinator | None = getattr(broker, "transactions", None)
     try:
-        if coordinator is None:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not served")
         now_ms = broker.clock.wall_ms()
         check = ProduceCheck(broker.partitions, request, context.version, now_ms)
     except KafkaError as error:
         return _produce(broker, context.version, request, None, error)
-    if not check.must_ask:
+    if not check.must_ask or not _asks(broker, context.version):
         return _produce(broker, context.version, request, check, _refusal(request))
     context.pipelined = False
     for topic in request.topic_data:
         for entry in topic.partition_data:
             entry.records = None if entry.records is None else bytearray(entry.records)
-    return _ask(broker, context.version, request, check, coordinator)
+    return _ask(broker, context.version, request, check)
+
+
+def _asks(broker: Broker, version: int) -> bool:
+    """An operator may trust older producers to have added the partition."""
+    return version >= ADDS_SINCE or bool(
+        broker.config.get("transaction.partition.verification.enable")
+    )
 
 
 async def _ask(
-    broker: Broker,
-    version: int,
-    request: ProduceRequest,
-    check: ProduceCheck,
-    coordinator: Coordinator,
+    broker: Broker, version: int, request: ProduceRequest, check: ProduceCheck
 ) -> ProduceResponse | None:
-    await check.ask(coordinator)
+    await check.ask(broker.transactions)
     return _produce(broker, version, request, check, _refusal(request))
 
 

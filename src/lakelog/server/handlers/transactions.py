@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.group.txn_offsets import refuse_txn_commit
+from lakelog.coordinator.shard import coordinator_code
 from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -40,6 +41,7 @@ _ABORTABLE_SINCE = 5
 _TXN_COMMIT_ABORTABLE_SINCE = 4
 _TXN_COMMIT_ADDS_SINCE = 5
 _LOADING_SINCE = 2
+NO_SEQUENCE = -1
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -166,19 +168,26 @@ async def txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Whoever commits must have the group's partition in its transaction (KAFKA-15449)."""
     version = context.version
-    key = (GROUP_TOPIC, broker.groups.partition_for(request.group_id))
-    codes: Codes = await broker.transactions.verify(
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        [key],
-        add=version >= _TXN_COMMIT_ADDS_SINCE,
-    )
-    code = codes[key]
+    code = await _verified(broker, request, adds=version >= _TXN_COMMIT_ADDS_SINCE)
     if code is not ErrorCode.NONE:
         return refuse_txn_commit(request, _told(code, version))
     response: TxnOffsetCommitResponse = await broker.groups.txn_offset_commit(request, version)
     return response
+
+
+async def _verified(broker: Broker, request: TxnOffsetCommitRequest, *, adds: bool) -> ErrorCode:
+    """As for the first batch of a transaction: a marker that comes between voids it."""
+    key = (GROUP_TOPIC, broker.groups.partition_for(request.group_id))
+    producer = (request.producer_id, request.producer_epoch)
+    try:
+        broker.partitions.find(*key).start_verification(
+            *producer, NO_SEQUENCE, broker.clock.wall_ms(), supports_epoch_bump=adds
+        )
+    except KafkaError as error:
+        return coordinator_code(error.code)
+    codes = await broker.transactions.verify(request.transactional_id, *producer, [key], add=adds)
+    code: ErrorCode = codes[key]
+    return code
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:

@@ -7,7 +7,10 @@ the transaction version, and is judged as of before 2.
 
 from __future__ import annotations
 
-from lakelog.base.errors import ErrorCode, KafkaError
+from collections.abc import Sequence
+
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.transaction.markers import Marker
 from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -20,7 +23,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 
 
-def handle(
+async def handle(
     broker: Broker, context: Context, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Results of a producer that is named twice come as one."""
@@ -30,30 +33,32 @@ def handle(
             marker.producer_id, WritableTxnMarkerResult(producer_id=marker.producer_id)
         )
         for topic in marker.topics:
+            indexes = topic.partition_indexes
+            codes = await _write(broker, marker, topic.name, indexes)
             written = [
-                WritableTxnMarkerPartitionResult(
-                    partition_index=index, error_code=_write(broker, marker, topic.name, index)
-                )
-                for index in topic.partition_indexes
+                WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                for index, code in zip(indexes, codes, strict=True)
             ]
             result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=written))
     return WriteTxnMarkersResponse(markers=list(results.values()))
 
 
-def _write(broker: Broker, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
+async def _write(
+    broker: Broker, marker: WritableTxnMarker, topic: str, indexes: Sequence[int]
+) -> Sequence[ErrorCode]:
     if marker.producer_id < 0 or marker.producer_epoch < 0:
-        return ErrorCode.INVALID_REQUEST
-    try:
-        partition = broker.partitions.find(topic, index)
-        partition.append_marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.transaction_result,
-            marker.coordinator_epoch,
-            broker.clock.wall_ms(),
-            transaction_version=marker.transaction_version,
-        )
-    except KafkaError as error:
-        return error.code
-    broker.purgatory.check(partition.key)
-    return ErrorCode.NONE
+        return [ErrorCode.INVALID_REQUEST] * len(indexes)
+    return await broker.markers.write(
+        [
+            Marker(
+                topic,
+                index,
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.transaction_result,
+                marker.coordinator_epoch,
+                marker.transaction_version,
+            )
+            for index in indexes
+        ]
+    )
