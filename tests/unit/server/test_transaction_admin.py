@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from lakelog.base.errors import ErrorCode
 from lakelog.base.topic_config import LogConfig
 from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
@@ -16,6 +18,7 @@ from lakelog.protocol.write_txn_markers import (
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.server.handlers import describe_producers, write_txn_markers
+from lakelog.server.markers import LocalMarkers
 from lakelog.storage.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
@@ -43,17 +46,20 @@ class World:
             self.partitions.add(Partition(log, 0, lambda _: None))
         self.log = self.partitions.find("t", 0).log
         self.woken: list[object] = []
+        purgatory: Any = SimpleNamespace(check=self.woken.append)
+        groups: Any = None
         self.broker: Any = SimpleNamespace(
-            clock=clock,
             partitions=self.partitions,
-            purgatory=SimpleNamespace(check=self.woken.append),
+            markers=LocalMarkers(self.partitions, groups, purgatory, clock),
         )
 
     def write(self, *markers: WritableTxnMarker) -> list[tuple[int, dict[str, dict[int, int]]]]:
         """Per producer the error codes by topic and partition."""
         context: Any = SimpleNamespace(version=2)
         request = WriteTxnMarkersRequest(markers=list(markers))
-        response = write_txn_markers.handle(self.broker, context, request)
+        with pytest.raises(StopIteration) as finished:
+            write_txn_markers.handle(self.broker, context, request).send(None)
+        response = finished.value.value
         return [
             (
                 result.producer_id,
