@@ -6,6 +6,7 @@ Source: `UnifiedLog.collectAbortedTransactions` and `LogSegment.recover` of
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from lakelog.storage.txn_index import AbortedTransaction
 if TYPE_CHECKING:
     from lakelog.storage.log import Log
     from lakelog.storage.segment import Segment
+
+_COMPARED_MAX = 1000
 
 
 def replay(
@@ -68,8 +71,12 @@ def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransact
 
 def aborted_in(log: Log, segment: Segment) -> list[AbortedTransaction]:
     """The segment's aborted transactions, from the log itself if its index cannot be right."""
+    index = segment.txn_index
+    if index is None:
+        return []
+    is_read = index.entries is not None
     found = segment.aborted()
-    if found is None:
+    if found is None or not (is_read or _are_in(log, segment, found)):
         table = ProducerStateTable(log.producers.expiration_ms)
         start, entries = log.snapshots.newest(segment.base_offset)
         table.load(entries)
@@ -77,6 +84,49 @@ def aborted_in(log: Log, segment: Segment) -> list[AbortedTransaction]:
         replay(table, log.segments[:number], start, (segment,))
         found = segment.aborted() or []
     return found
+
+
+def _are_in(log: Log, segment: Segment, entries: Sequence[AbortedTransaction]) -> bool:
+    """Whether transactions end and begin in the log where their entries say.
+
+    The first thousand must do: more would hold the loop for too long.
+    """
+    for entry in entries[:_COMPARED_MAX]:
+        marker = _batch_at(segment, entry.last_offset)
+        if marker is None or not marker.is_control or marker.producer_id != entry.producer_id:
+            return False
+        if not _begins(log, entry.first_offset, entry.producer_id):
+            return False
+        stable = entry.last_stable_offset
+        if stable <= entry.last_offset and not _begins(log, stable, None):
+            return False
+    return True
+
+
+def _begins(log: Log, offset: int, producer_id: int | None) -> bool:
+    """Whether a transactional batch (of a producer) begins there, as far as can be told."""
+    number = bisect_right(log.segments, offset, key=_base_offset) - 1
+    if number < 0:
+        return True
+    header = _batch_at(log.segments[number], offset)
+    return (
+        header is not None
+        and header.is_transactional
+        and not header.is_control
+        and producer_id in (None, header.producer_id)
+    )
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
+    """The batch that begins at `offset`."""
+    position = segment.position_of(offset)
+    for _, header in scan_headers(segment.open().file, position, segment.size):
+        return header if header.base_offset == offset else None
+    return None
 
 
 def collect_aborted(

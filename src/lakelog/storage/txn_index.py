@@ -23,6 +23,7 @@ from lakelog.storage.files import read_if_exists
 ENTRY_SIZE = 34
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
+_OFFSET_MAX = (1 << 63) - 1
 
 
 class AbortedTransaction(NamedTuple):
@@ -60,7 +61,18 @@ def decode_aborted(
             return None
         previous = last
         entries.append(entry)
-    return entries
+    return entries if _is_stable(entries) else None
+
+
+def _is_stable(entries: Sequence[AbortedTransaction]) -> bool:
+    """What is aborted later but had begun was not decided: searches rely on it to end."""
+    earliest = previous = _OFFSET_MAX
+    for entry in reversed(entries):
+        earliest = min(earliest, previous)
+        if earliest < entry.last_offset and entry.last_stable_offset > earliest:
+            return False
+        previous = entry.first_offset
+    return True
 
 
 class TxnIndex:

@@ -17,7 +17,7 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.storage.log import Log
 from lakelog.storage.transactions import aborted_in
-from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.disk import DiskStopped, MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import NOW, Store, append_marker, make_batch, memory_store
 
@@ -303,3 +303,42 @@ def test_a_random_history(seed: int) -> None:
     check_reads(store.log, model, rng)
     check(store.restart(), model)
     check_reads(store.log, model, rng)
+
+
+@pytest.mark.parametrize("how", ["kill", "power", "torn"])
+def test_a_stop_at_every_step_of_markers_rolls_and_flushes(how: str) -> None:
+    """The history is the same each time; only the step at which it stops moves on."""
+    stop, finished = 0, False
+    while not finished:
+        rng = random.Random(4)
+        store = memory_store(CONFIG)
+        disk = store.disk
+        assert isinstance(disk, MemoryDisk)
+        model = Model()
+        log = store.create()
+        log.flush()
+        store.directory.write_checkpoints()
+        disk.stop_at = disk.steps + stop
+        try:
+            for number in range(34):
+                (mark if number % 3 == 2 else produce)(log, model, rng)
+                if number % 9 == 8:
+                    log.flush()
+                    store.directory.write_checkpoints()
+                    model.durable = model.end
+            finished = True
+        except DiskStopped:
+            pass
+        if how == "kill":
+            disk.kill()
+        else:
+            disk.crash(SeededRandom(stop) if how == "torn" else None)
+        store.start()
+        assert store.directory.failed == {}
+        if store.log.log_end_offset > model.end:
+            store.log.truncate_to(model.end)  # written, and never heard of
+        assert model.durable <= store.log.log_end_offset
+        model.truncate(store.log.log_end_offset)
+        check(store.log, model)
+        stop += 1
+    assert stop > 60

@@ -14,7 +14,12 @@ from lakelog.records.control import read_marker
 from lakelog.storage.log import Log
 from lakelog.storage.names import SNAPSHOT, TXN_INDEX
 from lakelog.storage.transactions import aborted_in
-from lakelog.storage.txn_index import ENTRY_SIZE, AbortedTransaction, encode_aborted
+from lakelog.storage.txn_index import (
+    ENTRY_SIZE,
+    AbortedTransaction,
+    decode_aborted,
+    encode_aborted,
+)
 from lakelog.storage.verification import Verification
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
@@ -366,6 +371,13 @@ def test_the_index_is_bytes_as_kafka_writes_them() -> None:
     assert len(data) == ENTRY_SIZE
 
 
+def test_an_index_that_would_end_a_search_too_early_is_refused() -> None:
+    entries = [AbortedTransaction(1, 0, 5, 1), AbortedTransaction(2, 1, 9, 10)]
+    assert decode_aborted(encode_aborted(entries), 0, 20) == entries
+    entries[0] = AbortedTransaction(1, 0, 5, 3)
+    assert decode_aborted(encode_aborted(entries), 0, 20) is None
+
+
 # After a stop
 
 
@@ -380,7 +392,8 @@ def filled() -> Store:
     return store
 
 
-def damage(store: Store, how: str, suffix: str) -> None:
+def damage(store: Store, how: str | int, suffix: str) -> None:
+    """An int flips a bit of that byte in each file."""
     for name in store.disk.list(FOLDER):
         if not name.endswith(suffix):
             continue
@@ -396,11 +409,15 @@ def damage(store: Store, how: str, suffix: str) -> None:
                 data[1] = 7
             case "order":
                 data[18:26] = b"\x7f" * 8
+            case int(byte):
+                data[byte] ^= 1
         store.disk.write_atomic(FOLDER / name, data)
 
 
-@pytest.mark.parametrize("how", ["zero", "cut", "grown", "version", "order"])
-def test_an_index_that_cannot_be_right_is_made_anew(how: str) -> None:
+@pytest.mark.parametrize(
+    "how", ["zero", "cut", "grown", "version", "order", *range(0, ENTRY_SIZE - 1, 3), 9, 17, 25]
+)
+def test_an_index_that_cannot_be_right_is_made_anew(how: str | int) -> None:
     store = filled()
     expected = indexed(store.log)
     assert len(expected) == 5
