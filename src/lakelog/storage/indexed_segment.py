@@ -319,8 +319,6 @@ class IndexedSegment:
         index = self.index
         index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         self.write_index()
-        if self.txn_index is not None:
-            self.txn_index.cut(self.disk, self.path(TXN_INDEX))
         self.sealed = True
 
     @property

@@ -230,6 +230,5 @@ class Segment(IndexedSegment):
 
     def finish(self) -> None:
         """Writes what the index files lack before the log is closed."""
-        self.cut_aborted()
         if self._index is not None:
             self.seal()

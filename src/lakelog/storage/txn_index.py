@@ -5,7 +5,7 @@
 
 Entries rise by their last offset. A segment without any has no such file, and most have none. An
 entry is written before its marker, so that no marker is ever missing from the index; what a failed
-write leaves behind is cut off before the next one and before the log is closed.
+write leaves behind is cut off at once, or else before the next write or flush.
 
 Source: `TransactionIndex` and `AbortedTxn` of `org.apache.kafka.storage.internals.log`.
 """
