@@ -215,7 +215,7 @@ class Connection:
             self._sink.on_request(self, view, begin, start)
         if start == received:
             self._start = self._end = 0
-            if len(view) > _BUFFER_KEPT_MAX or self._memory.contended:
+            if len(view) > _BUFFER_KEPT_MAX or self._memory.is_short:
                 self._drop_buffer()
 
     def _must_wait(self, api_key: int) -> bool:

@@ -22,9 +22,9 @@ class RequestMemory:
         self.used = 0
 
     @property
-    def contended(self) -> bool:
-        """Whether somebody waits: what is idle had better be given back."""
-        return bool(self._waiting)
+    def is_short(self) -> bool:
+        """Whether somebody waits or has overdrawn: what is idle had better be given back."""
+        return bool(self._waiting) or self._overdrawn is not None
 
     def take(self, owner: object, size: int, resume: Callable[[], object]) -> bool:
         """Whether `size` more bytes are granted to `owner`.
