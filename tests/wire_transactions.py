@@ -1,6 +1,7 @@
 """A transactional producer of single frames, which can be as late, double or wrong as a test wants.
 
-It speaks transaction version 0: it adds partitions itself, and its epoch stays as it is.
+With transaction version 0 it adds partitions itself and keeps its epoch; with version 2 (KIP-890)
+the broker adds them, and each transaction has an epoch of its own.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ _TRANSACTION = 1
 
 
 class WireProducer:
-    """`transactional_id` at the broker behind `client`."""
+    """`transactional_id` at the broker behind `client`, of a transaction version."""
 
-    def __init__(self, client: WireClient, transactional_id: str) -> None:
+    def __init__(self, client: WireClient, transactional_id: str, version: int = 0) -> None:
         self.client = client
         self.transactional_id = transactional_id
+        self.produce_version = 12 if version == 2 else PRODUCE_VERSION
+        self._end_version = 5 if version == 2 else END_VERSION
         eventually(self._find, what="the coordinator")
         answer = client.call(
             InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000),
@@ -69,22 +72,29 @@ class WireProducer:
     def send(self, topic: str, *values: bytes, partition: int = 0) -> Any:
         """The partition's part of the response."""
         request = self.request(topic, *values, partition=partition)
-        return self.client.call(request, PRODUCE_VERSION).responses[0].partition_responses[0]
+        response = self.client.call(request, self.produce_version)
+        return response.responses[0].partition_responses[0]
 
     def begin(self, topic: str, *values: bytes, partition: int = 0) -> int:
-        """Adds the partition and sends; the first offset."""
-        self.add(topic, partition)
+        """Adds the partition if that is not for the broker to do, and sends; the first offset."""
+        if self.produce_version == PRODUCE_VERSION:
+            self.add(topic, partition)
         answer = self.send(topic, *values, partition=partition)
         assert answer.error_code == 0, answer
         offset: int = answer.base_offset
         return offset
 
-    def end(self, *, commit: bool) -> None:
-        request = EndTxnRequest(
+    def end_request(self, *, commit: bool) -> EndTxnRequest:
+        return EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             committed=commit,
         )
-        code = self.client.call(request, END_VERSION).error_code
-        assert code == 0, code
+
+    def end(self, *, commit: bool) -> None:
+        answer = self.client.call(self.end_request(commit=commit), self._end_version)
+        assert answer.error_code == 0, answer
+        if answer.producer_id >= 0:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self._sequences.clear()

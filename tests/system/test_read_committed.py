@@ -204,6 +204,30 @@ def test_a_late_batch_begins_no_transaction(
     assert committed(wire, topic).last_stable_offset == 2
 
 
+def test_frames_of_one_transaction_do_nothing_to_the_next(
+    wire: WireClient, topic: str, unused: str
+) -> None:
+    """KIP-890 part 2, KAFKA-17754: each transaction has its own epoch."""
+    producer = WireProducer(wire, unused, version=2)
+    producer.begin(topic, b"first")
+    late = producer.request(topic, b"late")
+    late_end = producer.end_request(commit=True)
+    producer.end(commit=False)
+    assert producer.begin(topic, b"second") == 2
+    code = wire.call(late, 12).responses[0].partition_responses[0].error_code
+    assert code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert wire.call(late_end, 5).error_code in (
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+    )
+    answer = committed(wire, topic)
+    assert (answer.last_stable_offset, answer.high_watermark) == (2, 3)
+    producer.end(commit=True)
+    eventually(lambda: committed(wire, topic).last_stable_offset == 4, what="the marker")
+    assert [first for _, first in aborted(committed(wire, topic))] == [0]
+
+
 def test_batches_sent_at_once_stay_in_order(
     wire: WireClient, topic: str, producer: WireProducer
 ) -> None:
