@@ -14,6 +14,7 @@ from lakelog.coordinator.group.records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from lakelog.coordinator.transaction.records import TransactionLogKey, TransactionLogValue
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -26,6 +27,7 @@ from wire_oracle import JavaOracle, JavaRefusedError, Target
 
 pytestmark = pytest.mark.java
 
+TRANSACTION_RECORDS = "org.apache.kafka.coordinator.transaction.generated"
 GROUP_RECORDS = "org.apache.kafka.coordinator.group.generated"
 MESSAGES_A_VERSION = 12
 
@@ -58,6 +60,8 @@ TARGETS = [
     Target.of(GroupMetadataKey, GROUP_RECORDS),
     Target.of(GroupMetadataValue, GROUP_RECORDS),
     *(Target.of(kind, GROUP_RECORDS) for pair in CONSUMER_GROUP_RECORDS.values() for kind in pair),
+    Target.of(TransactionLogKey, TRANSACTION_RECORDS),
+    Target.of(TransactionLogValue, TRANSACTION_RECORDS),
 ]
 
 

@@ -6,8 +6,10 @@ from lakelog.client.admin.api import Admin, LogDir
 from lakelog.client.admin.configs import ConfigEntry, ConfigSource, ResourceType
 from lakelog.client.admin.group_descriptions import Group, GroupMember
 from lakelog.client.admin.groups import GroupListing, Lag
+from lakelog.client.admin.transactions import ActiveProducer, Transaction, TransactionListing
 
 __all__ = [
+    "ActiveProducer",
     "Admin",
     "ConfigEntry",
     "ConfigSource",
@@ -17,4 +19,6 @@ __all__ = [
     "Lag",
     "LogDir",
     "ResourceType",
+    "Transaction",
+    "TransactionListing",
 ]

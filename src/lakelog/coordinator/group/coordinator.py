@@ -20,9 +20,10 @@ from lakelog.coordinator.group.listing import GroupFilter
 from lakelog.coordinator.group.offsets import OffsetTable, Topics, refuse_commit
 from lakelog.coordinator.group.rebalance import Decision
 from lakelog.coordinator.group.shard import GroupShard
+from lakelog.coordinator.group.txn_offsets import refuse_txn_commit
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
-from lakelog.coordinator.shard import Now, PartitionLog, Reply, Result
+from lakelog.coordinator.shard import Now, PartitionLog, Reply, Result, TransactionMarker
 from lakelog.protocol.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -37,6 +38,7 @@ from lakelog.protocol.offset_fetch import (
     OffsetFetchResponse,
 )
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from lakelog.runtime.api import Clock, Random, Tasks
 
 GROUP_TOPIC = "__consumer_offsets"
@@ -270,6 +272,41 @@ class GroupCoordinator:
             refuse,
             nameless=True,
         )
+        return future
+
+    def txn_offset_commit(
+        self, request: TxnOffsetCommitRequest, version: int
+    ) -> Reply[TxnOffsetCommitResponse]:
+        """The group's partition is in the producer's transaction: that has been made sure of."""
+        future = self._tasks.future()
+
+        def reply(response: TxnOffsetCommitResponse) -> None:
+            settle(future, response)
+
+        def refuse(code: ErrorCode) -> None:
+            reply(refuse_txn_commit(request, code))
+
+        self._calls.decide(
+            request.group_id,
+            lambda shard, now: shard.txn_commit(now, request, version, reply, refuse),
+            refuse,
+        )
+        return future
+
+    def write_marker(self, partition: int, marker: TransactionMarker) -> Reply[ErrorCode]:
+        """Ends a transaction in a partition of `__consumer_offsets`: its offsets count or go."""
+        future = self._tasks.future()
+
+        def committed(_: Now) -> None:
+            settle(future, ErrorCode.NONE)
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            settle(future, code)
+
+        try:
+            self._host.decide(partition, lambda *_: Result((), committed, failed, marker=marker))
+        except KafkaError as error:
+            settle(future, error.code)
         return future
 
     def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:

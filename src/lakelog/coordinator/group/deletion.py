@@ -35,7 +35,7 @@ class Deletions:
         """Raises NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND."""
         state = self._state
         group = state.any_group(group_id)
-        _check_delete(group, group_id, known=group_id in state.offsets)
+        _check_delete(group, group_id, known=_has_offsets(state.offsets, group_id))
         records = [*_all_offsets(state.offsets, group_id), *group_tombstones(group, group_id)]
 
         def committed(_: Now) -> None:
@@ -57,7 +57,7 @@ class Deletions:
         """Raises GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if nobody can know what the group reads."""
         state = self._state
         group = state.any_group(request.group_id)
-        if group is None and request.group_id not in state.offsets:
+        if group is None and not _has_offsets(state.offsets, request.group_id):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         read = _topics_read(group)
         records, response = _plan(request, read, state.offsets, state.topics)
@@ -89,11 +89,20 @@ def group_tombstones(group: AnyGroup | None, group_id: str) -> list[Record]:
     return [classic_tombstone(group_id)]
 
 
+def _has_offsets(table: OffsetTable, group_id: str) -> bool:
+    """Those of open transactions count too."""
+    return group_id in table or group_id in table.pending
+
+
 def _all_offsets(table: OffsetTable, group_id: str) -> list[Record]:
-    keys = [
-        OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    committed = {
+        (topic, partition)
         for topic, partitions in table.of_group(group_id).items()
         for partition in partitions
+    }
+    keys = [
+        OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+        for topic, partition in sorted(committed.union(table.pending.of_group(group_id)))
     ]
     return [*tombstones(keys)]
 
@@ -117,7 +126,7 @@ def _plan(
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif read is None or topic.name in read:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            elif index in table.of_group(request.group_id).get(topic.name, {}):
+            elif _has_offset(table, request.group_id, topic.name, index):
                 keys.append(
                     OffsetCommitKey(group=request.group_id, topic=topic.name, partition=index)
                 )
@@ -125,6 +134,11 @@ def _plan(
                 OffsetDeleteResponsePartition(partition_index=index, error_code=code)
             )
     return [*tombstones(keys)], response
+
+
+def _has_offset(table: OffsetTable, group_id: str, topic: str, partition: int) -> bool:
+    committed = table.of_group(group_id).get(topic, {})
+    return partition in committed or table.pending.is_pending(group_id, topic, partition)
 
 
 def _topics_read(group: AnyGroup | None) -> frozenset[str] | None:

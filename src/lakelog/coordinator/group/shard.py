@@ -33,10 +33,16 @@ from lakelog.coordinator.group.offsets import (
 )
 from lakelog.coordinator.group.questions import Questions
 from lakelog.coordinator.group.rebalance import Decision, TimerKey, TimerKind
-from lakelog.coordinator.group.records import Record, decode_record, encode_record
+from lakelog.coordinator.group.records import OffsetRecord, Record, decode_record, encode_record
 from lakelog.coordinator.group.state import ShardState
 from lakelog.coordinator.group.sync import Syncs
 from lakelog.coordinator.group.turns import Decide, Refuse
+from lakelog.coordinator.group.txn_offsets import (
+    as_offset_commit,
+    as_txn_response,
+    check_txn_commit,
+    older_code,
+)
 from lakelog.coordinator.group.upkeep import Upkeep
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.heartbeat import HeartbeatRequest
@@ -44,6 +50,7 @@ from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.leave_group import LeaveGroupResponse, MemberIdentity
 from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from lakelog.runtime.api import Random
 
 
@@ -82,6 +89,13 @@ class GroupShard:
 
     def replay(self, record: Record) -> None:
         self.state.replay(record)
+
+    def replay_pending(self, record: Record, producer_id: int) -> None:
+        if isinstance(record, OffsetRecord):
+            self.state.offsets.pending.add(record, producer_id)
+
+    def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        self.state.offsets.replay_end(producer_id, commit=commit)
 
     def loaded(self, now: Now) -> list[Decision]:
         """Members get a new session: nobody could reach a coordinator while it was loading."""
@@ -255,18 +269,66 @@ class GroupShard:
         if consumer is None:
             check_commit(group, request.group_id in self.state.offsets, request, version)
             return
-        named = (
-            (topic.name, topic.topic_id, (each.partition_index for each in topic.partitions))
-            for topic in request.topics
-        )
         check_consumer_commit(
             consumer,
             request.member_id,
             request.group_instance_id,
             request.generation_id_or_member_epoch,
-            commit_partitions(self._topics, named, by_id=version >= TOPIC_IDS_SINCE),
+            self._partitions(request, version),
             version=version,
         )
+
+    def _partitions(self, request: OffsetCommitRequest, version: int) -> list[tuple[bytes, int]]:
+        named = (
+            (topic.name, topic.topic_id, (each.partition_index for each in topic.partitions))
+            for topic in request.topics
+        )
+        return commit_partitions(self._topics, named, by_id=version >= TOPIC_IDS_SINCE)
+
+    def txn_commit(
+        self,
+        now: Now,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        reply: Callable[[TxnOffsetCommitResponse], None],
+        refuse: Callable[[ErrorCode], None],
+    ) -> Decision:
+        """Offsets that count when the producer's transaction is committed."""
+        commit, commit_version = as_offset_commit(request, version)
+        records, topics = plan_commit(
+            commit, commit_version, self._topics, self._config.offset_metadata_max, now.wall_ms
+        )
+        self._check_txn_commit(request, version)
+
+        def committed(_: Now) -> None:
+            reply(as_txn_response(topics))
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            refuse(code)
+
+        producer = (request.producer_id, request.producer_epoch)
+        decision: Decision = Result(records, committed, failed, producer=producer)
+        return self._turns.write(request.group_id, decision)
+
+    def _check_txn_commit(self, request: TxnOffsetCommitRequest, version: int) -> None:
+        consumer = self.state.consumer(request.group_id)
+        if consumer is None:
+            offsets = self.state.offsets
+            known = request.group_id in offsets or request.group_id in offsets.pending
+            check_txn_commit(self.state.classic.get(request.group_id), known, request, version)
+            return
+        commit, commit_version = as_offset_commit(request, version)
+        try:
+            check_consumer_commit(
+                consumer,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                self._partitions(commit, commit_version),
+                version=None,
+            )
+        except KafkaError as error:
+            raise KafkaError(older_code(error.code, version)) from error
 
     def _group(self, group_id: str) -> ClassicGroup:
         group = self.state.classic.get(group_id)

@@ -40,6 +40,8 @@ class Upkeep:
 
     def _expire_group(self, now: Now, group_id: str) -> Decision:
         state = self._state
+        if group_id in state.offsets.pending:
+            return Result()
         group = state.any_group(group_id)
         offsets = state.offsets.of_group(group_id)
         retention_ms = state.config.offsets_retention_ms

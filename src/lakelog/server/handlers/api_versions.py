@@ -15,19 +15,16 @@ from lakelog.protocol.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
-    FinalizedFeatureKey,
-    SupportedFeatureKey,
 )
 from lakelog.protocol.registry import APIS
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
+from lakelog.server.features import finalized_features, supported_features
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 _CLUSTER_CHECK_SINCE = 5
 _ADVERTISED_MIN = {0: 0}
-_FEATURES = {"group.version": 1}
-"""Features at their newest level, which is the one in force: 1 is KIP-848."""
 
 
 def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -40,15 +37,9 @@ def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> Api
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     return ApiVersionsResponse(
         api_keys=_served(),
-        supported_features=[
-            SupportedFeatureKey(name=name, min_version=0, max_version=level)
-            for name, level in _FEATURES.items()
-        ],
+        supported_features=supported_features(context.version),
         finalized_features_epoch=0,
-        finalized_features=[
-            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in _FEATURES.items()
-        ],
+        finalized_features=finalized_features(),
     )
 
 

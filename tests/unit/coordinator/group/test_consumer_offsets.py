@@ -10,6 +10,11 @@ from coordinator_world import World, in_world
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from lakelog.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 
@@ -113,3 +118,47 @@ async def test_fetches_name_the_member_and_its_epoch_or_neither(world: World) ->
     assert await fetch(world, "one", one.epoch) == 0
     assert await fetch(world, "one", one.epoch + 1) == ErrorCode.STALE_MEMBER_EPOCH
     assert await fetch(world, "nobody", one.epoch) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# Offsets in a transaction (KIP-447)
+
+
+async def in_transaction(
+    world: World, member: Consumer, *, version: int = 6, **changes: Any
+) -> int:
+    by_id = version >= 6
+    request = TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id=GROUP,
+        producer_id=1,
+        producer_epoch=0,
+        generation_id_or_member_epoch=member.epoch,
+        member_id=member.member_id,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name="" if by_id else "orders",
+                topic_id=world.topics.topics["orders"][0] if by_id else bytes(16),
+                partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=9)],
+            )
+        ],
+    )
+    for name, value in changes.items():
+        setattr(request, name, value)
+    response = await world.coordinator.txn_offset_commit(request, version)
+    code: int = response.topics[0].partitions[0].error_code
+    return code
+
+
+@in_world(consumer=AT_ONCE)
+async def test_kip_447_a_stale_epoch_commits_nothing_in_a_transaction(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await settle(one, two)
+    epoch = {"generation_id_or_member_epoch": one.epoch + 1}
+    assert await in_transaction(world, one, **epoch) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await in_transaction(world, one, version=5, **epoch) == ErrorCode.ILLEGAL_GENERATION
+    stranger = Consumer(world, "nobody")
+    assert await in_transaction(world, stranger) == ErrorCode.UNKNOWN_MEMBER_ID
+    nobody = {"member_id": "", "generation_id_or_member_epoch": -1}
+    assert await in_transaction(world, stranger, version=2, **nobody) == 0
+    assert await in_transaction(world, one) == 0
+    assert await committed(world) == {}, "not before the marker"
