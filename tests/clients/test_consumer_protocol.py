@@ -120,7 +120,9 @@ def test_a_group_moves_to_the_new_protocol_and_back(
     classic = old(broker.bootstrap)  # type: ignore[call-arg]
     modern = ConfluentConsumerProtocol(broker.bootstrap)
     with ExitStack() as stack:
-        members = [stack.enter_context(GroupMember(classic, topic, topic)) for _ in range(2)]
+        members = [stack.enter_context(GroupMember(classic, topic, topic))]
+        eventually(lambda: _shared(members, {6}), 30)
+        members.append(stack.enter_context(GroupMember(classic, topic, topic)))
         eventually(lambda: _shared(members, {3}), 30)
         assert _describe(broker, topic).type is confluent_kafka.ConsumerGroupType.CLASSIC
 
