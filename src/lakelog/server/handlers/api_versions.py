@@ -25,6 +25,8 @@ from lakelog.server.dispatch import Context
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 _CLUSTER_CHECK_SINCE = 5
+_LEVEL_0_SINCE = 4
+"""Older clients fail on a feature whose lowest level is 0 (KAFKA-17011)."""
 _ADVERTISED_MIN = {0: 0}
 _FEATURES = {"group.version": 1}
 """Features at their newest level, which is the one in force: 1 is KIP-848."""
@@ -43,6 +45,7 @@ def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> Api
         supported_features=[
             SupportedFeatureKey(name=name, min_version=0, max_version=level)
             for name, level in _FEATURES.items()
+            if context.version >= _LEVEL_0_SINCE
         ],
         finalized_features_epoch=0,
         finalized_features=[
