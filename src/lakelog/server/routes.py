@@ -17,6 +17,7 @@ from lakelog.server.handlers import (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_producers,
     fetch,
     find_coordinator,
     groups,
@@ -25,6 +26,8 @@ from lakelog.server.handlers import (
     list_offsets,
     metadata,
     produce,
+    transactions,
+    write_txn_markers,
 )
 
 _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
@@ -45,11 +48,19 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "CreateTopics": create_topics.handle,
     "DeleteTopics": delete_topics.handle,
     "InitProducerId": init_producer_id.handle,
+    "AddPartitionsToTxn": transactions.add_partitions,
+    "AddOffsetsToTxn": transactions.add_offsets,
+    "EndTxn": transactions.end,
+    "TxnOffsetCommit": transactions.txn_offset_commit,
+    "WriteTxnMarkers": write_txn_markers.handle,
     "DescribeConfigs": describe_configs.handle,
     "DescribeLogDirs": describe_log_dirs.handle,
     "CreatePartitions": create_partitions.handle,
     "IncrementalAlterConfigs": incremental_alter_configs.handle,
     "DescribeCluster": describe_cluster.handle,
+    "DescribeTransactions": transactions.describe,
+    "ListTransactions": transactions.list_all,
+    "DescribeProducers": describe_producers.handle,
 }
 _IN_PLACE = frozenset({"Produce", "Fetch", "ListOffsets"})
 
