@@ -262,6 +262,12 @@ class MemoryDisk:
             raise self._missing(path)
         return node.modified_ms
 
+    def set_modified_ms(self, path: Path, time_ms: int) -> None:
+        node = self._tree.get(path)
+        if node is None:
+            raise self._missing(path)
+        node.modified_ms = time_ms
+
     # Names
 
     def list(self, path: Path) -> list[str]:
