@@ -291,7 +291,9 @@ class MemoryDisk:
         self._need_dir(target.parent)
 
         def move(tree: _Tree) -> None:
-            inside = [path for path in tree if path == source or source in path.parents]
+            inside = [source]
+            if tree[source] is None:
+                inside += [path for path in tree if source in path.parents]
             moved = {target / path.relative_to(source): tree.pop(path) for path in inside}
             tree.update(moved)
 
