@@ -66,6 +66,11 @@ class BrokerImage(NamedTuple):
     rack: str | None
 
 
+def metric_name(topic: str) -> str:
+    """A topic as metrics call it, which cannot tell '.' from '_'."""
+    return topic.replace(".", "_")
+
+
 _NO_CONFIG: HashTrieMap[str, str] = HashTrieMap()
 
 
@@ -77,6 +82,8 @@ class MetadataImage(NamedTuple):
     brokers: HashTrieMap[int, BrokerImage] = HashTrieMap()
     topics_by_id: HashTrieMap[bytes, TopicImage] = HashTrieMap()
     topic_ids: HashTrieMap[str, bytes] = HashTrieMap()
+    metric_names: HashTrieMap[str, str] = HashTrieMap()
+    """Topics by what metrics call them, if that may be what they call another one too."""
     config_map: HashTrieMap[tuple[int, str], HashTrieMap[str, str]] = HashTrieMap()
     next_producer_id: int = 0
     producer_id_owner: int = -1
@@ -148,6 +155,7 @@ class _Draft:
         self.brokers = image.brokers
         self.topics_by_id = image.topics_by_id
         self.topic_ids = image.topic_ids
+        self.metric_names = image.metric_names
         self.config_map = image.config_map
         self.next_producer_id = image.next_producer_id
         self.producer_id_owner = image.producer_id_owner
@@ -160,6 +168,7 @@ class _Draft:
             self.brokers,
             self.topics_by_id,
             self.topic_ids,
+            self.metric_names,
             self.config_map,
             self.next_producer_id,
             self.producer_id_owner,
@@ -205,6 +214,9 @@ def _apply_topic(draft: _Draft, record: TopicRecord) -> None:
     topic = TopicImage(record.name, record.topic_id, HashTrieMap())
     draft.topics_by_id = draft.topics_by_id.insert(record.topic_id, topic)
     draft.topic_ids = draft.topic_ids.insert(record.name, record.topic_id)
+    shown = metric_name(record.name)
+    if "_" in shown:
+        draft.metric_names = draft.metric_names.insert(shown, record.name)
 
 
 def _apply_partitions(draft: _Draft, records: Iterable[PartitionRecord]) -> None:
@@ -232,6 +244,7 @@ def _apply_topic_removed(draft: _Draft, record: TopicRemoved) -> None:
     topic = draft.existing(record.topic_id)
     draft.topics_by_id = draft.topics_by_id.remove(topic.topic_id)
     draft.topic_ids = draft.topic_ids.remove(topic.name)
+    draft.metric_names = draft.metric_names.discard(metric_name(topic.name))
     draft.config_map = draft.config_map.discard((int(ResourceType.TOPIC), topic.name))
     draft.partition_count -= len(topic)
 

@@ -20,6 +20,7 @@ from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists, replace
 from lakelog.storage.flush import FlushJob
 from lakelog.storage.handles import HandleCache
+from lakelog.storage.known_batches import KnownBatches
 from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import PARTITION_METADATA
@@ -38,10 +39,9 @@ class LocalLog:
         "_config",
         "_doomed",
         "_flushing",
+        "_known",
         "_new_names",
-        "_older",
         "_random_below",
-        "_recent",
         "active_segment",
         "before_truncate",
         "broken",
@@ -110,8 +110,7 @@ class LocalLog:
         """Whether compacted segments are about to take the place of others: none may go."""
         self._new_names: set[Path] = {folder, folder.parent} if created else set()
         self._doomed: list[tuple[int, Path]] = []
-        self._recent: dict[int, int] = {}
-        self._older: dict[int, int] = {}
+        self._known = KnownBatches()
 
     @property
     def config(self) -> LogConfig:
@@ -147,7 +146,7 @@ class LocalLog:
         self.segments.append(segment)
         self._bases.append(base)
         self.active_segment = segment
-        self._recent, self._older = {}, {}
+        self._known.clear()
         self._new_names.add(self.folder)
         return segment
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import BatchHeader, patch_offset_and_epoch, set_append_time
 from lakelog.storage.handles import LogSlice
+from lakelog.storage.known_batches import Place
 from lakelog.storage.local_log import LocalLog
 from lakelog.storage.producer_state import BatchMetadata
 from lakelog.storage.retention import count_deletable
@@ -24,7 +25,6 @@ from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_
 from lakelog.storage.validate import Origin, check_incoming
 
 _RELATIVE_MAX = 0x7FFFFFFF
-_RECENT_MAX = 128
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -111,11 +111,7 @@ class Log(LocalLog):
             self.leader_epochs.assign(leader_epoch, base)
         position = segment.size
         segment.append(batch, last, timestamp)
-        recent = self._recent
-        if len(recent) >= _RECENT_MAX:
-            self._older = recent
-            recent = self._recent = {}
-        recent[base] = position
+        self._known.note(base, (segment, position, size))
 
     def _repeated(self, batch: BatchMetadata) -> AppendResult:
         by_broker = self.config.message_timestamp_type == "LogAppendTime"
@@ -157,33 +153,34 @@ class Log(LocalLog):
             )
         if offset >= end_offset or offset == end:
             return None
-        segment = self.active_segment
-        if offset < segment.base_offset:
-            return self._read_older(offset, max_bytes, end_offset, min_one)
-        position = self._position(offset)
-        limit = segment.size if end_offset >= end else self._position(end_offset)
-        return _slice(segment, position, limit, max_bytes, min_one)
+        segment, position, first = self._known.find(offset) or self._locate(offset)
+        limit = segment.size
+        if end_offset < end and end_offset < segment.next_offset:
+            limit = segment.position_of(end_offset)
+        size = limit - position
+        if size > max_bytes:
+            size = segment.whole_batches(position, limit, max_bytes, first)
+            if size > max_bytes and not min_one:
+                return None
+            self._note_following(segment, position + size)
+        return LogSlice(segment.open(), position, size) if size > 0 else None
 
-    def _position(self, offset: int) -> int:
-        """`Segment.position_of` in the active segment, quick at the tail."""
-        position = self._recent.get(offset)
-        if position is None:
-            position = self._older.get(offset)
-            if position is None:
-                position = self.active_segment.position_of(offset)
-        return position
-
-    def _read_older(
-        self, offset: int, max_bytes: int, end_offset: int, min_one: bool
-    ) -> LogSlice | None:
-        number = bisect_right(self._bases, offset) - 1
-        for segment in self.segments[max(number, 0) :]:
+    def _locate(self, offset: int) -> Place:
+        """The batch that holds `offset`, or the next one where compaction took that."""
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        while True:
+            segment = self.segments[number]
             position = segment.position_of(offset)
-            if position < segment.size:
-                bounded = end_offset < segment.next_offset
-                limit = segment.position_of(end_offset) if bounded else segment.size
-                return _slice(segment, position, limit, max_bytes, min_one)
-        return None
+            number += 1
+            if position < segment.size or number == len(self.segments):
+                return segment, position, 0
+
+    def _note_following(self, segment: Segment, position: int) -> None:
+        """Whoever reads in sequence asks next for the batch at `position`."""
+        found = segment.batch_at(position)
+        if found is not None:
+            base, size = found
+            self._known.note(base, (segment, position, size))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record at or after a time (ms); `CorruptLog` for a batch that is damaged."""
@@ -246,7 +243,7 @@ class Log(LocalLog):
         else:
             self._restart_at(end)
         self.log_end_offset = end
-        self._recent, self._older = {}, {}
+        self._known.clear()
         self.leader_epochs.truncate_from_end(end)
         self.snapshots.remove_beyond(end)
         self.rebuild_producers()
@@ -264,13 +261,3 @@ class Log(LocalLog):
                     table.update(header, header.base_offset)
         table.end_offset = self.log_end_offset
 
-
-def _slice(
-    segment: Segment, position: int, limit: int, max_bytes: int, min_one: bool
-) -> LogSlice | None:
-    size = limit - position
-    if size > max_bytes:
-        size = segment.whole_batches(position, limit, max_bytes)
-        if size > max_bytes and not min_one:
-            return None
-    return LogSlice(segment.open(), position, size) if size > 0 else None

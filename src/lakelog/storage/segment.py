@@ -109,19 +109,22 @@ class Segment(IndexedSegment):
             position += length + 12
         return size
 
-    def whole_batches(self, position: int, end: int, max_bytes: int) -> int:
+    def whole_batches(self, position: int, end: int, max_bytes: int, first: int = 0) -> int:
         """Bytes of whole batches from `position`: at most `max_bytes` up to `end`, or one batch.
 
-        May fall short of `max_bytes` by an index interval and a batch.
+        May fall short of `max_bytes` by an index interval and a batch. `first` is the size of the
+        batch at `position` if it is known.
         """
+        if first >= max_bytes:
+            return first
         index = self._index if self._index is not None else self.index
         entry = index.floor_position(min(position + max_bytes, end))
         if not index.trusted and not self._is_true(index, entry):
             self.rebuild_index()
-            return self.whole_batches(position, end, max_bytes)
+            return self.whole_batches(position, end, max_bytes, first)
         if entry >= 0 and index.positions[entry] > position:
             return index.positions[entry] - position
-        file, at = self.open().file, position
+        file, at = self.open().file, position + first
         while at < end:
             _, length, _ = self._span(file.read_at(at, SPAN.size), 0, at)
             following = at + length + 12
@@ -131,6 +134,15 @@ class Segment(IndexedSegment):
             if at - position >= max_bytes:
                 break
         return at - position
+
+    def batch_at(self, position: int) -> tuple[int, int] | None:
+        """Base offset and size of the batch at `position`, or `None` where no header can be."""
+        try:
+            head = self.open().file.read_at(position, SPAN.size)
+            base, length, _ = self._span(head, 0, position)
+        except CorruptLog:
+            return None
+        return base, length + 12
 
     def _span(self, window: bytes, at: int, position: int) -> tuple[int, int, int]:
         try:

@@ -152,12 +152,12 @@ class _Writer:
     def _buffer(self, expression: str, field: Field) -> None:
         value = self.source.variable("b")
         self.source.add(f"{value} = {expression}")
-        self._length(value, field, "i")
+        length = self._length(value, field, "i")
         if field.type_name == "bytes":
             self._append_unless_null(value, value, field)
             return
         assert self.out == "out", "records cannot be tagged"
-        with self.source.block(f"if {value}:"):
+        with self.source.block(f"if {length} > {int(self.flexible)}:"):
             self.source.add("parts.append(join(out))", f"parts.append({value})", "out = []")
 
     def _array(self, expression: str, field: Field) -> None:

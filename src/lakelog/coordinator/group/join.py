@@ -93,8 +93,9 @@ class Joins:
 
     def join(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
         if not self._has_room(group, join.member_id):
-            self._pending.remove(group, join.member_id)
-            return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            waited_for = self._pending.remove(group, join.member_id)
+            refused = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            return self._rebalancer.pending_left(now, group) if waited_for else refused
         if not group.supports(join.protocol_type, join.protocols):
             return join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id)
         if join.member_id:

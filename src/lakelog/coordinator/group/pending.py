@@ -36,9 +36,10 @@ class PendingJoins:
         return loser
 
     def remove(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether it was pending."""
-        if self._groups.pop(member_id, None) is None:
+        """Whether it was pending in this group; an id given out for another stays as it is."""
+        if self._groups.get(member_id) is not group:
             return False
+        del self._groups[member_id]
         group.pending_joins.discard(member_id)
         self._deadlines.cancel(TimerKey(TimerKind.PENDING, group.group_id, member_id))
         return True

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.image import metric_name
 
 _LENGTH_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
@@ -26,17 +27,11 @@ def check_topic_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
-def check_collision(name: str, others: Iterable[str]) -> None:
-    """Raises INVALID_TOPIC_EXCEPTION if metrics could not tell `name` from another topic.
-
-    Metric names turn '.' into '_'. Names without either cannot collide.
-    """
-    if "." not in name and "_" not in name:
-        return
-    flat = name.replace(".", "_")
-    for other in others:
-        if other != name and other.replace(".", "_") == flat:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic {name} differs from {other} only in '.' and '_'",
-            )
+def check_collision(name: str, metric_names: Mapping[str, str]) -> None:
+    """Raises INVALID_TOPIC_EXCEPTION if metrics could not tell `name` from another topic."""
+    other = metric_names.get(metric_name(name), name)
+    if other != name:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name} differs from {other} only in '.' and '_'",
+        )

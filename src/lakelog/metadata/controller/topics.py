@@ -7,10 +7,9 @@ those of Kafka's `ReplicationControlManager`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
@@ -31,19 +30,20 @@ from lakelog.runtime.api import Random
 
 T = TypeVar("T")
 
-_NOTHING: Mapping[Any, Any] = MappingProxyType({})
-
 _RESERVED = frozenset({"__cluster_metadata"})
 
 
 class NewTopic(NamedTuple):
-    """-1 is the broker's default. `assignments` maps partition to replicas and excludes counts."""
+    """-1 is the broker's default. `assignments` are partitions with replicas and exclude counts.
+
+    Pairs as they came, not mappings, so that what is said twice is seen.
+    """
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    assignments: Mapping[int, Sequence[int]] = _NOTHING
-    configs: Mapping[str, str | None] = _NOTHING
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Sequence[tuple[str, str | None]] = ()
 
 
 class TopicResult(NamedTuple):
@@ -124,7 +124,7 @@ def _create(
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is reserved")
     if topic.name in image.topic_ids:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
-    check_collision(topic.name, image.topic_ids)
+    check_collision(topic.name, image.metric_names)
     configs = _checked_configs(topic.configs, broker)
     replicas = _initial_replicas(image, topic, broker, random)
     topic_id = random_uuid(random)
@@ -137,13 +137,18 @@ def _create(
     return _Creation(topic_id, replicas, records)
 
 
-def _checked_configs(configs: Mapping[str, str | None], broker: BrokerConfig) -> dict[str, str]:
-    """Raises INVALID_CONFIG."""
-    values = {}
-    for key, value in configs.items():
+def _checked_configs(
+    configs: Sequence[tuple[str, str | None]], broker: BrokerConfig
+) -> dict[str, str]:
+    """Raises INVALID_CONFIG, for two values of one key too; Kafka takes the last of them."""
+    values: dict[str, str] = {}
+    for key, value in configs:
         if value is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{key} has no value")
-        values[key] = value
+        if values.setdefault(key, value) != value:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"{key} is given twice, as {values[key]!r} and {value!r}"
+            )
     try:
         LogConfig.from_values(values, broker)
     except ConfigError as error:
@@ -161,7 +166,12 @@ def _initial_replicas(
                 "with replicas assigned by hand, both counts must be -1",
             )
         check_room(len(topic.assignments))
-        return check_manual(image, topic.assignments)
+        assignments = dict(topic.assignments)
+        if len(assignments) < len(topic.assignments):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned replicas twice"
+            )
+        return check_manual(image, assignments)
     partitions, factor = topic.partitions, topic.replication_factor
     if factor < -1 or factor == 0:
         raise KafkaError(
@@ -224,9 +234,13 @@ def plan_create_partitions(
     topics: Sequence[MorePartitions],
     *,
     random: Random,
+    fixed: Container[str] = (),
     validate_only: bool = False,
 ) -> Plan[list[TopicResult]]:
-    """Results in the order asked; `partitions` of a result is the new total."""
+    """Results in the order asked; `partitions` of a result is the new total.
+
+    `fixed` are topics that keep their number: what is in them is found by a hash modulo it.
+    """
     records: list[Record] = []
     results = []
     repeated = _repeated(topic.name for topic in topics)
@@ -236,6 +250,12 @@ def plan_create_partitions(
             if topic.name in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is asked twice")
             found = _required(image, TopicReference(topic.name))
+            if topic.name in fixed:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{topic.name} keeps its {len(found)} partitions: with more of them, what is "
+                    "in it would be looked for in the wrong ones",
+                )
             made += max(topic.count - len(found), 0)
             check_room(made)
             replicas = _additional_replicas(image, found, topic, random)

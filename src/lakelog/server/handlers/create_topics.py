@@ -24,7 +24,7 @@ _CONFIGS_SINCE = 5
 async def handle(
     broker: Broker, context: Context, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    wanted = [_new_topic(topic) for topic in request.topics]
+    wanted = [broker.topics.with_defaults(_new_topic(topic)) for topic in request.topics]
     try:
         results = await broker.metadata.submit(
             lambda image: plan_create_topics(
@@ -52,8 +52,8 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
         topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        assignments={entry.partition_index: entry.broker_ids for entry in topic.assignments},
-        configs={config.name: config.value for config in topic.configs},
+        assignments=[(entry.partition_index, entry.broker_ids) for entry in topic.assignments],
+        configs=[(config.name, config.value) for config in topic.configs],
     )
 
 

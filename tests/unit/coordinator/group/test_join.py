@@ -242,6 +242,35 @@ async def test_who_does_not_rejoin_leaves_its_place_to_another(world: World) -> 
     assert await heartbeat(world, joined[0]) == UNKNOWN_MEMBER
 
 
+@in_world(members_max=2)
+async def test_a_rebalance_does_not_wait_for_whom_it_has_refused(world: World) -> None:
+    """The id was given out while there was room, and is all that the rebalance still waits for."""
+    (first,) = await form(world, 1)
+    second_id, third_id = await new_id(world), await new_id(world)
+    waiting = [join(world, first.member_id), join(world, second_id)]
+    await asyncio.sleep(1)
+    assert not any(reply.done() for reply in waiting)
+    before = world.clock.monotonic()
+    refused = await join(world, third_id)
+    assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert {(await reply).generation_id for reply in waiting} == {first.generation_id + 1}
+    assert world.clock.monotonic() == before
+
+
+@in_world()
+async def test_an_id_of_one_group_is_unknown_in_another(world: World) -> None:
+    leader, follower = await form(world, 2)
+    pending_id = await new_id(world)
+    waiting = [join(world, leader.member_id), join(world, follower.member_id)]
+    await join(world, await new_id(world, group="other"), group="other")
+    assert (await join(world, pending_id, group="other")).error_code == UNKNOWN_MEMBER
+    await leave(world, (pending_id, None), group="other")
+    before = world.clock.monotonic()
+    waiting.append(join(world, pending_id))
+    assert {(await reply).error_code for reply in waiting} == {0}
+    assert world.clock.monotonic() == before
+
+
 @in_world()
 async def test_a_rebalance_waits_for_ids_that_were_given_out(world: World) -> None:
     leader, follower = await form(world, 2)

@@ -47,12 +47,25 @@ def test_counts_of_minus_one_are_the_brokers_defaults(
 
 
 def test_configuration_is_kept(image: MetadataImage, random: SeededRandom) -> None:
-    image, _ = _create(image, random, NewTopic("new", 1, 1, configs={"retention.ms": "5"}))
+    image, _ = _create(image, random, NewTopic("new", 1, 1, configs=[("retention.ms", "5")]))
     assert dict(image.configs(ResourceType.TOPIC, "new")) == {"retention.ms": "5"}
 
 
+def test_a_configuration_may_be_repeated_but_not_contradicted(
+    image: MetadataImage, random: SeededRandom
+) -> None:
+    same = NewTopic("same", 1, 1, configs=[("retention.ms", "5"), ("retention.ms", "5")])
+    other = NewTopic("other", 1, 1, configs=[("retention.ms", "5"), ("retention.ms", "7")])
+    image, results = _create(image, random, same, other)
+    assert [result.error for result in results] == [ErrorCode.NONE, ErrorCode.INVALID_CONFIG]
+    assert results[1].message == "retention.ms is given twice, as '5' and '7'"
+    assert dict(image.configs(ResourceType.TOPIC, "same")) == {"retention.ms": "5"}
+
+
 def test_replicas_by_hand(image: MetadataImage, random: SeededRandom) -> None:
-    image, (result,) = _create(image, random, NewTopic("new", assignments={1: [3, 1], 0: [2, 3]}))
+    image, (result,) = _create(
+        image, random, NewTopic("new", assignments=[(1, [3, 1]), (0, [2, 3])])
+    )
     assert (result.partitions, result.replication_factor) == (2, 2)
     topic = image.topic("new")
     assert topic is not None
@@ -76,16 +89,27 @@ def test_replicas_by_hand(image: MetadataImage, random: SeededRandom) -> None:
         (NewTopic("new", 10_001), ErrorCode.POLICY_VIOLATION),
         (NewTopic("new", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (NewTopic("new", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (NewTopic("new", configs={"retention.ms": "x"}), ErrorCode.INVALID_CONFIG),
-        (NewTopic("new", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
-        (NewTopic("new", configs={"retention": "1"}), ErrorCode.INVALID_CONFIG),
-        (NewTopic("new", 1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
-        (NewTopic("new", -1, 1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
-        (NewTopic("new", assignments={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("new", assignments={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("new", assignments={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("new", assignments={0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("new", assignments={0: [1], 1: [1, 2]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("new", configs=[("retention.ms", "x")]), ErrorCode.INVALID_CONFIG),
+        (NewTopic("new", configs=[("retention.ms", None)]), ErrorCode.INVALID_CONFIG),
+        (NewTopic("new", configs=[("retention", "1")]), ErrorCode.INVALID_CONFIG),
+        (
+            NewTopic("new", configs=[("retention.ms", "5"), ("retention.ms", "6")]),
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (
+            NewTopic("new", assignments=[(0, [1]), (0, [2])]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        (NewTopic("new", 1, assignments=[(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (NewTopic("new", -1, 1, assignments=[(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (NewTopic("new", assignments=[(1, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("new", assignments=[(0, [])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("new", assignments=[(0, [1, 1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("new", assignments=[(0, [9])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (
+            NewTopic("new", assignments=[(0, [1]), (1, [1, 2])]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
     ],
 )
 def test_a_bad_topic_is_refused_and_the_other_created(
@@ -110,6 +134,16 @@ def test_names_that_metrics_would_mix_up_are_refused(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.NONE,
     ]
+
+
+def test_a_deleted_topic_leaves_its_name_in_metrics_to_others(
+    image: MetadataImage, random: SeededRandom
+) -> None:
+    image, _ = _create(image, random, NewTopic("a.b", 1, 1))
+    image = image.apply_all(plan_delete_topics(image, [TopicReference("a.b")]).records, 3)
+    image, (result,) = _create(image, random, NewTopic("a_b", 1, 1))
+    assert result.error is ErrorCode.NONE
+    assert dict(image.metric_names) == {"a_b": "a_b"}
 
 
 def test_a_topic_asked_twice_is_refused_both_times(
@@ -205,6 +239,17 @@ def test_what_cannot_be_added(
 ) -> None:
     plan = plan_create_partitions(image, [wanted], random=random)
     assert [result.error for result in plan.result] == [code]
+    assert plan.records == ()
+
+
+def test_a_topic_whose_partitions_are_fixed_gets_no_more(
+    image: MetadataImage, random: SeededRandom
+) -> None:
+    wanted = [MorePartitions("orders", 5)]
+    plan = plan_create_partitions(image, wanted, random=random, fixed={"orders"})
+    assert plan.result[0].error is ErrorCode.INVALID_REQUEST
+    assert plan.result[0].message is not None
+    assert plan.result[0].message.startswith("orders keeps its 2 partitions")
     assert plan.records == ()
 
 
