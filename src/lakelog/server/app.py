@@ -34,9 +34,11 @@ from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
-from lakelog.runtime.api import Clock, Disk, Net, Random, Tasks
+from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
+from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.broker import Broker
+from lakelog.server.cleaner import Cleaner
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
 from lakelog.server.maintenance import Maintenance
@@ -68,6 +70,7 @@ class World:
     net: Net
     tasks: Tasks
     random: Random
+    processes: Processes
     open_files_max: int
     """Of logs; connections and everything else come on top."""
 
@@ -132,6 +135,16 @@ class Server:
             world.disk,
             tasks,
         )
+        self._cleaner = Cleaner(
+            self._partitions,
+            self._directory,
+            lambda: self.broker.config,
+            clock,
+            tasks,
+            world.processes,
+            self._maintenance.checkpoint_soon,
+            self._maintenance.flush_soon,
+        )
         self._replicas = Replicas(
             options.node_id,
             self._directory,
@@ -153,6 +166,7 @@ class Server:
         for acceptor in self._acceptors:
             acceptor.start()
         self._maintenance.start()
+        self._cleaner.start()
 
     async def _open(self) -> None:
         try:
@@ -292,6 +306,7 @@ class Server:
         for connection in list(self._dispatcher.connections):
             connection.close()
         self.broker.groups.close()
+        await self._cleaner.stop()
         await self._maintenance.stop()
         await self._metadata.close()
         self._directory.close(clean=True)
@@ -315,7 +330,13 @@ async def _serve(options: ServeOptions) -> None:
     tasks = AsyncioTasks(loop)
     open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
     world = World(
-        SystemClock(), PosixDisk(), AsyncioNet(loop), tasks, SystemRandom(), open_files_max
+        SystemClock(),
+        PosixDisk(),
+        AsyncioNet(loop),
+        tasks,
+        SystemRandom(),
+        PythonProcesses(),
+        open_files_max,
     )
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

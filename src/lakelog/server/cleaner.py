@@ -57,7 +57,13 @@ class CleanerCounts:
 
 
 class Cleaner:
-    """From `start` to `stop`. `config` is the one in force; `checkpoint` has offsets written."""
+    """From `start` to `stop`.
+
+    Args:
+        config: the one in force.
+        checkpoint: has the offsets of the folder written soon.
+        flush: has a partition made durable soon.
+    """
 
     def __init__(
         self,
@@ -68,6 +74,7 @@ class Cleaner:
         tasks: Tasks,
         processes: Processes,
         checkpoint: Callable[[], None],
+        flush: Callable[[Partition], None],
     ) -> None:
         self._partitions = partitions
         self._directory = directory
@@ -76,6 +83,7 @@ class Cleaner:
         self._tasks = tasks
         self._processes = processes
         self._checkpoint = checkpoint
+        self._flush = flush
         self._timer: Timer | None = None
         self._workers: set[asyncio.Task[None]] = set()
         self._in_progress: set[Partition] = set()
@@ -116,7 +124,7 @@ class Cleaner:
 
     def _employ(self) -> None:
         config = self._config()
-        if not config.get("log.cleaner.enable"):
+        if not config.get_bool("log.cleaner.enable"):
             return
         self._forget_retired()
         while len(self._workers) < config.get_int("log.cleaner.threads"):
@@ -152,6 +160,8 @@ class Cleaner:
         for partition in self._compacted():
             if partition in self._in_progress or partition in self.uncleanable:
                 continue
+            if partition.log.recovery_point < partition.log.active_segment.base_offset:
+                self._flush(partition)  # only what is durable is compacted
             cleaned = offsets.get((partition.topic, partition.index))
             try:
                 log = examine(partition.log, cleaned, now, partition.last_stable_offset)
@@ -207,10 +217,10 @@ class Cleaner:
     def _limits(self) -> CleanerLimits:
         config = self._config()
         threads = max(config.get_int("log.cleaner.threads"), 1)
-        rate = float(config.get_number("log.cleaner.io.max.bytes.per.second"))
+        rate = config.get_float("log.cleaner.io.max.bytes.per.second")
         return CleanerLimits(
             min(config.get_int("log.cleaner.dedupe.buffer.size") // threads, _MAP_BYTES_MAX),
-            float(config.get_number("log.cleaner.io.buffer.load.factor")),
+            config.get_float("log.cleaner.io.buffer.load.factor"),
             max(config.get_int("log.cleaner.io.buffer.size") // threads // 2, 1),
             rate / threads,
         )

@@ -54,7 +54,7 @@ class Maintenance:
         self._tasks = tasks
         self._timers: dict[str, Timer] = {}
         self._under_way: set[asyncio.Future[None]] = set()
-        self._checkpointing = False
+        self._checkpointing = self._checkpoint_again = False
         self._stopped = False
 
     def start(self) -> None:
@@ -149,9 +149,16 @@ class Maintenance:
 
     # The data folder
 
+    def checkpoint_soon(self) -> None:
+        """Something is worth being written before the interval is over."""
+        if not self._stopped:
+            self._tasks.call_soon(self._checkpoint)
+
     def _checkpoint(self) -> None:
         if self._checkpointing:
+            self._checkpoint_again = True
             return
+        self._checkpoint_again = False
         marks = {
             (partition.topic, partition.index): partition.high_watermark
             for partition in self._partitions
@@ -167,6 +174,8 @@ class Maintenance:
         self._checkpointing = False
         if work.exception() is not None:
             logger.error("the checkpoints could not be written: %s", work.exception())
+        elif self._checkpoint_again and not self._stopped:
+            self._checkpoint()
 
     def _retain(self) -> None:
         now = self._clock.wall_ms()

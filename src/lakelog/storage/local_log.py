@@ -243,6 +243,7 @@ class LocalLog:
         self._bases = [segment.base_offset for segment in self.segments]
         for segment in old[1:]:
             self.snapshots.remove_at(segment.base_offset)
+        self._known.clear()
         self._new_names.add(self.folder)
 
     def _delete_segment(self, segment: Segment, due_ms: int) -> None:
