@@ -224,8 +224,7 @@ class Connection:
                 if isinstance(part, LogSlice):
                     self._queue_slice(part)
                 else:
-                    self._unsent += len(part)
-                    self._out.append(part)
+                    self._queue(part)
         if self._handling:
             return
         self._flush()
@@ -241,14 +240,23 @@ class Connection:
             self._handle()
             self._resume_reading()
 
+    def _queue(self, data: Buffer) -> None:
+        """What follows bytes that have not been tried to be sent goes out together with them."""
+        self._unsent += len(data)
+        out = self._out
+        if out and type(last := out[-1]) is bytearray:
+            last += data
+        else:
+            out.append(data if type(data) is bytearray else bytearray(data))
+
     def _queue_slice(self, part: LogSlice) -> None:
-        self._unsent += part.size
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
                 part.release()
-                self._out.append(data)
+                self._queue(data)
                 return
+        self._unsent += part.size
         self._out.append(part)
 
     def _resume_reading(self) -> None:
@@ -276,28 +284,16 @@ class Connection:
             self._set_writing(bool(out))
 
     def _send_bytes(self) -> int:
-        """Sends the bytes at the head of the queue, joined, up to the next file slice."""
+        """Sends from the bytes at the head of the queue."""
         out = self._out
-        data = out.popleft()
+        data = out[0]
         assert not isinstance(data, LogSlice)
-        if out and not isinstance(out[0], LogSlice):
-            data = self._join(data)
-        try:
-            sent = self._sock.send(data, self._net.MSG_MORE if out else 0)
-        except (BlockingIOError, InterruptedError):
-            out.appendleft(data)
-            raise
-        if sent < len(data):
-            out.appendleft(memoryview(data)[sent:])
-        return sent
-
-    def _join(self, head: Buffer) -> Buffer:
-        out = self._out
-        parts = [head]
-        while out and not isinstance(part := out[0], LogSlice):
-            parts.append(part)
+        sent = self._sock.send(data, self._net.MSG_MORE if len(out) > 1 else 0)
+        if sent == len(data):
             out.popleft()
-        return b"".join(parts)
+        else:
+            out[0] = memoryview(data)[sent:]
+        return sent
 
     def _send_slice(self, head: LogSlice) -> int | None:
         """Bytes sent, or none if the range must first come from the device."""

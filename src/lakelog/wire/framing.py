@@ -24,6 +24,7 @@ API_VERSIONS_KEY = 18
 
 _REQUEST_START = struct.Struct(">hhih")
 _SIZE_AND_ID = struct.Struct(">ii")
+_SIZE_ID_AND_NO_TAGS = struct.Struct(">iiB")
 _ID = struct.Struct(">i")
 _NO_TAGS = b"\x00"
 
@@ -102,9 +103,11 @@ def encode_response(
     parts = encode_parts(message, version)
     size = 4 + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
     if version >= api.flexible_from and api.key != API_VERSIONS_KEY:
-        parts[0] = _SIZE_AND_ID.pack(size + 1, correlation_id) + _NO_TAGS + parts[0]
+        head = bytearray(_SIZE_ID_AND_NO_TAGS.pack(size + 1, correlation_id, 0))
     else:
-        parts[0] = _SIZE_AND_ID.pack(size, correlation_id) + parts[0]
+        head = bytearray(_SIZE_AND_ID.pack(size, correlation_id))
+    head += parts[0]
+    parts[0] = head
     return parts
 
 
