@@ -120,6 +120,7 @@ class Server:
                 topics,
             ),
             disk_space=lambda: world.disk.space(options.data),
+            checkpoint=lambda: self._maintenance.checkpoint_soon(),
             advertised=options.advertise,
             static_config=options.config,
         )
@@ -135,21 +136,24 @@ class Server:
             world.disk,
             tasks,
         )
-        self._cleaner = Cleaner(
-            self._partitions,
-            self._directory,
-            lambda: self.broker.config,
-            clock,
-            tasks,
-            world.processes,
-            self._maintenance.checkpoint_soon,
-            self._maintenance.flush_soon,
-        )
+        self._cleaner = self._make_cleaner()
         self._replicas = Replicas(
             options.node_id,
             self._directory,
             self._partitions,
             lambda: self.broker.config,
+            self._maintenance.flush_soon,
+        )
+
+    def _make_cleaner(self) -> Cleaner:
+        return Cleaner(
+            self._partitions,
+            self._directory,
+            lambda: self.broker.config,
+            self._world.clock,
+            self._world.tasks,
+            self._world.processes,
+            self._maintenance.checkpoint_soon,
             self._maintenance.flush_soon,
         )
 

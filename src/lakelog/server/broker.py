@@ -34,7 +34,8 @@ class Node:
 
 @dataclass(slots=True)
 class Broker:
-    """One per process. `advertised` maps a listener's name to the address clients are told."""
+    """One per process. `advertised` maps a listener's name to the address clients are told;
+    `checkpoint` has written soon where the logs begin."""
 
     node_id: int
     cluster_id: str
@@ -49,6 +50,7 @@ class Broker:
     topics: Topics
     groups: GroupCoordinator
     disk_space: Callable[[], tuple[int, int]]
+    checkpoint: Callable[[], None]
     advertised: Mapping[str, tuple[str, int]]
     static_config: BrokerConfig
     config: BrokerConfig = field(init=False)

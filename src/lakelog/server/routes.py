@@ -13,6 +13,7 @@ from lakelog.server.handlers import (
     api_versions,
     create_partitions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -24,6 +25,7 @@ from lakelog.server.handlers import (
     init_producer_id,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 
@@ -44,7 +46,9 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "ApiVersions": api_versions.handle,
     "CreateTopics": create_topics.handle,
     "DeleteTopics": delete_topics.handle,
+    "DeleteRecords": delete_records.handle,
     "InitProducerId": init_producer_id.handle,
+    "OffsetForLeaderEpoch": offset_for_leader_epoch.handle,
     "DescribeConfigs": describe_configs.handle,
     "DescribeLogDirs": describe_log_dirs.handle,
     "CreatePartitions": create_partitions.handle,

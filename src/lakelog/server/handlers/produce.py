@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -20,6 +21,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.connection import ProtocolViolation
 from lakelog.server.dispatch import Context
 from lakelog.server.topics import INTERNAL_TOPICS
+from lakelog.storage.record_errors import RecordsRefusedError
 
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
@@ -45,14 +47,7 @@ def handle(broker: Broker, context: Context, request: ProduceRequest) -> Produce
                 results.append(_append(partition, entry, request.acks, context.version, now_ms))
                 touched.append(partition)
             except KafkaError as error:
-                results.append(
-                    PartitionProduceResponse(
-                        index=entry.index,
-                        error_code=error.code,
-                        base_offset=-1,
-                        error_message=error.message or None,
-                    )
-                )
+                results.append(_refused(entry.index, error))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
@@ -86,6 +81,20 @@ def _append(
         base_offset=result.base_offset,
         log_append_time_ms=result.append_time_ms,
         log_start_offset=result.log_start_offset,
+    )
+
+
+def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+    records = error.errors if isinstance(error, RecordsRefusedError) else ()
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
+            for place, text in records
+        ],
+        error_message=error.message or None,
     )
 
 
