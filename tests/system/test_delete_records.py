@@ -109,7 +109,7 @@ def test_what_does_not_let_records_be_deleted(wire: WireClient) -> None:
 
 def test_a_start_and_a_sequence_survive_a_kill(broker: BrokerProcess) -> None:
     """KIP-360, KAFKA-7190: an empty log still knows who wrote to it."""
-    with WireClient(broker.address) as wire:
+    with WireClient(broker.bootstrap) as wire:
         create_topic(wire, "emptied")
         producer_id = new_producer_id(wire)
         produce(wire, "emptied", batch_of(b"a", b"b", producer=(producer_id, 0, 0)))
@@ -118,7 +118,7 @@ def test_a_start_and_a_sequence_survive_a_kill(broker: BrokerProcess) -> None:
     eventually(lambda: checkpoint.exists() and "emptied 0 2" in checkpoint.read_text())
     broker.kill()
     broker.restart()
-    with WireClient(broker.address) as wire:
+    with WireClient(broker.bootstrap) as wire:
         assert start_of(wire, "emptied")[0] == 2
         again = produce(wire, "emptied", batch_of(b"a", b"b", producer=(producer_id, 0, 0)))
         assert (again.error_code, again.base_offset) == (0, 0)
@@ -129,13 +129,13 @@ def test_a_start_and_a_sequence_survive_a_kill(broker: BrokerProcess) -> None:
 @pytest.mark.parametrize("version", range(2, 5))
 def test_where_epochs_ended(broker: BrokerProcess, version: int) -> None:
     """KIP-279: the largest epoch at or below the one asked about, and its end."""
-    with WireClient(broker.address) as wire:
+    with WireClient(broker.bootstrap) as wire:
         create_topic(wire, "epochs")
         produce(wire, "epochs", batch_of(b"a", b"b"))
         first = start_of(wire, "epochs")[1]
     broker.stop()
     broker.restart()
-    with WireClient(broker.address) as wire:
+    with WireClient(broker.bootstrap) as wire:
         produce(wire, "epochs", batch_of(b"c"))
         now = first + 1
         ask = [epoch_end(wire, "epochs", epoch, version=version) for epoch in range(first, now + 2)]
@@ -154,7 +154,7 @@ def test_where_epochs_ended(broker: BrokerProcess, version: int) -> None:
 
 
 def test_other_clients_delete_records(broker: BrokerProcess) -> None:
-    with WireClient(broker.address) as wire:
+    with WireClient(broker.bootstrap) as wire:
         create_topic(wire, "shared")
         produce(wire, "shared", batch_of(*[b"x"] * 10))
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
