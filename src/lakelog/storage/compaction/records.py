@@ -44,7 +44,12 @@ def _note_keys(  # noqa: C901 - calls cost too much
 ) -> None:
     position, previous, size = 0, -1, len(data)
     for _ in range(count):
-        length, position = read_varint(data, position)
+        low = data[position]
+        if low > 0x7F and (high := data[position + 1]) < 0x80:
+            low = low & 0x7F | high << 7
+            length, position = low >> 1 ^ -(low & 1), position + 2
+        else:
+            length, position = read_varint(data, position)
         end = position + length
         if not position < end <= size:
             raise _cut_off()
@@ -55,6 +60,9 @@ def _note_keys(  # noqa: C901 - calls cost too much
         low = data[position]
         if low < 0x80:
             delta, position = low >> 1 ^ -(low & 1), position + 1
+        elif (high := data[position + 1]) < 0x80:
+            low = low & 0x7F | high << 7
+            delta, position = low >> 1 ^ -(low & 1), position + 2
         else:
             delta, position = read_varint(data, position)
         if delta <= previous:
@@ -101,22 +109,25 @@ def _select(  # noqa: C901 - calls cost too much
     data: bytes,
     count: int,
     base_offset: int,
-    lookup: Callable[[bytes, int], int | None],
+    lookup: Callable[[bytes, int], int],
     latest_offset: int,
     drop_tombstones: bool,
 ) -> Selection:
     ranges: list[tuple[int, int]] = []
-    run_start = run_end = kept = keyless = max_delta = 0
-    has_tombstone = False
+    run_start = run_end = kept = keyless = max_delta = has_tombstone = 0
     position, previous, size = 0, -1, len(data)
     for _ in range(count):
         start = position
-        length, position = read_varint(data, position)
+        low = data[position]
+        if low > 0x7F and (high := data[position + 1]) < 0x80:
+            low = low & 0x7F | high << 7
+            length, position = low >> 1 ^ -(low & 1), position + 2
+        else:
+            length, position = read_varint(data, position)
         end = position + length
         if not position < end <= size:
             raise _cut_off()
-        position += 1
-        low = data[position]
+        low, position = data[position + 1], position + 1
         if low < 0x80:
             delta_ms, position = low >> 1 ^ -(low & 1), position + 1
         else:
@@ -124,26 +135,30 @@ def _select(  # noqa: C901 - calls cost too much
         low = data[position]
         if low < 0x80:
             delta, position = low >> 1 ^ -(low & 1), position + 1
+        elif (high := data[position + 1]) < 0x80:
+            low = low & 0x7F | high << 7
+            delta, position = low >> 1 ^ -(low & 1), position + 2
         else:
             delta, position = read_varint(data, position)
         if delta <= previous:
             raise _out_of_order()
         previous, offset = delta, base_offset + delta
-        length, position = read_varint(data, position)
+        low = data[position]
+        if low < 0x80:
+            length, position = low >> 1 ^ -(low & 1), position + 1
+        else:
+            length, position = read_varint(data, position)
         key_end = position + length if length > 0 else position
         if key_end >= end:
             raise _cut_off()
         is_tombstone = data[key_end] == 1
         if offset <= latest_offset:
-            if length < 0:
-                keyless += 1
-                position = end
-                continue
             key = data[position:key_end]
             if length >= DIGEST_SIZE:
                 key = blake2b(key, digest_size=DIGEST_SIZE).digest()
-            newest = lookup(key, -1)
-            if (newest is not None and offset < newest) or (is_tombstone and drop_tombstones):
+            if length < 0:
+                keyless += 1
+            if length < 0 or offset < lookup(key, -1) or (is_tombstone and drop_tombstones):
                 position = end
                 continue
         if not kept or delta_ms > max_delta:
@@ -151,15 +166,14 @@ def _select(  # noqa: C901 - calls cost too much
         kept += 1
         has_tombstone |= is_tombstone
         if start != run_end:
-            if run_end:
-                ranges.append((run_start, run_end))
+            ranges.append((run_start, run_end))
             run_start = start
         run_end = position = end
     if position != size:
         raise _cut_off()
-    if kept:
-        ranges.append((run_start, run_end))
-    return Selection(ranges, kept, has_tombstone, max_delta, keyless)
+    ranges.append((run_start, run_end))
+    ranges = [run for run in ranges if run[0] != run[1]]
+    return Selection(ranges, kept, bool(has_tombstone), max_delta, keyless)
 
 
 def join(data: bytes, ranges: Sequence[tuple[int, int]]) -> bytes:
