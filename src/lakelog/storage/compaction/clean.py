@@ -57,7 +57,8 @@ def compact(
         for group in cleaning.groups():
             yield cleaning.clean(group)
     cleaning.stats.map_entries = len(cleaning.map.offsets)
-    yield CompactionDone(cleaning.map.latest_offset + 1, cleaning.stats)
+    end_offset = max(cleaning.map.latest_offset + 1, job.first_dirty_offset)
+    yield CompactionDone(end_offset, cleaning.stats)
 
 
 class _Cleaning:
