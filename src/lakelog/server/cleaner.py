@@ -231,10 +231,11 @@ class Cleaner:
         except OSError:
             raise _HelperDied from None
         while True:
-            line = await child.receive()
-            if not line:
-                raise _HelperDied
-            match decode_answer(line):
+            try:
+                answer = decode_answer(await child.receive())
+            except (ValueError, KeyError, TypeError):  # nothing, or half a line
+                raise _HelperDied from None
+            match answer:
                 case CleanedGroup() as group:
                     await self._swap(partition, group)
                 case CompactionDone() as done:

@@ -62,7 +62,8 @@ def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int] | None:
 
 
 def _range(bounds: tuple[int, int] | None) -> str:
-    return f"{bounds[0]} to {bounds[1]}" if bounds is not None else ""
+    assert bounds is not None
+    return f"{max(bounds[0], 0)} to {bounds[1]}"
 
 
 def _texts(errors: tuple[RecordError, ...]) -> Iterator[str]:

@@ -50,10 +50,7 @@ def find_max_timestamp(log: Log) -> TimestampOffset | None:
 
 
 def _search_greatest(segments: list[Segment], start: int) -> TimestampOffset | None:
-    """Among all records, where what an index or a batch tells is of one that is there no more.
-
-    That is the case below the log's start, and in a batch of which compaction kept only the header.
-    """
+    """Among all records, where what an index tells is of one below the log's start."""
     best: TimestampOffset | None = None
     for segment in segments:
         if best is not None and segment.greatest_timestamp() < best.timestamp:

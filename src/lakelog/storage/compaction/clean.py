@@ -222,4 +222,4 @@ class _Cleaning:
 
 def _newest_and_count(batch: bytes) -> tuple[int, int]:
     fields = HEADER.unpack_from(batch)
-    return fields[8], fields[12]
+    return (fields[8] if fields[12] else -1), fields[12]
