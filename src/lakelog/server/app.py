@@ -39,7 +39,6 @@ from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.broker import Broker
-from lakelog.server.cleaner import Cleaner
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
 from lakelog.server.maintenance import Maintenance
@@ -47,6 +46,7 @@ from lakelog.server.offsets_log import LocalPartitionLog
 from lakelog.server.options import ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
+from lakelog.server.request_memory import RequestMemory
 from lakelog.server.routes import newer_api_versions, routes
 from lakelog.server.topics import Topics
 from lakelog.storage.directory import LogDirectory
@@ -126,7 +126,11 @@ class Server:
             static_config=options.config,
         )
         self._dispatcher = Dispatcher(
-            routes(self.broker), newer_api_versions(self.broker), clock, tasks
+            routes(self.broker),
+            newer_api_versions(self.broker),
+            clock,
+            tasks,
+            RequestMemory(options.config.get_int("queued.max.request.bytes")),
         )
         self._maintenance = Maintenance(
             self._partitions,
@@ -137,31 +141,22 @@ class Server:
             world.disk,
             tasks,
         )
-        self._cleaner = self._make_cleaner()
         self._replicas = Replicas(
             options.node_id,
             self._directory,
             self._partitions,
             lambda: self.broker.config,
             self._maintenance.flush_soon,
-        )
-
-    def _make_cleaner(self) -> Cleaner:
-        return Cleaner(
-            self._partitions,
-            self._directory,
-            lambda: self.broker.config,
-            self._world.clock,
-            self._world.tasks,
-            self._world.processes,
-            self._maintenance.checkpoint_soon,
-            self._maintenance.flush_soon,
+            tasks,
         )
 
     # Starting
 
     async def start(self) -> None:
-        """Raises `StartError`; whatever had been started is then stopped again."""
+        """Raises `StartError`; whatever had been started is then stopped again.
+
+        So it is when this is cancelled, and the folder is left as clean as it was found.
+        """
         self._bind()
         try:
             await self._open()
@@ -171,6 +166,7 @@ class Server:
         for acceptor in self._acceptors:
             acceptor.start()
         self._maintenance.start()
+        self._cleaner = self._maintenance.make_cleaner(self._world.processes)
         self._cleaner.start()
 
     async def _open(self) -> None:
@@ -180,12 +176,14 @@ class Server:
             raise StartError(str(error)) from error
         try:
             await self._open_metadata()
-            self._replicas.load(self._metadata.image)
-            self._metadata.subscribe(self._on_metadata)
+            await self._replicas.load(self._metadata.image)
+            self._metadata.subscribe(self)
             await self._load_groups(self._metadata.image)
         except BaseException as error:
+            self.broker.groups.close()
             await self._metadata.close()
-            self._directory.close(clean=False)
+            asked = isinstance(error, asyncio.CancelledError)
+            self._directory.close(clean=asked and self._directory.clean)
             if isinstance(error, StorageError | MetadataError | KafkaError | ConfigError | OSError):
                 raise StartError(str(error)) from error
             raise
@@ -248,12 +246,18 @@ class Server:
 
     # Following the metadata log
 
-    def _on_metadata(
+    async def prepare(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        """See `lakelog.metadata.log.Subscriber`."""
+        await self._replicas.prepare(old, new, records)
+
+    async def follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
         if new.config_map is not old.config_map:
             self._use_dynamic_config(new)
-        gone = self._replicas.update(old, new, records)
+        gone = await self._replicas.follow(old, new, records)
         if any(name == GROUP_TOPIC for name, _ in gone):
             self.broker.groups.close()
         if gone:
@@ -312,6 +316,7 @@ class Server:
             connection.close()
         self.broker.groups.close()
         await self._cleaner.stop()
+        self._replicas.stop()
         await self._maintenance.stop()
         await self._metadata.close()
         await self._close_directory()
@@ -358,10 +363,26 @@ async def _serve(options: ServeOptions) -> None:
         loop.add_signal_handler(number, stopping.set)
     server = Server(options, world)
     try:
-        await server.start()
-        logger.info("%s", server.ready_info)
-        options.ready(server.ready_info)
-        await stopping.wait()
-        await server.stop()
+        if await _start(server, stopping):
+            logger.info("%s", server.ready_info)
+            options.ready(server.ready_info)
+            await stopping.wait()
+            await server.stop()
     finally:
         tasks.close()
+
+
+async def _start(server: Server, stopping: asyncio.Event) -> bool:
+    """False if the broker was told to stop before it was ready."""
+    starting = asyncio.ensure_future(server.start())
+    told = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not starting.done():
+        starting.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        logger.info("stopped before it was ready")
+        return False
+    return True

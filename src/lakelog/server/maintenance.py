@@ -16,8 +16,10 @@ from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.topic_keys import LONG_MAX
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
-from lakelog.runtime.api import Clock, Disk, Tasks, Timer
+from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
+from lakelog.server.cleaner import Cleaner
 from lakelog.server.connection import Connection
+from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 from lakelog.storage.flush import FlushJob
@@ -26,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_CHECK_S = 1.0
 _SWEEP_S = 5.0
-_BUFFER_IDLE_S = 10.0
 _RETENTION_DELAY_S = 30.0
 _PURGE_S = 5.0
 _EXPIRE_S = 600.0
@@ -47,7 +48,7 @@ class Maintenance:
     ) -> None:
         self._partitions = partitions
         self._directory = directory
-        self._connections = connections
+        self._sweep = ConnectionSweep(connections, config, clock)
         self._config = config
         self._clock = clock
         self._disk = disk
@@ -57,9 +58,22 @@ class Maintenance:
         self._checkpointing = self._checkpoint_again = False
         self._stopped = False
 
+    def make_cleaner(self, processes: Processes) -> Cleaner:
+        """What compacts the same logs, with this broker's checkpoints and flushes."""
+        return Cleaner(
+            self._partitions,
+            self._directory,
+            self._config,
+            self._clock,
+            self._tasks,
+            processes,
+            self.checkpoint_soon,
+            self.flush_soon,
+        )
+
     def start(self) -> None:
         self._every("flush", lambda: _FLUSH_CHECK_S, self._flush_aged)
-        self._every("sweep", lambda: _SWEEP_S, self._sweep)
+        self._every("sweep", lambda: _SWEEP_S, self._sweep.run)
         self._every("purge", lambda: _PURGE_S, self._purge)
         self._every("expire producers", lambda: _EXPIRE_S, self._expire_producers)
         self._every(
@@ -207,19 +221,6 @@ class Maintenance:
         now = self._clock.wall_ms()
         for partition in self._partitions:
             partition.log.producers.remove_expired(now)
-
-    # Connections
-
-    def _sweep(self) -> None:
-        """Closes connections that have been silent too long, and takes back idle buffers."""
-        now = self._clock.monotonic()
-        idle_s = self._config().get_int("connections.max.idle.ms") / 1000
-        for connection in list(self._connections):
-            silent = now - connection.last_active
-            if 0 < idle_s < silent and not connection.is_waiting:
-                connection.close()
-            elif silent > _BUFFER_IDLE_S:
-                connection.drop_idle_buffer()
 
 
 def _log_failed_removal(path: Path, work: asyncio.Future[None]) -> None:
