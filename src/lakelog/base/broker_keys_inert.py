@@ -123,20 +123,13 @@ remote.log.reader.threads int 10 cluster-wide
 remote.log.storage.manager.class.name string -
 remote.log.storage.manager.class.path string -
 remote.log.storage.manager.impl.prefix string rsm.config.
-# there are no transactions
+# a transaction's coordinator is asked without leaving the process
 add.partitions.to.txn.retry.backoff.max.ms int 100
 add.partitions.to.txn.retry.backoff.ms int 20
+# a transaction is aborted at its timeout, not by a scan
 transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000
-transaction.max.timeout.ms int 900000
-transaction.partition.verification.enable boolean true cluster-wide
-transaction.remove.expired.transaction.cleanup.interval.ms int 3600000
+# logs of coordinators are read in steps of 1 MiB
 transaction.state.log.load.buffer.size int 5242880
-transaction.state.log.min.isr int 1
-transaction.state.log.num.partitions int 50
-transaction.state.log.replication.factor short 1
-transaction.state.log.segment.bytes int 104857600
-transaction.two.phase.commit.enable boolean false
-transactional.id.expiration.ms int 604800000
 # groups speak the classic protocol
 group.consumer.assignment.interval.ms int 1000 cluster-wide
 group.consumer.assignors list uniform,range

@@ -83,11 +83,19 @@ _TABLE = (
     (21, "DeleteRecords", "delete_records", 0, 2, 2),
     (22, "InitProducerId", "init_producer_id", 0, 5, 2),
     (23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4, 4),
+    (24, "AddPartitionsToTxn", "add_partitions_to_txn", 0, 5, 3),
+    (25, "AddOffsetsToTxn", "add_offsets_to_txn", 0, 4, 3),
+    (26, "EndTxn", "end_txn", 0, 5, 3),
+    (27, "WriteTxnMarkers", "write_txn_markers", 1, 2, 1),
+    (28, "TxnOffsetCommit", "txn_offset_commit", 0, 6, 3),
     (32, "DescribeConfigs", "describe_configs", 1, 4, 4),
     (35, "DescribeLogDirs", "describe_log_dirs", 1, 5, 2),
     (37, "CreatePartitions", "create_partitions", 0, 3, 2),
     (44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, 1),
     (60, "DescribeCluster", "describe_cluster", 0, 2, 0),
+    (61, "DescribeProducers", "describe_producers", 0, 0, 0),
+    (65, "DescribeTransactions", "describe_transactions", 0, 0, 0),
+    (66, "ListTransactions", "list_transactions", 0, 2, 0),
 )
 
 APIS = {

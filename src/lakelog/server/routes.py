@@ -18,6 +18,7 @@ from lakelog.server.handlers import (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_producers,
     fetch,
     find_coordinator,
     groups,
@@ -27,6 +28,8 @@ from lakelog.server.handlers import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    transactions,
+    write_txn_markers,
 )
 
 _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
@@ -49,11 +52,19 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "DeleteRecords": delete_records.handle,
     "InitProducerId": init_producer_id.handle,
     "OffsetForLeaderEpoch": offset_for_leader_epoch.handle,
+    "AddPartitionsToTxn": transactions.add_partitions,
+    "AddOffsetsToTxn": transactions.add_offsets,
+    "EndTxn": transactions.end,
+    "TxnOffsetCommit": transactions.txn_offset_commit,
+    "WriteTxnMarkers": write_txn_markers.handle,
     "DescribeConfigs": describe_configs.handle,
     "DescribeLogDirs": describe_log_dirs.handle,
     "CreatePartitions": create_partitions.handle,
     "IncrementalAlterConfigs": incremental_alter_configs.handle,
     "DescribeCluster": describe_cluster.handle,
+    "DescribeTransactions": transactions.describe,
+    "ListTransactions": transactions.list_all,
+    "DescribeProducers": describe_producers.handle,
 }
 _IN_PLACE = frozenset({"Produce", "Fetch", "ListOffsets"})
 

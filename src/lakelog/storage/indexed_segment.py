@@ -15,11 +15,13 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import BatchHeader
 from lakelog.runtime.api import Disk
 from lakelog.storage.errors import CorruptLog
+from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle, HandleCache
 from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.index_files import IndexFiles
-from lakelog.storage.names import LOG, file_name
+from lakelog.storage.names import LOG, TXN_INDEX, file_name
 from lakelog.storage.scan import scan_headers
+from lakelog.storage.txn_index import TxnIndex
 
 SPAN = struct.Struct(">qi11xi")
 """Base offset, batch length and last offset delta of a batch header."""
@@ -51,6 +53,7 @@ class IndexedSegment:
         "sealed",
         "size",
         "torn",
+        "txn_index",
     )
 
     def __init__(
@@ -89,6 +92,8 @@ class IndexedSegment:
         """Whether a later segment has taken over."""
         self.torn = False
         """Whether a failed write may have left bytes beyond `size`."""
+        self.txn_index: TxnIndex | None = None
+        """`None` when no transaction was aborted here."""
 
     def create(self) -> Self:
         """Makes the files of a new, empty segment; what has these names is cut off."""
@@ -97,6 +102,7 @@ class IndexedSegment:
         file.close()
         self._index = SegmentIndex()
         self._files.cut(self._index)
+        remove_if_exists(self.disk, self.path(TXN_INDEX))
         self._greatest_known = True
         return self
 
@@ -327,4 +333,6 @@ class IndexedSegment:
         if self.sealed and self._index is not None:
             self.try_write_index()
             self._index = None
+        if self.sealed and self.txn_index is not None and not self.txn_index.torn:
+            self.txn_index.entries = None
         self._handles.close(self)

@@ -19,7 +19,7 @@ from lakelog.storage.files import remove_if_exists, replace
 from lakelog.storage.flush import FlushJob
 from lakelog.storage.handles import HandleCache
 from lakelog.storage.known_batches import KnownBatches
-from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES
+from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES, TXN_INDEX
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import PARTITION_METADATA
 from lakelog.storage.segment import Segment
@@ -44,6 +44,7 @@ class LocalLog:
         "broken",
         "folder",
         "handles",
+        "has_aborted",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -96,6 +97,8 @@ class LocalLog:
         self.snapshots = (
             snapshots if snapshots is not None else ProducerSnapshots(handles.disk, folder)
         )
+        self.has_aborted = False
+        """Whether any segment has the marker of an aborted transaction."""
         self.truncations = 0
         self.before_truncate: Callable[[], None] | None = None
         """Called when the recovery point has gone back, before anything is cut off."""
@@ -157,6 +160,10 @@ class LocalLog:
         job = FlushJob(self, self.log_end_offset, self.truncations, [], names)
         for segment in self.unflushed_segments():
             segment.try_write_index()
+            if segment.txn_index is not None and not segment.txn_index.synced:
+                segment.cut_aborted()
+                segment.txn_index.synced = True
+                names[:0] = [segment.path(TXN_INDEX), self.folder]
             handle = segment.open()
             handle.readers += 1
             job.handles.append(handle)
@@ -238,6 +245,7 @@ class LocalLog:
         self._bases = [segment.base_offset for segment in self.segments]
         for segment in old[1:]:
             self.snapshots.remove_at(segment.base_offset)
+        self.has_aborted = any(segment.txn_index is not None for segment in self.segments)
         self._known.clear()
         self._new_names.add(self.folder)
 

@@ -29,11 +29,19 @@ RANGES = {
     "DeleteRecords": (21, 0, 2),
     "InitProducerId": (22, 0, 5),
     "OffsetForLeaderEpoch": (23, 2, 4),
+    "AddPartitionsToTxn": (24, 0, 5),
+    "AddOffsetsToTxn": (25, 0, 4),
+    "EndTxn": (26, 0, 5),
+    "WriteTxnMarkers": (27, 1, 2),
+    "TxnOffsetCommit": (28, 0, 6),
     "DescribeConfigs": (32, 1, 4),
     "DescribeLogDirs": (35, 1, 5),
     "CreatePartitions": (37, 0, 3),
     "IncrementalAlterConfigs": (44, 0, 1),
     "DescribeCluster": (60, 0, 2),
+    "DescribeProducers": (61, 0, 0),
+    "DescribeTransactions": (65, 0, 0),
+    "ListTransactions": (66, 0, 2),
 }
 
 

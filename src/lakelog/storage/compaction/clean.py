@@ -160,6 +160,7 @@ class _Cleaning:
             except CorruptRecord as error:
                 raise CorruptLog(self._sources.path(source), position, str(error)) from error
             if kept is not None:
+                self._transactions.on_kept(header)
                 newest, count = _newest_and_count(kept)
                 target.append(kept, header.last_offset, newest)
                 stats.records_written += count

@@ -16,9 +16,10 @@ from lakelog.records.batch import (
 )
 from lakelog.runtime.api import Disk, File
 from lakelog.storage.compaction.job import CompactionJob, Source
-from lakelog.storage.compaction.transactions import AbortedTransaction, find_aborted
+from lakelog.storage.compaction.transactions import find_aborted
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.names import LOG, file_name
+from lakelog.storage.txn_index import AbortedTransaction
 
 Throttle = Callable[[int], None]
 

@@ -19,9 +19,18 @@ from lakelog.storage.compaction.job import CleanedGroup
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.log import Log
-from lakelog.storage.names import CLEANED, LOG, SEGMENT_SUFFIXES, SWAP, file_name, offset_of
+from lakelog.storage.names import (
+    CLEANED,
+    LOG,
+    SEGMENT_SUFFIXES,
+    SWAP,
+    TXN_INDEX,
+    file_name,
+    offset_of,
+)
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.segment import Segment
+from lakelog.storage.txn_index import TxnIndex
 
 
 class SwapJob:
@@ -82,6 +91,8 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
     due_ms = now_ms + log.config.file_delete_delay_ms
     new = Segment(log.handles, log.folder, group.base_offset, log.config, created_ms=created)
     new.size, new.next_offset, new.sealed = group.size, group.end_offset, True
+    if TXN_INDEX in group.suffixes:
+        new.txn_index = TxnIndex(None)
     log.replace_segments(old, new, due_ms)
     for suffix in group.suffixes:
         disk.rename(_with(new.path(suffix), SWAP), new.path(suffix))

@@ -9,49 +9,18 @@ Source: KIP-98, KIP-534; `CleanedTransactionMetadata` of `org.apache.kafka.stora
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from lakelog.records.batch import CONTROL, HEADER, HEADER_SIZE, TRANSACTIONAL, BatchHeader
+from lakelog.records.control import read_marker
 from lakelog.records.errors import CorruptRecord
-from lakelog.records.record import decode_records
 from lakelog.runtime.api import Buffer, File
 from lakelog.storage.errors import CorruptLog
+from lakelog.storage.txn_index import AbortedTransaction
 
-ABORT = 0
-COMMIT = 1
-_MARKER_KEY = struct.Struct(">hh")
-_ENTRY = struct.Struct(">hqqqq")
 _WINDOW = 8192
-_CONTROL_BYTES_MAX = 1 << 20
 _LENGTH_MIN = 49
-
-
-class AbortedTransaction(NamedTuple):
-    """From its first record to its marker; `last_stable_offset` is where readers stood after it."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-def encode_aborted(entries: Iterable[AbortedTransaction]) -> bytes:
-    """As in a `.txnindex` file: version 0, then the four numbers."""
-    return b"".join(_ENTRY.pack(0, *entry) for entry in entries)
-
-
-def marker_type(batch: Buffer, header: BatchHeader) -> int | None:
-    """`ABORT`, `COMMIT` or another control record's type; none in an emptied control batch."""
-    records = decode_records(batch, header, _CONTROL_BYTES_MAX)
-    if not records:
-        return None
-    key = records[0].key
-    if key is None or len(key) < _MARKER_KEY.size:
-        raise CorruptRecord(f"the control record at offset {header.base_offset} has no type")
-    return int(_MARKER_KEY.unpack_from(key)[1])
 
 
 def find_aborted(files: Iterable[tuple[File, int]]) -> list[AbortedTransaction]:
@@ -76,9 +45,10 @@ def find_aborted(files: Iterable[tuple[File, int]]) -> list[AbortedTransaction]:
 def _is_abort(file: File, position: int, size: int) -> bool:
     data = file.read_at(position, size)
     try:
-        return marker_type(data, BatchHeader(*HEADER.unpack_from(data))) == ABORT
+        marker = read_marker(data, BatchHeader(*HEADER.unpack_from(data)))
     except CorruptRecord as error:
         raise CorruptLog(file.path, position, str(error)) from error
+    return marker is not None and not marker.commit
 
 
 def _transactional(file: File, size: int) -> Iterator[tuple[int, int, int, int, int]]:
@@ -102,48 +72,49 @@ def _transactional(file: File, size: int) -> Iterator[tuple[int, int, int, int, 
 class CleanedTransactions:
     """Follows a cleaning through the log, batch by batch."""
 
-    __slots__ = ("_aborted", "_committed", "_ongoing", "_seen", "retained")
+    __slots__ = ("_aborted", "_first_kept", "_ongoing", "_seen", "retained")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._aborted = deque(aborted)
         self._ongoing: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
-        """Producers of an ongoing aborted transaction of which a batch was met."""
-        self._committed: set[int] = set()
+        """Producers with a transaction of which a batch was met."""
+        self._first_kept: dict[int, int] = {}
+        """Where what stays of their transactions begins."""
         self.retained: list[AbortedTransaction] = []
-        """Those whose marker stays; whoever writes a segment's index takes them out."""
+        """Those of which something stays; whoever writes a segment's index takes them out."""
 
     def on_data(self, header: BatchHeader) -> bool:
         """Whether the batch belongs to an aborted transaction."""
         if not header.is_transactional:
             return False
         self._begin_up_to(header.last_offset)
-        if header.producer_id in self._ongoing:
-            self._seen.add(header.producer_id)
-            return True
-        self._committed.add(header.producer_id)
-        return False
+        self._seen.add(header.producer_id)
+        return header.producer_id in self._ongoing
+
+    def on_kept(self, header: BatchHeader) -> None:
+        """Something of the batch stays, if only its header."""
+        if header.is_transactional and not header.is_control:
+            self._first_kept.setdefault(header.producer_id, header.base_offset)
 
     def on_marker(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Whether nothing is left of the transaction that this control batch ends."""
+        """Whether nothing was met of the transaction that this control batch ends."""
         self._begin_up_to(header.last_offset)
+        if not header.records_count:
+            return True
+        marker = read_marker(batch, header)
+        if marker is None:
+            return False
         producer_id = header.producer_id
-        match marker_type(batch, header):
-            case None:
-                return True
-            case kind if kind == ABORT:
-                entry = self._ongoing.pop(producer_id, None)
-                if entry is None or producer_id not in self._seen:
-                    return True
-                self._seen.discard(producer_id)
-                self.retained.append(entry)
-                return False
-            case kind if kind == COMMIT:
-                found = producer_id in self._committed
-                self._committed.discard(producer_id)
-                return not found
-            case _:
-                return False
+        was_aborted = self._ongoing.pop(producer_id, None) is not None
+        was_seen = producer_id in self._seen
+        self._seen.discard(producer_id)
+        first = self._first_kept.pop(producer_id, None)
+        if was_aborted and first is not None:
+            end = header.base_offset
+            stable = min(self._first_kept.values(), default=end + 1)
+            self.retained.append(AbortedTransaction(producer_id, first, end, stable))
+        return not was_seen
 
     def _begin_up_to(self, offset: int) -> None:
         while self._aborted and self._aborted[0].first_offset <= offset:

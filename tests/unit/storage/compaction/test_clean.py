@@ -153,7 +153,7 @@ def test_the_last_batch_of_each_producer_stays_if_only_empty(store: Store) -> No
     assert kept == [(2, 0, 7, 2), (3, 0, 8, 0), (4, 2, -1, -1), (6, 1, -1, -1)]
     log = store.killed()
     duplicate = batch_of((b"a", b"2"), producer=(7, 0, 2))
-    result = log.append(duplicate, leader_epoch=0, now_ms=NOW, origin="coordinator")
+    result = log.append(duplicate, leader_epoch=0, now_ms=NOW)
     assert result.duplicate and result.base_offset == 2
     put(log, batch_of((b"a", b"5"), producer=(7, 0, 3)))
 
