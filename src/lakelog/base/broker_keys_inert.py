@@ -262,18 +262,6 @@ compression.gzip.level int -1 cluster-wide
 compression.lz4.level int 9
 compression.zstd.level int 3 cluster-wide
 offsets.topic.compression.codec int 0
-# compaction does not run yet
-log.cleaner.delete.retention.ms long 86400000 cluster-wide
-log.cleaner.max.compaction.lag.ms long 9223372036854775807 cluster-wide
-log.cleaner.min.cleanable.ratio double 0.5 cluster-wide
-log.cleaner.min.compaction.lag.ms long 0 cluster-wide
-log.cleaner.backoff.ms long 15000 cluster-wide
-log.cleaner.dedupe.buffer.size long 134217728 cluster-wide
-log.cleaner.enable boolean true
-log.cleaner.io.buffer.load.factor double 0.9 cluster-wide
-log.cleaner.io.buffer.size int 524288 cluster-wide
-log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 cluster-wide
-log.cleaner.threads int 1 cluster-wide
 # there are no metrics reporters
 kafka.metrics.polling.interval.secs int 10
 kafka.metrics.reporters list ""
