@@ -91,6 +91,7 @@ def describe_broker(
             read_only=key.update_mode is UpdateMode.READ_ONLY,
         )
         for key in _selected(BROKER_CONFIGS, keys)
+        if not key.internal or broker.is_set(key.name)
     ]
 
 

@@ -258,4 +258,3 @@ class Log(LocalLog):
                 if header.producer_id >= 0 and header.base_offset >= start:
                     table.update(header, header.base_offset)
         table.end_offset = self.log_end_offset
-
