@@ -270,7 +270,7 @@ fetch.purgatory.purge.interval.requests int 1000
 group.coordinator.append.linger.ms int -1 -1..
 group.coordinator.background.threads int 2 1..
 group.coordinator.cached.buffer.max.bytes int 1048588 524288.. cluster-wide
-group.coordinator.rebalance.protocols list classic,consumer,streams in:consumer|classic|share|streams
+group.coordinator.rebalance.protocols list classic,consumer,streams
 group.coordinator.threads int 4 1..
 num.io.threads int 8 1.. cluster-wide
 num.network.threads int 3 1.. cluster-wide
