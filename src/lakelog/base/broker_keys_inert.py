@@ -321,7 +321,6 @@ log.preallocate boolean false cluster-wide
 offsets.commit.timeout.ms int 5000 1..
 socket.listen.backlog.size int 50 1..
 log.dir.failure.timeout.ms long 30000 1..
-max.request.partition.size.limit int 2000 1..
 offsets.load.buffer.size int 5242880 1..
 request.timeout.ms int 30000
 #! it is meant for those who test Apache Kafka

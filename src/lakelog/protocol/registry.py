@@ -82,10 +82,16 @@ _TABLE = (
     (20, "DeleteTopics", "delete_topics", 1, 6, 4),
     (22, "InitProducerId", "init_producer_id", 0, 5, 2),
     (32, "DescribeConfigs", "describe_configs", 1, 4, 4),
+    (33, "AlterConfigs", "alter_configs", 0, 2, 2),
     (35, "DescribeLogDirs", "describe_log_dirs", 1, 5, 2),
     (37, "CreatePartitions", "create_partitions", 0, 3, 2),
+    (43, "ElectLeaders", "elect_leaders", 0, 2, 2),
     (44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, 1),
+    (45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 1, 0),
+    (46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0, 0),
     (60, "DescribeCluster", "describe_cluster", 0, 2, 0),
+    (74, "ListConfigResources", "list_config_resources", 0, 1, 0),
+    (75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, 0),
 )
 
 APIS = {

@@ -10,6 +10,7 @@ from lakelog.protocol.registry import APIS
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context, Handler, Route
 from lakelog.server.handlers import (
+    alter_configs,
     api_versions,
     create_partitions,
     create_topics,
@@ -17,14 +18,18 @@ from lakelog.server.handlers import (
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     groups,
     incremental_alter_configs,
     init_producer_id,
+    list_config_resources,
     list_offsets,
     metadata,
     produce,
+    reassignments,
 )
 
 _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
@@ -46,10 +51,16 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "DeleteTopics": delete_topics.handle,
     "InitProducerId": init_producer_id.handle,
     "DescribeConfigs": describe_configs.handle,
+    "AlterConfigs": alter_configs.handle,
     "DescribeLogDirs": describe_log_dirs.handle,
     "CreatePartitions": create_partitions.handle,
+    "ElectLeaders": elect_leaders.handle,
     "IncrementalAlterConfigs": incremental_alter_configs.handle,
+    "AlterPartitionReassignments": reassignments.alter,
+    "ListPartitionReassignments": reassignments.list_ongoing,
     "DescribeCluster": describe_cluster.handle,
+    "ListConfigResources": list_config_resources.handle,
+    "DescribeTopicPartitions": describe_topic_partitions.handle,
 }
 _IN_PLACE = frozenset({"Produce", "Fetch", "ListOffsets"})
 

@@ -17,6 +17,9 @@ from lakelog.runtime.api import Random
 
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, "__transaction_state", "__share_group_state"})
 
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""What may be done to a topic, as bits of Kafka's AclOperation: all, without an authorizer."""
+
 
 class Topics:
     """`config` gives the broker's configuration in force."""

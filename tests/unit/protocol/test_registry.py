@@ -28,10 +28,16 @@ RANGES = {
     "DeleteTopics": (20, 1, 6),
     "InitProducerId": (22, 0, 5),
     "DescribeConfigs": (32, 1, 4),
+    "AlterConfigs": (33, 0, 2),
     "DescribeLogDirs": (35, 1, 5),
     "CreatePartitions": (37, 0, 3),
+    "ElectLeaders": (43, 0, 2),
     "IncrementalAlterConfigs": (44, 0, 1),
+    "AlterPartitionReassignments": (45, 0, 1),
+    "ListPartitionReassignments": (46, 0, 0),
     "DescribeCluster": (60, 0, 2),
+    "ListConfigResources": (74, 0, 1),
+    "DescribeTopicPartitions": (75, 0, 0),
 }
 
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (KIP-339): one operation per key, each resource whole or not at all.
+"""Changes of configurations (KIP-339): one operation per key, each resource whole or not at all.
 
 Codes are Kafka 4.3.1's: INVALID_CONFIG for a topic's value, INVALID_REQUEST for a broker's. Kafka
 takes broker keys it does not know, for plug-ins to read; here they are refused as mistakes.
@@ -44,6 +44,14 @@ class ResourceChange(NamedTuple):
     changes: Sequence[ConfigChange]
 
 
+class Replacement(NamedTuple):
+    """All that is to be set on a resource (AlterConfigs); other keys go back to their defaults."""
+
+    resource_type: int
+    resource_name: str
+    configs: Sequence[tuple[str, str | None]]
+
+
 class ConfigResult(NamedTuple):
     resource_type: int
     resource_name: str
@@ -72,6 +80,31 @@ def plan_alter_configs(
             continue
         results.append(ConfigResult(*name))
     return Plan(() if validate_only else tuple(records), results)
+
+
+def plan_replace_configs(
+    image: MetadataImage,
+    resources: Sequence[Replacement],
+    *,
+    broker: BrokerConfig,
+    validate_only: bool = False,
+) -> Plan[list[ConfigResult]]:
+    """As `plan_alter_configs`, for the older request that names every setting."""
+    changes = [_as_change(image, resource) for resource in resources]
+    return plan_alter_configs(image, changes, broker=broker, validate_only=validate_only)
+
+
+def _as_change(image: MetadataImage, wanted: Replacement) -> ResourceChange:
+    named = {key for key, _ in wanted.configs}
+    present = image.config_map.get((wanted.resource_type, wanted.resource_name)) or ()
+    return ResourceChange(
+        wanted.resource_type,
+        wanted.resource_name,
+        [
+            *(ConfigChange(key, Operation.SET, value) for key, value in wanted.configs),
+            *(ConfigChange(key, Operation.DELETE, None) for key in present if key not in named),
+        ],
+    )
 
 
 def _alter(image: MetadataImage, change: ResourceChange, broker: BrokerConfig) -> list[Record]:

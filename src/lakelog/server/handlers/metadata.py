@@ -21,9 +21,8 @@ from lakelog.protocol.metadata import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
-from lakelog.server.topics import INTERNAL_TOPICS
+from lakelog.server.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 
-_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bits of Kafka's AclOperation codes; without an authorizer everything is allowed."""
 _NOT_REQUESTED = -(2**31)
@@ -39,7 +38,7 @@ async def handle(broker: Broker, context: Context, request: MetadataRequest) -> 
     if request.include_topic_authorized_operations:
         for topic in topics:
             if not topic.error_code:
-                topic.topic_authorized_operations = _TOPIC_OPERATIONS
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
     wants_cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
