@@ -74,6 +74,7 @@ STRICTER = {
     "log.flush.scheduler.interval.ms": "the topic key's own bound",
     "log.roll.jitter.ms": "the topic key's own bound",
     "log.roll.ms": "the topic key's own bound",
+    "max.connections.per.ip": "nobody could connect",
     "offset.metadata.max.bytes": "a negative size has no meaning",
     "replica.high.watermark.checkpoint.interval.ms": "a negative time has no meaning",
 }

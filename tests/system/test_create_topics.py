@@ -11,6 +11,7 @@ from lakelog.protocol.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from wire_client import WireClient
 
 
@@ -34,3 +35,13 @@ def test_what_is_said_twice_of_a_topic_must_agree(wire: WireClient, unused: str)
     assert configs_twice.error_code == ErrorCode.INVALID_CONFIG
     assert "retention.ms is given twice" in configs_twice.error_message
     assert replicas_twice.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_many_topics_come_of_one_question(wire: WireClient, unused: str) -> None:
+    names = [f"{unused}-{number}" for number in range(20)]
+    bad = "no spaces please"
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in [*names, bad]])
+    wire.call(request, 12)
+    found = {topic.name: topic for topic in wire.call(request, 12).topics}
+    assert [len(found[name].partitions) for name in names] == [1] * 20
+    assert found[bad].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -9,6 +9,8 @@ import pytest
 
 from broker_process import BrokerProcess, eventually
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.delete_topics import DeleteTopicsRequest
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.protocol.offset_commit import (
@@ -75,6 +77,36 @@ def test_clients_cannot_write_to_it(broker: BrokerProcess) -> None:
     with WireClient(broker.bootstrap) as wire:
         answer = produce(wire, OFFSETS, batch_of(b"no record of a group"))
         assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_its_partitions_cannot_be_added_to(broker: BrokerProcess) -> None:
+    """A group would be looked for in another partition than its offsets are in."""
+    topics = [CreatePartitionsTopic(name=OFFSETS, count=11)]
+    with WireClient(broker.bootstrap) as wire:
+        request = CreatePartitionsRequest(topics=topics, timeout_ms=10_000)
+        (refused,) = wire.call(request, 3).results
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert "keeps its 7 partitions" in refused.error_message
+        assert committed(wire) == [0, 1, 2, 3, 4]
+
+
+def test_a_client_may_make_it_with_another_number_of_partitions(tmp_path: Path) -> None:
+    """What it leaves out is as configured, so that retention takes nothing from the groups."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        with WireClient(broker.bootstrap) as wire:
+            topic = CreatableTopic(name=OFFSETS, num_partitions=3, replication_factor=-1)
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+            (created,) = wire.call(request, 7).topics
+            assert (created.error_code, created.num_partitions) == (0, 3)
+            configs = {config.name: config.value for config in created.configs}
+            assert configs["cleanup.policy"] == "compact"
+            create_topic(wire, "orders")
+            for number, group in enumerate(GROUPS):
+                commit(wire, group, number)
+        broker.kill()
+        broker.start()
+        with WireClient(broker.bootstrap) as wire:
+            assert committed(wire) == [0, 1, 2, 3, 4]
 
 
 def test_what_is_told_after_its_deletion_is_what_a_restart_finds(broker: BrokerProcess) -> None:

@@ -2,7 +2,8 @@
 
 Names, types, defaults and bounds follow `AbstractKafkaConfig` of Kafka 4.3.1. Defaults that differ
 on purpose: one node is a whole cluster (`node.id` 1, replication factors 1, roles broker and
-controller), and `listeners` stays on loopback.
+controller), `listeners` stays on loopback, and `socket.listen.backlog.size` is 1024, because one
+loop accepts between its other work.
 """
 
 from __future__ import annotations
@@ -83,7 +84,21 @@ _NETWORK = (
     _fixed(
         "socket.request.max.bytes", _INT, 100 << 20, "Largest request that is read.", at_least(1)
     ),
+    _fixed(
+        "socket.listen.backlog.size",
+        _INT,
+        1024,
+        "Connections that wait to be accepted; the kernel's net.core.somaxconn bounds it.",
+        at_least(1),
+    ),
     _dynamic("max.connections", _INT, _INT_MAX, "Connections open at once.", at_least(0)),
+    _dynamic(
+        "max.connections.per.ip",
+        _INT,
+        _INT_MAX,
+        "Connections open at once from one address.",
+        at_least(1),
+    ),
     _fixed(
         "connections.max.idle.ms",
         _LONG,

@@ -305,10 +305,12 @@ metrics.num.samples int 2 1..
 metrics.recording.level string INFO
 metrics.sample.window.ms long 30000 1..
 telemetry.max.bytes int 1048576 1..
-# there are no quotas
-max.connections.per.ip int 2147483647 0.. cluster-wide
-max.connection.creation.rate int 2147483647 0.. cluster-wide
+# max.connections.per.ip holds for every address
 max.connections.per.ip.overrides string "" cluster-wide
+# a commit waits for no other replica
+offsets.commit.timeout.ms int 5000 1..
+# there are no quotas
+max.connection.creation.rate int 2147483647 0.. cluster-wide
 quota.window.num int 11 1..
 quota.window.size.seconds int 1 1..
 # the kernel sizes socket buffers
@@ -318,8 +320,6 @@ socket.receive.buffer.bytes int 102400
 socket.send.buffer.bytes int 102400
 # nothing here corresponds to it
 log.preallocate boolean false cluster-wide
-offsets.commit.timeout.ms int 5000 1..
-socket.listen.backlog.size int 50 1..
 log.dir.failure.timeout.ms long 30000 1..
 offsets.load.buffer.size int 5242880 1..
 request.timeout.ms int 30000

@@ -13,8 +13,6 @@ The cache only decides; it reads no log. `FetchSessions.begin` says which partit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.protocol.fetch import FetchRequest
@@ -148,13 +146,12 @@ class FetchSessions:
         uses_topic_ids = version >= _TOPIC_IDS_SINCE
         if request.session_epoch in (FULL_EPOCH, SESSIONLESS_EPOCH):
             self._sessions.pop(request.session_id, None)
-            by_key = {(t.topic, t.partition): t for t in _requested(request, uses_topic_ids)}
-            targets = list(by_key.values())
+            targets = _requested(request, uses_topic_ids)
             session = None
             if request.session_epoch == FULL_EPOCH and targets:
                 session = self._create(uses_topic_ids, now)
             if session is not None:
-                session.targets = by_key
+                session.targets = {(t.topic, t.partition): t for t in targets}
             return FetchPlan(targets, session, incremental=False)
         session = self._resume(request, uses_topic_ids, now)
         _update(session, request, uses_topic_ids)
@@ -192,11 +189,13 @@ class FetchSessions:
         return True
 
 
-def _requested(request: FetchRequest, uses_topic_ids: bool) -> Iterator[FetchTarget]:
+def _requested(request: FetchRequest, uses_topic_ids: bool) -> list[FetchTarget]:
+    """The partitions of a request, each once: of a repeated one the last entry counts."""
+    targets = []
     for topic in request.topics:
         name: str | bytes = topic.topic_id if uses_topic_ids else topic.topic
         for entry in topic.partitions:
-            yield FetchTarget(
+            target = FetchTarget(
                 name,
                 entry.partition,
                 entry.fetch_offset,
@@ -204,6 +203,10 @@ def _requested(request: FetchRequest, uses_topic_ids: bool) -> Iterator[FetchTar
                 entry.current_leader_epoch,
                 entry.last_fetched_epoch,
             )
+            targets.append(target)
+    if len(targets) > 1:
+        return list({(t.topic, t.partition): t for t in targets}.values())
+    return targets
 
 
 def _update(session: FetchSession, request: FetchRequest, uses_topic_ids: bool) -> None:

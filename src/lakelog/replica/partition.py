@@ -31,6 +31,7 @@ class Partition:
 
     __slots__ = (
         "_active_segment",
+        "_damage_told",
         "_on_roll",
         "_retired",
         "flushed_ms",
@@ -57,6 +58,7 @@ class Partition:
         """When `flush.ms` last had it flushed."""
         self._on_roll = on_roll
         self._active_segment = log.active_segment
+        self._damage_told = ""
 
     @property
     def high_watermark(self) -> int:
@@ -162,7 +164,10 @@ class Partition:
         """What is damaged is told where it is read; the rest of the log can be read on."""
         if isinstance(error, OSError):
             return self._storage_error(error)
-        logger.error("partition %s-%d: %s", self.topic, self.index, error)
+        if str(error) != self._damage_told:
+            # Consumers ask again and again; one line for a place is enough.
+            self._damage_told = str(error)
+            logger.error("partition %s-%d: %s", self.topic, self.index, error)
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
 
     def _storage_error(self, error: OSError | CorruptLog) -> KafkaError:

@@ -55,7 +55,6 @@ __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World", "serve"
 
 logger = logging.getLogger(__name__)
 
-_BACKLOG = 1024
 _LOG_FILES_MAX = 8192
 """More would cost kernel memory and gain nothing: a log is opened again in microseconds."""
 
@@ -201,10 +200,11 @@ class Server:
         )
 
     def _bind(self) -> None:
-        config, world = self._options.config, self._world
+        world = self._world
+        backlog = self._options.config.get_int("socket.listen.backlog.size")
         for name, host, port in self._wanted_listeners():
             try:
-                listener = world.net.listen(host, port, backlog=_BACKLOG)
+                listener = world.net.listen(host, port, backlog=backlog)
             except OSError as error:
                 self._close_listeners()
                 raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
@@ -217,8 +217,7 @@ class Server:
                     world.disk,
                     world.tasks,
                     world.clock,
-                    frame_size_max=config.get_int("socket.request.max.bytes"),
-                    connections_max=config.get_int("max.connections"),
+                    lambda: self.broker.config,
                 )
             )
 

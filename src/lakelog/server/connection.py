@@ -31,6 +31,7 @@ _UNHANDLED_MAX = 256 * 1024
 _UNSENT_MAX = 8 * 1024 * 1024
 _PENDING_MAX = 128
 _FRAME_HEAD = Struct(">ih")
+_FRAME_HEAD_SIZE = _FRAME_HEAD.size
 _FRAME_SIZE = Struct(">i")
 _REQUEST_SIZE_MIN = 8
 
@@ -44,10 +45,10 @@ class ProtocolViolation(Exception):  # noqa: N818 - it is the peer's, and ends t
 class Reply:
     """The place of one response in the order of its connection's responses."""
 
-    __slots__ = ("_connection", "on_abandon", "parts", "pipelined")
+    __slots__ = ("connection", "on_abandon", "parts", "pipelined")
 
     def __init__(self, connection: Connection, pipelined: bool) -> None:
-        self._connection = connection
+        self.connection = connection
         self.pipelined = pipelined
         self.parts: list[Part] | None = None
         self.on_abandon: Callable[[], object] | None = None
@@ -57,7 +58,7 @@ class Reply:
         """`parts` may be empty: a request that is not answered."""
         assert self.parts is None
         self.parts = parts
-        self._connection.on_reply(self)
+        self.connection.on_reply(self)
 
 
 class RequestSink(Protocol):
@@ -67,8 +68,8 @@ class RequestSink(Protocol):
         """Whether such a request may start while earlier ones of its kind wait."""
         ...
 
-    def on_request(self, connection: Connection, buffer: bytearray, start: int, end: int) -> None:
-        """Handles the request in `buffer[start:end]` before returning, or keeps a copy.
+    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
+        """Handles the request in `view[start:end]` before returning, or keeps a copy.
 
         Raises `ProtocolViolation` if the connection is to be closed.
         """
@@ -167,8 +168,7 @@ class Connection:
         """Hands over the complete requests that are allowed to start now."""
         self._handling = True
         try:
-            while not self.closed and self._next_frame():
-                pass
+            self._take_requests()
         except ProtocolViolation as violation:
             logger.warning("closing %s: %s", self.peer_name, violation)
             self.close()
@@ -177,40 +177,41 @@ class Connection:
         if not self.closed:
             self._flush()
 
-    def _next_frame(self) -> bool:
-        start = self._start
-        available = self._end - start
-        if available < _FRAME_HEAD.size:
-            if not available:
-                self._start = self._end = 0
-            return False
-        size, api_key = _FRAME_HEAD.unpack_from(self._buffer, start)
-        if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
-            raise ProtocolViolation(
-                f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
-                f"{self._frame_size_max}, see socket.request.max.bytes)"
-            )
-        if available < size + 4 or self._must_wait(self._sink.is_pipelined(api_key)):
-            return False
-        self._start = start + 4 + size
-        self._sink.on_request(self, self._buffer, start + 4, start + 4 + size)
-        return True
+    def _take_requests(self) -> None:
+        view, start, received = self._view, self._start, self._end
+        while received - start >= _FRAME_HEAD_SIZE and not self.closed:
+            size, api_key = _FRAME_HEAD.unpack_from(view, start)
+            if size < _REQUEST_SIZE_MIN or size > self._frame_size_max:
+                raise ProtocolViolation(
+                    f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
+                    f"{self._frame_size_max}, see socket.request.max.bytes)"
+                )
+            begin, start = start + 4, start + 4 + size
+            if start > received or self._must_wait(api_key):
+                return
+            self._start = start
+            self._sink.on_request(self, view, begin, start)
+        if start == received:
+            self._start = self._end = 0
 
-    def _must_wait(self, pipelined: bool) -> bool:
+    def _must_wait(self, api_key: int) -> bool:
         """Whether the next request must wait: for its turn, or for the peer to read replies."""
         pending = self._pending
-        self._stalled = self._unsent > _UNSENT_MAX or bool(
-            pending and (not pipelined or not pending[-1].pipelined or len(pending) >= _PENDING_MAX)
-        )
+        if not pending and self._unsent <= _UNSENT_MAX:
+            self._stalled = False
+        else:
+            self._stalled = self._unsent > _UNSENT_MAX or not (
+                self._sink.is_pipelined(api_key)
+                and pending[-1].pipelined
+                and len(pending) < _PENDING_MAX
+            )
         return self._stalled
 
     # Answering
 
-    def expect_reply(self, *, pipelined: bool) -> Reply:
-        """Takes the next place in the order of responses."""
-        reply = Reply(self, pipelined)
+    def expect(self, reply: Reply) -> None:
+        """Gives `reply` the next place in the order of responses."""
         self._pending.append(reply)
-        return reply
 
     def on_reply(self, reply: Reply) -> None:
         if self.closed:
@@ -219,7 +220,11 @@ class Connection:
         pending = self._pending
         while pending and (parts := pending[0].parts) is not None:
             pending.popleft()
-            self._queue(parts)
+            for part in parts:
+                if isinstance(part, LogSlice):
+                    self._queue_slice(part)
+                else:
+                    self._queue(part)
         if self._handling:
             return
         self._flush()
@@ -235,15 +240,24 @@ class Connection:
             self._handle()
             self._resume_reading()
 
-    def _queue(self, parts: list[Part]) -> None:
-        for part in parts:
-            self._unsent += len(part)
-            if isinstance(part, LogSlice) and part.size <= _COPY_MAX:
-                data = self._disk.read_resident(part.file, part.position, part.size)
-                if data is not None:
-                    part.release()
-                    part = data
-            self._out.append(part)
+    def _queue(self, data: Buffer) -> None:
+        """What follows bytes that have not been tried to be sent goes out together with them."""
+        self._unsent += len(data)
+        out = self._out
+        if out and type(last := out[-1]) is bytearray:
+            last += data
+        else:
+            out.append(data if type(data) is bytearray else bytearray(data))
+
+    def _queue_slice(self, part: LogSlice) -> None:
+        if part.size <= _COPY_MAX:
+            data = self._disk.read_resident(part.file, part.position, part.size)
+            if data is not None:
+                part.release()
+                self._queue(data)
+                return
+        self._unsent += part.size
+        self._out.append(part)
 
     def _resume_reading(self) -> None:
         if not self.closed:
@@ -252,10 +266,10 @@ class Connection:
     def _flush(self) -> None:
         if self._warming:
             return
-        budget = SEND_SIZE_MAX
+        out, budget = self._out, SEND_SIZE_MAX
         try:
-            while self._out and budget > 0:
-                head = self._out[0]
+            while out and budget > 0:
+                head = out[0]
                 sent = self._send_slice(head) if isinstance(head, LogSlice) else self._send_bytes()
                 if sent is None:
                     return
@@ -266,24 +280,19 @@ class Connection:
         except OSError:
             self.close()
             return
-        self._set_writing(bool(self._out))
+        if self._writing or out:
+            self._set_writing(bool(out))
 
     def _send_bytes(self) -> int:
-        """Sends the bytes at the head of the queue, joined, up to the next file slice."""
+        """Sends from the bytes at the head of the queue."""
         out = self._out
-        parts: list[Buffer] = []
-        while out and not isinstance(out[0], LogSlice):
-            parts.append(out.popleft())  # type: ignore[arg-type]
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        if not len(data):
-            return 0
-        try:
-            sent = self._sock.send(data, self._net.MSG_MORE if out else 0)
-        except (BlockingIOError, InterruptedError):
-            out.appendleft(data)
-            raise
-        if sent < len(data):
-            out.appendleft(memoryview(data)[sent:])
+        data = out[0]
+        assert not isinstance(data, LogSlice)
+        sent = self._sock.send(data, self._net.MSG_MORE if len(out) > 1 else 0)
+        if sent == len(data):
+            out.popleft()
+        else:
+            out[0] = memoryview(data)[sent:]
         return sent
 
     def _send_slice(self, head: LogSlice) -> int | None:

@@ -21,7 +21,8 @@ from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.connection import Connection, ProtocolViolation, Reply
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
-from lakelog.wire.framing import RequestHeader, decode_request_header, encode_response
+from lakelog.wire.framing import decode_request_header, encode_response
+from lakelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)
 
@@ -37,25 +38,27 @@ class Deferred:
 DEFERRED = Deferred()
 
 
-class Context:
-    """What a handler knows of a request beside its message."""
+class Context(Reply):
+    """What a handler knows of a request beside its message, and how it is answered later."""
 
-    __slots__ = ("_api", "_reply", "client_id", "connection", "correlation_id", "version")
+    __slots__ = ("_api", "_correlation_id", "client_id", "version")
 
     def __init__(
         self,
+        connection: Connection,
         api: Api,
         version: int,
-        header: RequestHeader,
-        connection: Connection,
-        reply: Reply,
+        correlation_id: int,
+        client_id: str | None,
     ) -> None:
-        self._api = api
-        self._reply = reply
         self.connection = connection
+        self.pipelined = api.key == _PRODUCE
+        self.parts = None
+        self.on_abandon = None
+        self._api = api
+        self._correlation_id = correlation_id
         self.version = version
-        self.correlation_id = header.correlation_id
-        self.client_id = header.client_id or ""
+        self.client_id = client_id or ""
 
     @property
     def client_host(self) -> str:
@@ -67,19 +70,15 @@ class Context:
         A response that cannot be encoded is a bug here, and costs the connection.
         """
         if response is None:
-            self._reply.complete([])
+            self.complete([])
             return
         try:
-            parts = encode_response(self._api, self.version, self.correlation_id, response)
+            parts = encode_response(self._api, self.version, self._correlation_id, response)
         except WireError:
             logger.exception("%s cannot be answered", self._api.name)
             self.connection.close()
             return
-        self._reply.complete(parts)
-
-    def on_abandon(self, callback: Callable[[], object]) -> None:
-        """`callback` is called if the connection closes before the reply."""
-        self._reply.on_abandon = callback
+        self.complete(parts)
 
 
 Handler = Callable[[Context, Any], Any]
@@ -125,9 +124,9 @@ class Dispatcher:
     def on_close(self, connection: Connection) -> None:
         self.connections.discard(connection)
 
-    def on_request(self, connection: Connection, buffer: bytearray, start: int, end: int) -> None:
+    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         connection.last_active = self._clock.monotonic()
-        key, version = _KEY_AND_VERSION.unpack_from(buffer, start)
+        key, version = _KEY_AND_VERSION.unpack_from(view, start)
         route = self._routes.get(key)
         if route is None:
             raise ProtocolViolation(f"API key {key} is not served")
@@ -137,52 +136,48 @@ class Dispatcher:
                     f"{route.api.name} version {version} is not served "
                     f"({route.min_version} to {route.max_version} are)"
                 )
-            self._answer_newer_api_versions(connection, route, buffer, start, end)
+            self._answer_newer_api_versions(connection, route, view, start, end)
             return
         try:
-            header, request = _decode(route, version, buffer, start, end)
+            context, request = _decode(route, version, connection, view, start, end)
         except WireError as error:
             raise ProtocolViolation(f"{route.api.name} v{version}: {error}") from error
-        self._run(route, header, request, connection)
+        self._run(route, context, request)
 
     def _answer_newer_api_versions(
-        self, connection: Connection, route: Route, buffer: bytearray, start: int, end: int
+        self, connection: Connection, route: Route, view: memoryview, start: int, end: int
     ) -> None:
         """The body is of a version unknown here: it is not read, the answer is a version 0."""
         try:
-            header, _ = decode_request_header(buffer, start, end, flexible=True)
+            correlation_id, client_id, _ = decode_request_header(view, start, end, flexible=True)
         except WireError as error:
             raise ProtocolViolation(f"{route.api.name}: {error}") from error
-        reply = connection.expect_reply(pipelined=False)
-        context = Context(route.api, 0, header, connection, reply)
+        context = Context(connection, route.api, 0, correlation_id, client_id)
+        connection.expect(context)
         context.reply(self._unsupported_api_versions(context, None))
 
-    def _run(
-        self, route: Route, header: RequestHeader, request: Any, connection: Connection
-    ) -> None:
-        reply = connection.expect_reply(pipelined=route.api.key == _PRODUCE)
-        context = Context(route.api, header.api_version, header, connection, reply)
+    def _run(self, route: Route, context: Context, request: Message) -> None:
+        context.connection.expect(context)
         try:
             response = route.handler(context, request)
         except ProtocolViolation:
             raise
         except Exception as error:
-            raise _bug(route, connection, error) from error
-        if response is DEFERRED:
-            return
-        if isinstance(response, asyncio.Future):
+            raise _bug(route, context.connection, error) from error
+        if isinstance(response, Message) or response is None:
+            context.reply(response)
+        elif isinstance(response, asyncio.Future):
             self._answer_later(route, context, response)
-            return
-        if type(response) is CoroutineType:
+        elif type(response) is CoroutineType:
             self._tasks.spawn(self._finish(route, context, response), name=route.api.name)
-            return
-        context.reply(response)
+        else:
+            assert response is DEFERRED
 
     def _answer_later(self, route: Route, context: Context, response: asyncio.Future[Any]) -> None:
         if response.done():
             context.reply(response.result())
             return
-        context.on_abandon(response.cancel)
+        context.on_abandon = response.cancel
         response.add_done_callback(lambda done: self._on_done(route, context, done))
 
     def _on_done(self, route: Route, context: Context, response: asyncio.Future[Any]) -> None:
@@ -206,17 +201,18 @@ class Dispatcher:
 
 
 def _decode(
-    route: Route, version: int, buffer: bytearray, start: int, end: int
-) -> tuple[RequestHeader, Any]:
+    route: Route, version: int, connection: Connection, view: memoryview, start: int, end: int
+) -> tuple[Context, Message]:
     """Bytes after the message are ignored, as Apache Kafka does: librdkafka 2.16 sends three of
     them after a Metadata request for all topics."""
-    flexible = version >= route.api.flexible_from
-    if route.in_place:
-        header, body = decode_request_header(buffer, start, end, flexible=flexible)
-        return header, decode_prefix(route.api.request, buffer, version, body, end)[0]
-    copy = bytes(memoryview(buffer)[start:end])
-    header, body = decode_request_header(copy, 0, len(copy), flexible=flexible)
-    return header, decode_prefix(route.api.request, copy, version, body)[0]
+    api = route.api
+    if not route.in_place:
+        view, start, end = memoryview(bytes(view[start:end])), 0, end - start
+    correlation_id, client_id, body = decode_request_header(
+        view, start, end, flexible=version >= api.flexible_from
+    )
+    request, _ = decode_prefix(api.request, view, version, body, end)
+    return Context(connection, api, version, correlation_id, client_id), request
 
 
 def _bug(route: Route, connection: Connection, error: BaseException) -> ProtocolViolation:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Callable
 
-from lakelog.runtime.api import Clock, Disk, Listener, Net, Tasks
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.runtime.api import Clock, Disk, Listener, Net, Socket, Tasks
 from lakelog.server.connection import Connection
 from lakelog.server.dispatch import Dispatcher
 
@@ -14,6 +16,7 @@ logger = logging.getLogger(__name__)
 _ACCEPTS_AT_ONCE = 64
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_PAUSE_S = 0.1
+_REFUSALS_NOTED_S = 5.0
 
 
 class Acceptor:
@@ -21,7 +24,8 @@ class Acceptor:
 
     Args:
         name: the listener's name, which chooses the advertised address.
-        connections_max: beyond it a new connection is closed at once.
+        config: the one in force. Beyond `max.connections`, and beyond `max.connections.per.ip` of
+            one address, a new connection is closed at once.
     """
 
     def __init__(
@@ -33,9 +37,7 @@ class Acceptor:
         disk: Disk,
         tasks: Tasks,
         clock: Clock,
-        *,
-        frame_size_max: int,
-        connections_max: int,
+        config: Callable[[], BrokerConfig],
     ) -> None:
         self.name = name
         self.address = listener.address
@@ -45,8 +47,9 @@ class Acceptor:
         self._disk = disk
         self._tasks = tasks
         self._clock = clock
-        self._frame_size_max = frame_size_max
-        self._connections_max = connections_max
+        self._config = config
+        self._frame_size_max = config().get_int("socket.request.max.bytes")
+        self._refused = 0
         self._closed = False
 
     def start(self) -> None:
@@ -68,26 +71,53 @@ class Acceptor:
             except OSError as error:
                 self._pause(error)
                 return
-            if len(self._dispatcher.connections) >= self._connections_max:
-                logger.warning("max.connections=%d reached", self._connections_max)
-                sock.close()
-                continue
-            try:
-                connection = Connection(
-                    sock,
-                    self._dispatcher,
-                    self._net,
-                    self._disk,
-                    self._tasks,
-                    listener_name=self.name,
-                    frame_size_max=self._frame_size_max,
-                )
-            except OSError:
-                sock.close()
-                continue
-            connection.last_active = self._clock.monotonic()
-            self._dispatcher.connections.add(connection)
-            connection.open()
+            self._welcome(sock)
+
+    def _welcome(self, sock: Socket) -> None:
+        try:
+            connection = Connection(
+                sock,
+                self._dispatcher,
+                self._net,
+                self._disk,
+                self._tasks,
+                listener_name=self.name,
+                frame_size_max=self._frame_size_max,
+            )
+        except OSError:
+            sock.close()
+            return
+        limit = self._exceeded_limit(connection.peer[0])
+        if limit is not None:
+            sock.close()
+            self._note_refusal(limit)
+            return
+        connection.last_active = self._clock.monotonic()
+        self._dispatcher.connections.add(connection)
+        connection.open()
+
+    def _exceeded_limit(self, host: str) -> str | None:
+        """What keeps one more connection from this address out, if anything does."""
+        config, connections = self._config(), self._dispatcher.connections
+        most = config.get_int("max.connections")
+        if len(connections) >= most:
+            return f"max.connections={most}"
+        most = config.get_int("max.connections.per.ip")
+        if len(connections) < most:
+            return None
+        if sum(connection.peer[0] == host for connection in connections) >= most:
+            return f"max.connections.per.ip={most} of {host}"
+        return None
+
+    def _note_refusal(self, limit: str) -> None:
+        """One line for all refusals of some seconds: a crowd must not fill the log."""
+        self._refused += 1
+        if self._refused == 1:
+            self._tasks.call_later(_REFUSALS_NOTED_S, self._report_refusals, limit)
+
+    def _report_refusals(self, limit: str) -> None:
+        logger.warning("%s: %d connections refused, %s", self.name, self._refused, limit)
+        self._refused = 0
 
     def _pause(self, error: OSError) -> None:
         """Out of descriptors or memory: an accept that cannot succeed must not spin."""

@@ -6,16 +6,20 @@ allow that, or the broker needs one of its internal topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
-from lakelog.metadata.controller.topics import NewTopic, plan_create_topics
+from lakelog.metadata.controller.assignment import PARTITIONS_PER_REQUEST_MAX
+from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
 from lakelog.metadata.log import MetadataLog
 from lakelog.runtime.api import Random
 
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, "__transaction_state", "__share_group_state"})
+AUTO_CREATED_MAX = 1000
+"""Topics that one request may bring into being by naming them."""
+_IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """What may be done to a topic, as bits of Kafka's AclOperation: all, without an authorizer."""
@@ -43,43 +47,69 @@ class Topics:
         topic = self._metadata.image.topic(name)
         return 0 if topic is None else len(topic)
 
-    async def ensure(self, name: str) -> None:
-        """Creates a topic with the broker's defaults unless it exists.
+    async def ensure(self, names: Iterable[str]) -> dict[str, ErrorCode]:
+        """Creates topics with the broker's defaults unless they exist, in one change of metadata.
 
-        Raises:
-            KafkaError: INVALID_TOPIC_EXCEPTION for a name that cannot be, or what kept the
-                metadata log from being written.
+        Returns why some were refused. Raises `KafkaError` when nothing was written, or that is not
+        known. Nothing becomes of internal topics that are not in use, nor of what is beyond
+        `AUTO_CREATED_MAX`: a client that finds them unknown asks again.
         """
-        if name == GROUP_TOPIC:
-            await self.ensure_group_topic()
-        elif name in INTERNAL_TOPICS:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not in use")
-        elif name not in self._metadata.image.topic_ids:
-            await self._create(NewTopic(name))
+        known = self._metadata.image.topic_ids
+        wanted = [
+            NewTopic(name)
+            for name in dict.fromkeys(names)
+            if name not in known and (name == GROUP_TOPIC or name not in INTERNAL_TOPICS)
+        ]
+        room = PARTITIONS_PER_REQUEST_MAX // self._config().get_int("num.partitions")
+        results = await self._create(wanted[: min(max(room, 1), AUTO_CREATED_MAX)])
+        return {
+            result.name: result.error
+            for result in results
+            if result.name is not None and result.error not in _IS_THERE
+        }
 
     async def ensure_group_topic(self) -> None:
-        """Creates `__consumer_offsets` as configured, unless it exists."""
+        """Creates `__consumer_offsets` unless it exists; raises `KafkaError`."""
         if GROUP_TOPIC in self._metadata.image.topic_ids:
             return
+        (result,) = await self._create([NewTopic(GROUP_TOPIC)])
+        if result.error not in _IS_THERE:
+            raise KafkaError(result.error, result.message or "")
+
+    def with_defaults(self, topic: NewTopic) -> NewTopic:
+        """`__consumer_offsets` as configured where nothing else is said of it.
+
+        With the defaults of other topics, retention would delete what groups have committed.
+        """
+        if topic.name != GROUP_TOPIC:
+            return topic
         config = self._config()
-        await self._create(
-            NewTopic(
-                GROUP_TOPIC,
-                partitions=config.get_int("offsets.topic.num.partitions"),
-                replication_factor=config.get_int("offsets.topic.replication.factor"),
-                configs=[
-                    ("cleanup.policy", "compact"),
-                    ("compression.type", "producer"),
-                    ("segment.bytes", str(config.get_int("offsets.topic.segment.bytes"))),
-                ],
+        if not topic.assignments:
+            topic = topic._replace(
+                partitions=_or_default(topic.partitions, config, "offsets.topic.num.partitions"),
+                replication_factor=_or_default(
+                    topic.replication_factor, config, "offsets.topic.replication.factor"
+                ),
+            )
+        defaults = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
+        }
+        said = {key for key, _ in topic.configs}
+        unsaid = [(key, value) for key, value in defaults.items() if key not in said]
+        return topic._replace(configs=[*topic.configs, *unsaid])
+
+    async def _create(self, topics: list[NewTopic]) -> list[TopicResult]:
+        if not topics:
+            return []
+        wanted = [self.with_defaults(topic) for topic in topics]
+        return await self._metadata.submit(
+            lambda image: plan_create_topics(
+                image, wanted, broker=self._config(), random=self._random
             )
         )
 
-    async def _create(self, topic: NewTopic) -> None:
-        (result,) = await self._metadata.submit(
-            lambda image: plan_create_topics(
-                image, [topic], broker=self._config(), random=self._random
-            )
-        )
-        if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise KafkaError(result.error, result.message or "")
+
+def _or_default(count: int, config: BrokerConfig, key: str) -> int:
+    return config.get_int(key) if count == -1 else count

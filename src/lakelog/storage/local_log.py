@@ -143,6 +143,7 @@ class LocalLog:
         self.segments.append(segment)
         self._bases.append(base)
         self.active_segment = segment
+        self._known.clear()
         self._new_names.add(self.folder)
         return segment
 

@@ -81,8 +81,7 @@ def encode_parts(message: Message, version: int) -> list[Any]:
 def encode(message: Message, version: int) -> bytes:
     """The whole message; `records` values must be buffers."""
     parts = encode_parts(message, version)
-    whole: bytes = parts[0] if len(parts) == 1 else b"".join(parts)
-    return whole
+    return b"".join(parts)
 
 
 def _check_version(kind: type[Message], version: int) -> None:

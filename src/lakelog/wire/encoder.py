@@ -1,8 +1,7 @@
 """Generates the function that encodes one version of a message.
 
-The generated function takes the message and returns its parts: bytes objects with the values of
-`records` fields between them, untouched. Small pieces are collected in the list `out` and joined
-once before each `records` value and at the end.
+The generated function takes the message and returns its parts: byte arrays with the values of
+`records` fields between them, untouched. The array being written is `out`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ _NO_TAGS = b"\x00"
 
 
 def compile_encoder(message: Any, version: int) -> Callable[..., Any]:
-    """`message -> [bytes, records, bytes, ...]` for a class and one of its versions."""
+    """`message -> [bytearray, records, bytearray, ...]` for a class and one of its versions."""
     writer = _Writer(version, version in message.__flexible__)
-    writer.source.add("parts = []", "out = []")
+    writer.source.add("parts = []", "out = bytearray()")
     writer.struct("message", message)
     writer.flush()
     with writer.source.block("if out or not parts:"):
-        writer.source.add("parts.append(join(out))")
+        writer.source.add("parts.append(out)")
     writer.source.add("return parts")
     return writer.source.compile("message", f"encode {message.__name__} v{version}")
 
@@ -46,7 +45,6 @@ class _Writer:
         self.out = "out"
         self.source = Source()
         self.source.names.update(
-            join=b"".join,
             uvarint=encode_uvarint,
             pack_array=encode_fixed_array,
             short_uvarints=SHORT_UVARINTS,
@@ -56,9 +54,9 @@ class _Writer:
 
     def flush(self) -> None:
         if self.run == [("B", "0")]:
-            self.source.add(f"{self.out}.append({_NO_TAGS!r})")
+            self.source.add(f"{self.out} += {_NO_TAGS!r}")
         elif self.run:
-            self.source.add(f"{self.out}.append({self._pack(self.run)})")
+            self.source.add(f"{self.out} += {self._pack(self.run)}")
         self.run = []
 
     def _pack(self, run: list[tuple[str, str]]) -> str:
@@ -70,7 +68,7 @@ class _Writer:
         if self.run:
             short = self._pack([*self.run, ("B", value)])
             long = f"{self._pack(self.run)} + {long}"
-        self.source.add(f"{self.out}.append({short} if {value} < 128 else {long})")
+        self.source.add(f"{self.out} += {short} if {value} < 128 else {long}")
         self.run = []
 
     def struct(self, target: str, kind: Any) -> None:
@@ -109,9 +107,9 @@ class _Writer:
         tagged = field.tag is not None and self.flexible
         present, absent = (b"\x01", b"\x00") if tagged else (b"\x01", b"\xff")
         with self.source.block(f"if {value} is None:"):
-            self.source.add(f"{self.out}.append({absent!r})")
+            self.source.add(f"{self.out} += {absent!r}")
         with self.source.block("else:"):
-            self.source.add(f"{self.out}.append({present!r})")
+            self.source.add(f"{self.out} += {present!r}")
             self.struct(value, field.struct)
             self.flush()
 
@@ -145,20 +143,20 @@ class _Writer:
     def _append_unless_null(self, written: str, value: str, field: Field) -> None:
         if self.version in field.nullable:
             with self.source.block(f"if {value} is not None:"):
-                self.source.add(f"{self.out}.append({written})")
+                self.source.add(f"{self.out} += {written}")
         else:
-            self.source.add(f"{self.out}.append({written})")
+            self.source.add(f"{self.out} += {written}")
 
     def _buffer(self, expression: str, field: Field) -> None:
         value = self.source.variable("b")
         self.source.add(f"{value} = {expression}")
-        self._length(value, field, "i")
+        length = self._length(value, field, "i")
         if field.type_name == "bytes":
             self._append_unless_null(value, value, field)
             return
         assert self.out == "out", "records cannot be tagged"
-        with self.source.block(f"if {value}:"):
-            self.source.add("parts.append(join(out))", f"parts.append({value})", "out = []")
+        with self.source.block(f"if {length} > {int(self.flexible)}:"):
+            self.source.add("parts.append(out)", f"parts.append({value})", "out = bytearray()")
 
     def _array(self, expression: str, field: Field) -> None:
         items = self.source.variable("a")
@@ -173,9 +171,9 @@ class _Writer:
             character = FIXED_FORMATS[field.type_name]
             short = self.source.array_layouts(character, "pack")
             with self.source.block(f"if len({items}) < {SHORT_ARRAY}:"):
-                self.source.add(f"{self.out}.append({short}[len({items})](*{items}))")
+                self.source.add(f"{self.out} += {short}[len({items})](*{items})")
             with self.source.block("else:"):
-                self.source.add(f"{self.out}.append(pack_array({character!r}, {items}))")
+                self.source.add(f"{self.out} += pack_array({character!r}, {items})")
             return
         item = self.source.variable("i")
         with self.source.block(f"for {item} in {items}:"):
@@ -194,7 +192,7 @@ class _Writer:
         unused = " and ".join(self._is_unused(f"{target}.{field.name}", field) for field in tagged)
         self.flush()
         with self.source.block(f"if {unused}:"):
-            self.source.add(f"{self.out}.append({_NO_TAGS!r})")
+            self.source.add(f"{self.out} += {_NO_TAGS!r}")
         with self.source.block("else:"):
             self._used_tags(target, tagged)
 
@@ -204,7 +202,7 @@ class _Writer:
             mark = self.source.variable("t")
             marks.append(mark)
             self.source.add(f"{mark} = {self._differs(f'{target}.{field.name}', field)}")
-        self.source.add(f"{self.out}.append(short_uvarints[{' + '.join(marks)}])")
+        self.source.add(f"{self.out} += short_uvarints[{' + '.join(marks)}]")
         for field, mark in zip(tagged, marks, strict=True):
             with self.source.block(f"if {mark}:"):
                 self._tagged_field(f"{target}.{field.name}", field)
@@ -227,14 +225,12 @@ class _Writer:
 
     def _tagged_field(self, expression: str, field: Field) -> None:
         outer, self.out = self.out, self.source.variable("out")
-        payload = self.source.variable("p")
-        self.source.add(f"{self.out} = []")
+        self.source.add(f"{self.out} = bytearray()")
         self._field(expression, field)
         self.flush()
         self.source.add(
-            f"{payload} = join({self.out})",
-            f"{outer}.append({encode_uvarint(field.tag or 0)!r} + uvarint(len({payload})))",
-            f"{outer}.append({payload})",
+            f"{outer} += {encode_uvarint(field.tag or 0)!r} + uvarint(len({self.out}))",
+            f"{outer} += {self.out}",
         )
         self.out = outer
 

@@ -13,7 +13,7 @@ before it knows which versions the broker understands.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from lakelog.wire.codec import decode, encode_parts
 from lakelog.wire.errors import WireError
@@ -23,19 +23,10 @@ from lakelog.wire.schema import Buffer, Message
 API_VERSIONS_KEY = 18
 
 _REQUEST_START = struct.Struct(">hhih")
-_API = struct.Struct(">hh")
 _SIZE_AND_ID = struct.Struct(">ii")
+_SIZE_ID_AND_NO_TAGS = struct.Struct(">iiB")
 _ID = struct.Struct(">i")
 _NO_TAGS = b"\x00"
-
-
-class RequestHeader(NamedTuple):
-    """What precedes every request; `client_id` is free text that the client chose."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
 
 
 class FramedApi(Protocol):
@@ -46,23 +37,17 @@ class FramedApi(Protocol):
     response: type[Message]
 
 
-def read_api(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
-    """Key and version of the request at `offset`, which say how the rest must be read."""
-    try:
-        key, version = _API.unpack_from(buffer, offset)
-    except struct.error as error:
-        raise WireError("a request too short for its header") from error
-    return key, version
-
-
 def decode_request_header(
     buffer: Buffer, offset: int, end: int, flexible: bool
-) -> tuple[RequestHeader, int]:
-    """The header at `offset`, and where the message begins. Raises `WireError`."""
+) -> tuple[int, str | None, int]:
+    """Correlation id, client id and where the message begins, of the request at `offset`.
+
+    The client id is free text that the client chose. Raises `WireError`.
+    """
     position = offset + _REQUEST_START.size
     if position > end:
         raise WireError("a request too short for its header")
-    key, version, correlation_id, length = _REQUEST_START.unpack_from(buffer, offset)
+    _, _, correlation_id, length = _REQUEST_START.unpack_from(buffer, offset)
     client_id = None
     if length >= 0:
         stop = position + length
@@ -76,8 +61,11 @@ def decode_request_header(
     elif length != -1:
         raise WireError(f"a client id of length {length}")
     if flexible:
-        position = _skip_tags(buffer, position, end)
-    return RequestHeader(key, version, correlation_id, client_id), position
+        if position < end and buffer[position] == 0:
+            position += 1
+        else:
+            position = _skip_tags(buffer, position, end)
+    return correlation_id, client_id, position
 
 
 def _skip_tags(buffer: Buffer, position: int, end: int) -> int:
@@ -113,11 +101,13 @@ def encode_response(
 ) -> list[Any]:
     """A whole frame as a list of buffers; ranges of files among the records count by `len`."""
     parts = encode_parts(message, version)
-    size = 4 + sum(map(len, parts))
-    if _response_is_flexible(api, version):
-        parts[0] = _SIZE_AND_ID.pack(size + 1, correlation_id) + _NO_TAGS + parts[0]
+    size = 4 + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
+    if version >= api.flexible_from and api.key != API_VERSIONS_KEY:
+        head = bytearray(_SIZE_ID_AND_NO_TAGS.pack(size + 1, correlation_id, 0))
     else:
-        parts[0] = _SIZE_AND_ID.pack(size, correlation_id) + parts[0]
+        head = bytearray(_SIZE_AND_ID.pack(size, correlation_id))
+    head += parts[0]
+    parts[0] = head
     return parts
 
 
@@ -128,13 +118,9 @@ def decode_response(api: FramedApi, version: int, buffer: Buffer) -> tuple[int, 
     if end < position:
         raise WireError("a response too short for its header")
     (correlation_id,) = _ID.unpack_from(buffer)
-    if _response_is_flexible(api, version):
+    if version >= api.flexible_from and api.key != API_VERSIONS_KEY:
         position = _skip_tags(buffer, position, end)
     message = decode(
         api.response, buffer, version, position, end, max_elements=MAX_RESPONSE_ELEMENTS
     )
     return correlation_id, message
-
-
-def _response_is_flexible(api: FramedApi, version: int) -> bool:
-    return version >= api.flexible_from and api.key != API_VERSIONS_KEY

@@ -49,6 +49,7 @@ FIXED_FORMATS = {
 }
 """`struct` characters of the types whose size does not depend on their value."""
 
+_TWO_BYTES = struct.Struct("BB").pack
 SHORT_UVARINTS = tuple(bytes((value,)) for value in range(128))
 """The encodings of 0 to 127."""
 
@@ -62,6 +63,8 @@ def encode_uvarint(value: int) -> bytes:
     """For values below 2^32."""
     if value < 128:
         return SHORT_UVARINTS[value]
+    if value < 1 << 14:
+        return _TWO_BYTES(value & 127 | 128, value >> 7)
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -75,8 +78,12 @@ def finish_uvarint(view: View, position: int, first: int) -> tuple[int, int]:
 
     Raises `IndexError` at the end of `view`, `WireError` beyond 32 bits.
     """
-    value = first & 127
-    for shift in (7, 14, 21, 28):
+    second = view[position]
+    value = first & 127 | (second & 127) << 7
+    position += 1
+    if second < 128:
+        return value, position
+    for shift in (14, 21, 28):
         byte = view[position]
         position += 1
         value |= (byte & 127) << shift

@@ -114,7 +114,7 @@ def test_a_batch_that_is_recompressed_is_checked_first() -> None:
     assert code_of(error) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_damaged_batch_is_told_where_it_is_read() -> None:
+def test_a_damaged_batch_is_told_where_it_is_read(caplog: pytest.LogCaptureFixture) -> None:
     partition = open_partition(segment_bytes=400)
     for _ in range(6):
         partition.append(make_batch(2), NOW)
@@ -122,9 +122,11 @@ def test_a_damaged_batch_is_told_where_it_is_read() -> None:
     segment.disk.open(segment.path(LOG)).write_at(8, bytes(4))  # the length of its first batch
     for read in (
         lambda: partition.read(0, 1_000, min_one=True),
+        lambda: partition.read(0, 1_000, min_one=True),
         lambda: partition.at_time(0),
     ):
         with pytest.raises(KafkaError) as error:
             read()
         assert code_of(error) is ErrorCode.CORRUPT_MESSAGE
+    assert len(caplog.records) == 1
     assert partition.read(partition.log.segments[1].base_offset, 1_000, min_one=True) is not None

@@ -171,12 +171,13 @@ class Sink:
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == PRODUCE
 
-    def on_request(self, connection: Connection, buffer: bytearray, start: int, end: int) -> None:
+    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         if self.violate:
             raise ProtocolViolation("as told")
-        request = bytes(buffer[start:end])
+        request = bytes(view[start:end])
         self.requests.append(request)
-        reply = connection.expect_reply(pipelined=request[1] == PRODUCE)
+        reply = Reply(connection, pipelined=request[1] == PRODUCE)
+        connection.expect(reply)
         self.replies.append(reply)
         if not self.wait:
             reply.complete(self.answer(request))

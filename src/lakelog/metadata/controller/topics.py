@@ -7,7 +7,7 @@ those of Kafka's `ReplicationControlManager`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -234,9 +234,13 @@ def plan_create_partitions(
     topics: Sequence[MorePartitions],
     *,
     random: Random,
+    fixed: Container[str] = (),
     validate_only: bool = False,
 ) -> Plan[list[TopicResult]]:
-    """Results in the order asked; `partitions` of a result is the new total."""
+    """Results in the order asked; `partitions` of a result is the new total.
+
+    `fixed` are topics that keep their number: what is in them is found by a hash modulo it.
+    """
     records: list[Record] = []
     results = []
     repeated = _repeated(topic.name for topic in topics)
@@ -246,6 +250,12 @@ def plan_create_partitions(
             if topic.name in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is asked twice")
             found = _required(image, TopicReference(topic.name))
+            if topic.name in fixed:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{topic.name} keeps its {len(found)} partitions: with more of them, what is "
+                    "in it would be looked for in the wrong ones",
+                )
             made += max(topic.count - len(found), 0)
             check_room(made)
             replicas = _additional_replicas(image, found, topic, random)

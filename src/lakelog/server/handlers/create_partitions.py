@@ -1,4 +1,8 @@
-"""CreatePartitions (37): raises the number of a topic's partitions; it never goes down."""
+"""CreatePartitions (37): raises the number of a topic's partitions; it never goes down.
+
+Apache Kafka lets the internal topics grow too, and then looks for groups where they are not
+(KAFKA-14418); here that is refused.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from lakelog.protocol.create_partitions import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
+from lakelog.server.topics import INTERNAL_TOPICS
 
 
 async def handle(
@@ -33,7 +38,11 @@ async def handle(
     try:
         results = await broker.metadata.submit(
             lambda image: plan_create_partitions(
-                image, wanted, random=broker.random, validate_only=request.validate_only
+                image,
+                wanted,
+                random=broker.random,
+                fixed=INTERNAL_TOPICS,
+                validate_only=request.validate_only,
             )
         )
     except KafkaError as error:

@@ -24,7 +24,7 @@ _CONFIGS_SINCE = 5
 async def handle(
     broker: Broker, context: Context, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    wanted = [_new_topic(topic) for topic in request.topics]
+    wanted = [broker.topics.with_defaults(_new_topic(topic)) for topic in request.topics]
     try:
         results = await broker.metadata.submit(
             lambda image: plan_create_topics(

@@ -30,26 +30,19 @@ def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResp
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     fetch = PendingFetch(broker, context, request, plan)
-    if request.max_wait_ms <= 0 or not plan.targets:
-        fetch.expire()
-    elif not fetch.try_complete():
-        deadline = now + request.max_wait_ms / 1000
-        parked = broker.purgatory.park(fetch, fetch.keys(), deadline)
-        context.on_abandon(lambda: broker.purgatory.cancel(parked))
+    waits = request.max_wait_ms > 0 and plan.targets
+    response = fetch.read(at_least=fetch.bytes_min if waits else 0)
+    if response is not None:
+        return response
+    parked = broker.purgatory.park(fetch, fetch.keys(), now + request.max_wait_ms / 1000)
+    context.on_abandon = lambda: broker.purgatory.cancel(parked)
     return DEFERRED
 
 
 class PendingFetch:
     """One fetch request until it is answered."""
 
-    __slots__ = (
-        "_broker",
-        "_bytes_max",
-        "_bytes_min",
-        "_committed",
-        "_context",
-        "_plan",
-    )
+    __slots__ = ("_broker", "_bytes_max", "_committed", "_context", "_plan", "bytes_min")
 
     def __init__(
         self, broker: Broker, context: Context, request: FetchRequest, plan: FetchPlan
@@ -58,8 +51,8 @@ class PendingFetch:
         self._context = context
         self._plan = plan
         self._bytes_max = min(request.max_bytes, broker.fetch_bytes_max)
-        self._bytes_min = min(request.min_bytes, self._bytes_max)
         self._committed = request.isolation_level == _READ_COMMITTED
+        self.bytes_min = min(request.min_bytes, self._bytes_max)
 
     def keys(self) -> list[tuple[bytes, int]]:
         """What an append must touch to be of interest to this fetch."""
@@ -68,42 +61,39 @@ class PendingFetch:
         return list(dict.fromkeys(partition.key for partition in found if partition is not None))
 
     def try_complete(self) -> bool:
-        results, size, failed = self._read()
-        if size < self._bytes_min and not failed:
-            for _, data in results:
-                _release(data)
+        response = self.read(at_least=self.bytes_min)
+        if response is None:
             return False
-        self._answer(results)
+        self._context.reply(response)
         return True
 
     def expire(self) -> None:
-        results, _, _ = self._read()
-        self._answer(results)
+        self._context.reply(self.read(at_least=0))
 
-    def _read(self) -> tuple[list[tuple[FetchTarget, PartitionData]], int, bool]:
-        """The result of each target, the bytes found, and whether any of them is an error."""
+    def read(self, *, at_least: int) -> FetchResponse | None:
+        """The response, unless less than `at_least` bytes are found and nothing is wrong."""
         results = []
         size = 0
         failed = False
         for target in self._plan.targets:
             try:
                 data = self._read_one(target, self._bytes_max - size, min_one=not size)
-                size += len(data.records) if data.records is not None else 0
+                size += len(data.records)
             except KafkaError as error:
                 failed = True
-                data = PartitionData(
-                    partition_index=target.partition,
-                    error_code=error.code,
-                    high_watermark=-1,
-                    aborted_transactions=[] if self._committed else None,
-                    records=b"",
-                )
+                data = self._failure(target, error)
             results.append((target, data))
-        return results, size, failed
+        if size >= at_least or failed:
+            return self._response(results)
+        for _, data in results:
+            if isinstance(data.records, LogSlice):
+                data.records.release()
+        return None
 
     def _read_one(self, target: FetchTarget, bytes_left: int, *, min_one: bool) -> PartitionData:
         partition = self._broker.partitions.find(target.topic, target.partition)
-        partition.check_epoch(target.current_leader_epoch)
+        if target.current_leader_epoch >= 0:
+            partition.check_epoch(target.current_leader_epoch)
         log = partition.log
         if self._context.version < _ZSTD_SINCE and log.config.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -121,23 +111,31 @@ class PendingFetch:
             records=b"" if found is None else found,
         )
 
-    def _answer(self, results: list[tuple[FetchTarget, PartitionData]]) -> None:
-        responses: list[FetchableTopicResponse] = []
+    def _failure(self, target: FetchTarget, error: KafkaError) -> PartitionData:
+        return PartitionData(
+            partition_index=target.partition,
+            error_code=error.code,
+            high_watermark=-1,
+            aborted_transactions=[] if self._committed else None,
+            records=b"",
+        )
+
+    def _response(self, results: list[tuple[FetchTarget, PartitionData]]) -> FetchResponse:
+        plan = self._plan
+        topics: list[FetchableTopicResponse] = []
         last: str | bytes | None = None
         for target, data in results:
-            size = 0 if data.records is None else len(data.records)
-            if not self._plan.includes(
-                target, data.error_code, size, data.high_watermark, data.log_start_offset
+            if plan.session is not None and not plan.includes(
+                target,
+                data.error_code,
+                len(data.records),
+                data.high_watermark,
+                data.log_start_offset,
             ):
                 continue
             if target.topic != last:
                 last = target.topic
-                name, topic_id = topic_fields(target.topic)
-                responses.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
-            responses[-1].partitions.append(data)
-        self._context.reply(FetchResponse(session_id=self._plan.session_id, responses=responses))
-
-
-def _release(data: PartitionData) -> None:
-    if isinstance(data.records, LogSlice):
-        data.records.release()
+                name, topic_id = topic_fields(last)
+                topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
+            topics[-1].partitions.append(data)
+        return FetchResponse(session_id=plan.session_id, responses=topics)

@@ -6,8 +6,6 @@ it. The answer then describes the new topic at once; a client need not ask again
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.metadata.controller.names import check_topic_name
@@ -25,15 +23,18 @@ from lakelog.server.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bits of Kafka's AclOperation codes; without an authorizer everything is allowed."""
+_Reference = tuple[str | None, bytes]
+"""A topic by name, or by id."""
 _NOT_REQUESTED = -(2**31)
 _NULL_MEANS_ALL_SINCE = 1
 _TOPIC_IDS_SINCE = 12
 
 
 async def handle(broker: Broker, context: Context, request: MetadataRequest) -> MetadataResponse:
+    wanted = _wanted(broker, request, context.version)
+    refused = await _created(broker, request, wanted)
     topics = [
-        await _described(broker, request, name, topic_id, context.version)
-        for name, topic_id in _wanted(broker, request, context.version)
+        _described(broker, name, topic_id, context.version, refused) for name, topic_id in wanted
     ]
     if request.include_topic_authorized_operations:
         for topic in topics:
@@ -54,33 +55,43 @@ async def handle(broker: Broker, context: Context, request: MetadataRequest) -> 
     )
 
 
-def _wanted(
-    broker: Broker, request: MetadataRequest, version: int
-) -> Iterable[tuple[str | None, bytes]]:
+def _wanted(broker: Broker, request: MetadataRequest, version: int) -> list[_Reference]:
     """(name, id) of each topic asked for; no list means all of them."""
     if request.topics is None or (not request.topics and version < _NULL_MEANS_ALL_SINCE):
         return [(topic.name, ZERO_UUID) for topic in broker.image.topics]
     return [(topic.name, topic.topic_id) for topic in request.topics]
 
 
-async def _described(
-    broker: Broker, request: MetadataRequest, name: str | None, topic_id: bytes, version: int
+async def _created(
+    broker: Broker, request: MetadataRequest, wanted: list[_Reference]
+) -> dict[str, ErrorCode]:
+    """Creates what is missing if that is allowed; returns why some could not be."""
+    missing = [
+        name
+        for name, topic_id in wanted
+        if name is not None and topic_id == ZERO_UUID and broker.image.topic(name) is None
+    ]
+    allowed = request.allow_auto_topic_creation
+    if not missing or not allowed or not broker.config.get_bool("auto.create.topics.enable"):
+        return {}
+    try:
+        return await broker.topics.ensure(missing)
+    except KafkaError as error:
+        return dict.fromkeys(missing, error.code)
+
+
+def _described(
+    broker: Broker,
+    name: str | None,
+    topic_id: bytes,
+    version: int,
+    refused: dict[str, ErrorCode],
 ) -> MetadataResponseTopic:
     if topic_id != ZERO_UUID or name is None:
         return _by_id(broker, name, topic_id, version)
     topic = broker.image.topic(name)
     if topic is None:
-        code = _missing(name)
-        if request.allow_auto_topic_creation and broker.config.get_bool(
-            "auto.create.topics.enable"
-        ):
-            try:
-                await broker.topics.ensure(name)
-                topic = broker.image.topic(name)
-            except KafkaError as error:
-                code = error.code
-    if topic is None:
-        return MetadataResponseTopic(error_code=code, name=name)
+        return MetadataResponseTopic(error_code=refused.get(name) or _missing(name), name=name)
     return _topic(topic)
 
 

@@ -242,6 +242,17 @@ def test_what_cannot_be_added(
     assert plan.records == ()
 
 
+def test_a_topic_whose_partitions_are_fixed_gets_no_more(
+    image: MetadataImage, random: SeededRandom
+) -> None:
+    wanted = [MorePartitions("orders", 5)]
+    plan = plan_create_partitions(image, wanted, random=random, fixed={"orders"})
+    assert plan.result[0].error is ErrorCode.INVALID_REQUEST
+    assert plan.result[0].message is not None
+    assert plan.result[0].message.startswith("orders keeps its 2 partitions")
+    assert plan.records == ()
+
+
 def test_adding_is_validated_without_being_done(image: MetadataImage, random: SeededRandom) -> None:
     wanted = [MorePartitions("orders", 5)]
     plan = plan_create_partitions(image, wanted, random=random, validate_only=True)

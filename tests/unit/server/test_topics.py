@@ -1,0 +1,122 @@
+"""Topics made without being asked for, over a metadata log on a real store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.errors import ErrorCode
+from lakelog.metadata.controller.brokers import plan_register_broker
+from lakelog.metadata.controller.topics import NewTopic
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.records import Record, ResourceType
+from lakelog.metadata.store.embedded import EmbeddedStore
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.runtime.posix import SystemClock, SystemRandom
+from lakelog.server.topics import AUTO_CREATED_MAX, Topics
+from lakelog.testing.randomness import SeededRandom
+
+OFFSETS = "__consumer_offsets"
+
+
+class World:
+    """`commits` has the records of each entry since the broker was registered."""
+
+    def __init__(self, log: MetadataLog, config: BrokerConfig) -> None:
+        self.log = log
+        self.commits: list[tuple[Record, ...]] = []
+        self.topics = Topics(log, SeededRandom(1), lambda: config)
+        log.subscribe(self._on_change)
+
+    def _on_change(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        self.commits.append(records)
+
+
+def run(
+    path: Path, scenario: Callable[[World], Coroutine[Any, Any, None]], **settings: str
+) -> None:
+    async def whole() -> None:
+        tasks = AsyncioTasks(asyncio.get_running_loop())
+        store = EmbeddedStore(path / "metadata.db", SystemClock())
+        log = MetadataLog(store, tasks, SystemRandom(), broker_id=1)
+        try:
+            await log.open(create=True)
+            await log.submit(lambda image: plan_register_broker(image, 1, b"i" * 16, endpoints=()))
+            config = BrokerConfig({key.replace("_", "."): value for key, value in settings.items()})
+            await scenario(World(log, config))
+            await log.close()
+        finally:
+            tasks.close()
+
+    asyncio.run(whole())
+
+
+def test_many_names_are_one_change(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        names = [f"topic-{number}" for number in range(100)]
+        assert await world.topics.ensure([*names, *names, OFFSETS]) == {}
+        assert len(world.commits) == 1
+        assert sorted(world.log.image.topic_ids) == sorted([*names, OFFSETS])
+        assert world.topics.partition_count(OFFSETS) == 50
+        assert await world.topics.ensure(names) == {}
+        assert len(world.commits) == 1
+
+    run(tmp_path, scenario)
+
+
+def test_a_name_that_cannot_be_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        refused = await world.topics.ensure(["a/b", "good", "__transaction_state", "bad name"])
+        invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert refused == {"a/b": invalid, "bad name": invalid}
+        assert sorted(world.log.image.topic_ids) == ["good"]
+
+    run(tmp_path, scenario)
+
+
+def test_one_request_makes_only_so_many(tmp_path: Path) -> None:
+    """The rest is unknown until it is asked for again."""
+
+    async def scenario(world: World) -> None:
+        names = [f"topic-{number}" for number in range(AUTO_CREATED_MAX + 7)]
+        assert await world.topics.ensure(names) == {}
+        assert len(world.log.image.topic_ids) == AUTO_CREATED_MAX
+        await world.topics.ensure(names)
+        assert len(world.log.image.topic_ids) == len(names)
+
+    run(tmp_path, scenario)
+
+
+def test_large_topics_are_made_as_one_change_can_hold_them(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        assert await world.topics.ensure(["a", "b", "c", "d"]) == {}
+        assert sorted(world.log.image.topic_ids) == ["a", "b", "c"]
+
+    run(tmp_path, scenario, num_partitions="3000")
+
+
+def test_what_is_not_said_of_the_groups_topic_is_as_configured(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        given = NewTopic(OFFSETS, -1, -1, configs=[("segment.bytes", "1048576")])
+        topic = world.topics.with_defaults(given)
+        assert (topic.partitions, topic.replication_factor) == (7, 1)
+        assert dict(topic.configs) == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "1048576",
+        }
+        assert world.topics.with_defaults(NewTopic(OFFSETS, 3)).partitions == 3
+        by_hand = NewTopic(OFFSETS, assignments=[(0, [1])])
+        assert world.topics.with_defaults(by_hand).partitions == -1
+        assert world.topics.with_defaults(NewTopic("orders")) == NewTopic("orders")
+        await world.topics.ensure_group_topic()
+        configs = world.log.image.configs(ResourceType.TOPIC, OFFSETS)
+        assert configs["cleanup.policy"] == "compact"
+
+    run(tmp_path, scenario, offsets_topic_num_partitions="7")
