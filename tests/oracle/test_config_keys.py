@@ -51,6 +51,7 @@ DEFAULTS = {
     "remote.log.metadata.manager.class.name": NO_JAVA,
     "sasl.oauthbearer.jwt.retriever.class": NO_JAVA,
     "sasl.oauthbearer.jwt.validator.class": NO_JAVA,
+    "socket.listen.backlog.size": "one loop accepts between its other work",
     "share.coordinator.state.topic.min.isr": ONE_NODE,
     "share.coordinator.state.topic.replication.factor": ONE_NODE,
     "transaction.state.log.min.isr": ONE_NODE,

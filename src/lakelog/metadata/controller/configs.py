@@ -14,6 +14,7 @@ from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
 from lakelog.base.config import ConfigError, ConfigKey, ConfigType, UpdateMode
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import TOPIC_CONFIGS, LogConfig
+from lakelog.metadata.controller.names import check_topic_name
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, Record, ResourceType
@@ -110,6 +111,9 @@ def _as_change(image: MetadataImage, wanted: Replacement) -> ResourceChange:
 def _alter(image: MetadataImage, change: ResourceChange, broker: BrokerConfig) -> list[Record]:
     _check_request(change)
     if change.resource_type == ResourceType.TOPIC:
+        if not change.resource_name:
+            raise _request("topics have no configuration that is the default of all")
+        check_topic_name(change.resource_name)
         if change.resource_name not in image.topic_ids:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {change.resource_name}"

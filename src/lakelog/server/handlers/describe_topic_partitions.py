@@ -26,12 +26,13 @@ def handle(
     broker: Broker, context: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     start = request.cursor or Cursor(topic_name="", partition_index=0)
-    if start.partition_index < 0:
+    asked = {topic.name for topic in request.topics}
+    if start.partition_index < 0 or (request.cursor and asked and start.topic_name not in asked):
         return _refused(request, ErrorCode.INVALID_REQUEST)
     limit = broker.config.get_int("max.request.partition.size.limit")
     room = max(min(limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse()
-    for name in _names(broker, request, start):
+    for name in _names(broker, asked, start):
         if not room:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -49,10 +50,8 @@ def handle(
     return response
 
 
-def _names(broker: Broker, request: DescribeTopicPartitionsRequest, start: Cursor) -> list[str]:
-    names = {topic.name for topic in request.topics} or {
-        topic.name for topic in broker.image.topics
-    }
+def _names(broker: Broker, asked: set[str], start: Cursor) -> list[str]:
+    names = asked or set(broker.image.topic_ids)
     return sorted(name for name in names if name >= start.topic_name)
 
 

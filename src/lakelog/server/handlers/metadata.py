@@ -106,8 +106,8 @@ def _missing(name: str) -> ErrorCode:
 def _by_id(
     broker: Broker, name: str | None, topic_id: bytes, version: int
 ) -> MetadataResponseTopic:
-    """Asking by id came with version 12; before it, an id or a missing name is a mistake."""
-    if version < _TOPIC_IDS_SINCE or name is not None or topic_id == ZERO_UUID:
+    """Asking by id came with version 12, and goes before a name; earlier it is a mistake."""
+    if version < _TOPIC_IDS_SINCE or topic_id == ZERO_UUID:
         return MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id
         )
