@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,3 +14,13 @@ pytestmark = [pytest.mark.spark]
 
 def test_a_session_leaves_interrupts_to_its_program(spark: SparkSession) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_workers_use_this_python_and_its_compiled_packages(spark: SparkSession) -> None:
+    def look(_: int) -> tuple[str, list[str]]:
+        return sys.prefix, sys.path
+
+    [(prefix, path)] = spark.sparkContext.parallelize([0], 1).map(look).collect()
+
+    assert prefix == sys.prefix
+    assert not [entry for entry in path if entry.endswith((".jar", "pyspark.zip"))]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,12 @@ def test_a_file_is_summed_up(shell: Shell, topic: str, tmp_path: Path) -> None:
     ]
 
 
+def test_a_folder_is_not_a_file(shell: Shell, topic: str, tmp_path: Path) -> None:
+    refused = shell.refusal("produce", topic, str(tmp_path))
+    assert refused == (2, "LL0902", f"{tmp_path}: Is a directory")
+    assert shell.refusal("produce", topic, str(tmp_path / "no"))[:2] == (3, "LL0903")
+
+
 def test_a_record_that_is_too_large_does_not_stop_the_others(shell: Shell, topic: str) -> None:
     done = shell.run("produce", topic, given=b"a\n" + b"x" * 2_000_000 + b"\nb\n")
     assert done.returncode == 7
@@ -201,8 +209,63 @@ def _is_stable(shell: Shell, group: str) -> bool:
     return done.returncode == 0 and json.loads(done.stdout)["state"] == "Stable"
 
 
-def test_an_unknown_group(shell: Shell, unused: str) -> None:
-    assert shell.refusal("group", "describe", unused)[:2] == (3, "LL0201")
+def test_an_unknown_group(shell: Shell, topic: str) -> None:
+    group = topic
+    assert shell.refusal("group", "describe", group)[:2] == (3, "LL0201")
+    words = ("group", "reset", group, "--to", "start")
+    assert shell.refusal(*words) == (3, "LL0201", f"group '{group}' does not exist")
+
+    planned = shell.run(*words, "--topic", topic)
+    assert planned.returncode == 0
+    assert f"group '{group}' does not exist yet" in planned.stderr.decode()
+    assert shell.refusal("group", "describe", group)[:2] == (3, "LL0201")
+    done = shell.run(*words, "--topic", topic, "--execute")
+    assert f"group '{group}' did not exist before" in done.stderr.decode()
+    assert shell.json("group", "describe", group)["offsets"][0]["committed_offset"] == 0
+    near = shell.run("group", "reset", f"{group}x", "--to", "start")
+    assert f"did you mean '{group}'?" in near.stderr.decode()
+
+
+_COLOR = re.compile(r"\x1b\[[\d;]*3\dm")
+
+
+def on_a_terminal(shell: Shell, *words: str, **environment: str) -> str:
+    """What a command writes to a terminal that is its standard error."""
+    ours, theirs = pty.openpty()
+    plain = {name: value for name, value in shell.environment.items() if name != "NO_COLOR"}
+    with subprocess.Popen(
+        [LAKELOG, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env=plain | {"TERM": "xterm-256color", "COLUMNS": "80"} | environment,
+    ):
+        os.close(theirs)
+        said = b""
+        with suppress(OSError):  # how Linux tells that nobody has the other end any more
+            while some := os.read(ours, 65536):
+                said += some
+    os.close(ours)
+    return said.decode()
+
+
+def test_a_bar_and_colors_are_for_terminals_only(shell: Shell, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "line"
+    file.write_bytes(b"line\n")
+    produce, mistake = ("produce", topic, str(file)), ("topic", "describe", f"{topic}-no")
+
+    piped = shell.run(*produce).stderr.decode()
+    assert re.fullmatch(rf"1 record, 0\.0 MB to '{topic}' in [\d.]+ s \([\d,]+/s\)\n", piped)
+    shown = on_a_terminal(shell, *produce)
+    assert "━" in shown
+    assert _COLOR.search(shown)
+    assert _COLOR.search(on_a_terminal(shell, *mistake))
+
+    shown = on_a_terminal(shell, *produce, NO_COLOR="1")
+    assert "━" in shown
+    assert not _COLOR.search(shown)
+    assert "\x1b" not in on_a_terminal(shell, *mistake, NO_COLOR="1")
+    assert on_a_terminal(shell, *produce, "--quiet") == ""
 
 
 def test_a_reader_that_goes_away_is_a_clean_end(shell: Shell, topic: str) -> None:

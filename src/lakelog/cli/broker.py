@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +99,7 @@ def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | 
     try:
         serve(options)
     except StartError as error:
-        raise _cannot_start(error) from error
+        raise _cannot_start(error, options.data) from error
     return 0
 
 
@@ -106,7 +107,7 @@ def _nothing_to_add(info: ReadyInfo) -> None:
     """The server has logged that it is ready."""
 
 
-def _cannot_start(error: Exception) -> CliError:
+def _cannot_start(error: Exception, data: Path) -> CliError:
     from lakelog.metadata.errors import BrokerIdInUse
     from lakelog.storage.errors import DirectoryInUse
 
@@ -115,6 +116,14 @@ def _cannot_start(error: Exception) -> CliError:
         return CliError("LL0701", str(error))
     if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
         return CliError("LL0702", str(error), "another broker? --listen chooses another address")
+    if isinstance(cause, OSError) and cause.filename:
+        file = Path(os.fsdecode(cause.filename))
+        place = "" if file == data else f" ({file})"
+        return CliError(
+            "LL0703",
+            f"the data folder {data} cannot be used: {cause.strerror}{place}",
+            "--data chooses another folder",
+        )
     return CliError("LL0703", str(error))
 
 

@@ -72,7 +72,10 @@ def _from_kafka(error: KafkaError) -> CliError:
 
 def _from_os(error: OSError) -> CliError:
     named = f"{error.filename}: {error.strerror}" if error.filename else _reason(error)
-    if error.errno in (errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
+    if error.errno == errno.EISDIR:
+        return CliError("LL0902", named, "name a file")
+    is_denied = error.errno == errno.EACCES and bool(error.filename)
+    if error.errno in (errno.ENOENT, errno.ENOTDIR) or is_denied:
         return CliError("LL0903", named)
     if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
         return CliError("LL0301", named)

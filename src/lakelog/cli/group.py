@@ -115,9 +115,14 @@ def reset(
         raise CliError("LL0902", "say where to, in one way", "for example --to start")
     position = parse_position(targets[0], time.time_ns() // 1_000_000) if targets else None
     with _admin(session) as admin:
-        members = _members(admin, group)
+        found = _lookup(admin, group)
+        other = "" if found else _suggestion(admin, group)
         committed = _committed(admin, group)
-        keys = _chosen(admin, group, topic or [], committed)
+        if not committed and not topic:
+            what = "has no offsets" if found else "does not exist"
+            hint = other or "say --topic to give it offsets"
+            raise CliError("LL0201", f"group '{group}' {what}", hint)
+        keys = _chosen(admin, topic or [], committed)
         bounds = read_bounds(admin, keys)
         if position is None:
             wanted = shifted(bounds, committed, shift_by or 0)
@@ -126,8 +131,13 @@ def reset(
         if execute:
             admin.groups.commit(group, wanted)
     show(plan(group, committed, wanted, executed=execute), output.format)
+    if found is None:
+        verb = "did not exist before" if execute else "does not exist yet"
+        note(f"group '{group}' {verb}; {other}".rstrip("; "), quiet=session.quiet)
+    elif found.members and not execute:
+        note("the group has members: stop them first", quiet=session.quiet)
     if not execute:
-        _say_what_next(members, quiet=session.quiet)
+        note("nothing is changed; --execute does it", quiet=session.quiet)
 
 
 def _admin(session: Session) -> Admin:
@@ -137,26 +147,25 @@ def _admin(session: Session) -> Admin:
 
 
 def _find(admin: Admin, name: str) -> Group:
+    found = _lookup(admin, name)
+    if found is None:
+        raise CliError("LL0201", f"group '{name}' does not exist", _suggestion(admin, name))
+    return found
+
+
+def _lookup(admin: Admin, name: str) -> Group | None:
     """The group; an empty one that only has offsets counts, one that nobody knows does not."""
     try:
         found = admin.groups.describe(name)
     except KafkaError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        found = None
-    if found is None or (found.state == "Dead" and not admin.groups.offsets(name)):
-        known = [row.group_id for row in admin.groups.list()]
-        raise CliError("LL0201", f"group '{name}' does not exist", suggestion(name, known))
-    return found
+        return None
+    return None if found.state == "Dead" and not admin.groups.offsets(name) else found
 
 
-def _members(admin: Admin, name: str) -> Sequence[GroupMember]:
-    try:
-        return admin.groups.describe(name).members
-    except KafkaError as error:
-        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-            raise
-        return ()
+def _suggestion(admin: Admin, name: str) -> str:
+    return suggestion(name, [row.group_id for row in admin.groups.list()])
 
 
 def _committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
@@ -170,13 +179,11 @@ def _existing(admin: Admin, keys: Iterable[TopicPartition]) -> list[TopicPartiti
 
 
 def _chosen(
-    admin: Admin, group: str, topics: Sequence[str], committed: Mapping[TopicPartition, int]
+    admin: Admin, topics: Sequence[str], committed: Mapping[TopicPartition, int]
 ) -> list[TopicPartition]:
     if topics:
         found = [admin.topics.describe(name) for name in topics]
         return [(topic.name, row.partition) for topic in found for row in topic.partitions]
-    if not committed:
-        raise CliError("LL0201", f"group '{group}' has no offsets", "say --topic to give it some")
     return _existing(admin, committed)
 
 
@@ -275,9 +282,3 @@ def plan(
     ]
     data = {"group": group, "executed": executed, "plan": rows}
     return Document(data, {"group": group, "executed": executed}, [Listing(rows, _PLAN_COLUMNS)])
-
-
-def _say_what_next(members: Sequence[GroupMember], *, quiet: bool) -> None:
-    if members:
-        note("the group has members: stop them first", quiet=quiet)
-    note("nothing is changed; --execute does it", quiet=quiet)

@@ -23,7 +23,7 @@ from lakelog.cli.options import (
     noun,
     split_pair,
 )
-from lakelog.cli.render import Document, Listing, note, show
+from lakelog.cli.render import Document, Listing, counted, note, show
 
 if TYPE_CHECKING:
     from lakelog.cli.input_lines import Progress
@@ -184,7 +184,7 @@ def _finish(report: Report, topic: str, elapsed_s: float, session: Session, outp
 def _sentence(report: Report, topic: str, elapsed_s: float) -> str:
     rate = report.records / max(elapsed_s, 0.001)
     return (
-        f"{report.records:,} records, {report.bytes / 1e6:,.1f} MB to '{topic}' "
+        f"{counted(report.records, 'record')}, {report.bytes / 1e6:,.1f} MB to '{topic}' "
         f"in {elapsed_s:.1f} s ({rate:,.0f}/s)"
     )
 

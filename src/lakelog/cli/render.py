@@ -69,6 +69,11 @@ def note(text: str, *, quiet: bool = False) -> None:
         sys.stderr.flush()
 
 
+def counted(number: int, noun: str) -> str:
+    """For example "1 record" and "2,000 records"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def _rows(result: Result) -> Sequence[Row]:
     if isinstance(result, Listing):
         return result.rows

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
 from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Output, Session, noun
-from lakelog.cli.render import Document, Listing, note, show
+from lakelog.cli.render import Document, Listing, counted, note, show
 from lakelog.cli.stopping import stopping
 
 app = noun("table", "Archive topics into Iceberg tables.")
@@ -103,7 +103,7 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
     from lakelog.spark.session import JavaMissingError
 
     def tell(progress: SyncProgress) -> None:
-        note(f"{topic}: {progress.rows:,} records in the table", quiet=session.quiet)
+        note(f"{topic}: {counted(progress.rows, 'record')} in the table", quiet=session.quiet)
 
     try:
         with stopping() as stop:

@@ -14,6 +14,8 @@ from lakelog.runtime.api import File, Listener, Socket, Timer
 T = TypeVar("T")
 
 _LANE_THREADS_MAX = 4
+_LANE_THREADS = {"close": 16}
+"""Lanes whose work only waits for the device, and the sooner the more of it waits together."""
 
 
 class TcpListener:
@@ -99,7 +101,8 @@ class AsyncioTasks:
     def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
         executor = self._lanes.get(lane)
         if executor is None:
-            executor = ThreadPoolExecutor(_LANE_THREADS_MAX, thread_name_prefix=f"lakelog-{lane}")
+            threads = _LANE_THREADS.get(lane, _LANE_THREADS_MAX)
+            executor = ThreadPoolExecutor(threads, thread_name_prefix=f"lakelog-{lane}")
             self._lanes[lane] = executor
         return self._loop.run_in_executor(executor, work)
 

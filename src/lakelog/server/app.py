@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from contextlib import closing
 from dataclasses import dataclass
 
 from lakelog.base.config import ConfigError
@@ -294,7 +295,17 @@ class Server:
         self.broker.groups.close()
         await self._maintenance.stop()
         await self._metadata.close()
-        self._directory.close(clean=True)
+        await self._close_directory()
+
+    async def _close_directory(self) -> None:
+        """The threads wait for the device together, so that one commit of its journal serves all.
+
+        Nothing else is going on that they could meet.
+        """
+        offload = self._world.tasks.offload
+        with closing(self._directory.closing()) as steps:
+            for works in steps:
+                await asyncio.gather(*(offload("close", work) for work in works))
 
     def _close_listeners(self) -> None:
         for acceptor in self._acceptors:

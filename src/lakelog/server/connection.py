@@ -18,11 +18,15 @@ from struct import Struct
 from typing import Any, Protocol
 
 from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
+from lakelog.server.request_memory import RequestMemory
 from lakelog.storage.handles import LogSlice
 
 logger = logging.getLogger(__name__)
 
+FIRST_BUFFER_SIZE = 4 * 1024
+"""What a connection may receive into outside the budget of all connections."""
 BUFFER_SIZE_MIN = 64 * 1024
+_BUFFER_KEPT_MAX = 4 * 1024 * 1024
 SEND_SIZE_MAX = 1024 * 1024
 """Bytes sent in one callback, so that one fast reader cannot hold the loop."""
 _COPY_MAX = 32 * 1024
@@ -91,8 +95,10 @@ class Connection:
         *,
         listener_name: str,
         frame_size_max: int,
+        memory: RequestMemory,
     ) -> None:
         self.listener_name = listener_name
+        self._memory = memory
         self._sock = sock
         self._sink = sink
         self._net = net
@@ -145,16 +151,24 @@ class Connection:
         used = self._end - self._start
         if self._start:
             self._view[:used] = self._view[self._start : self._end]
-        elif self._stalled and used >= _UNHANDLED_MAX:
+        elif (self._stalled and used >= _UNHANDLED_MAX) or not self._grow(used):
             return False
-        else:
-            size = max(BUFFER_SIZE_MIN, min(len(self._buffer) * 4, self._wanted(used)))
-            grown = bytearray(size)
-            grown[:used] = self._view[:used]
-            self._buffer = grown
-            self._view = memoryview(grown)
         self._start = 0
         self._end = used
+        return True
+
+    def _grow(self, used: int) -> bool:
+        old = len(self._buffer)
+        size = FIRST_BUFFER_SIZE
+        if old:
+            size = max(BUFFER_SIZE_MIN, min(old * 4, self._wanted(used)))
+            counted = old if old > FIRST_BUFFER_SIZE else 0
+            if not self._memory.take(self, size - counted, self._resume_reading):
+                return False
+        grown = bytearray(size)
+        grown[:used] = self._view[:used]
+        self._buffer = grown
+        self._view = memoryview(grown)
         return True
 
     def _wanted(self, used: int) -> int:
@@ -163,6 +177,14 @@ class Connection:
             return BUFFER_SIZE_MIN
         (size,) = _FRAME_SIZE.unpack_from(self._buffer, 0)
         return max(used * 2, int(size) + 4 + BUFFER_SIZE_MIN)
+
+    def _drop_buffer(self) -> None:
+        size = len(self._buffer)
+        self._buffer = bytearray(0)
+        self._view = memoryview(self._buffer)
+        self._start = self._end = 0
+        if size > FIRST_BUFFER_SIZE:
+            self._memory.give(self, size)
 
     def _handle(self) -> None:
         """Hands over the complete requests that are allowed to start now."""
@@ -193,6 +215,8 @@ class Connection:
             self._sink.on_request(self, view, begin, start)
         if start == received:
             self._start = self._end = 0
+            if len(view) > _BUFFER_KEPT_MAX or self._memory.is_short:
+                self._drop_buffer()
 
     def _must_wait(self, api_key: int) -> bool:
         """Whether the next request must wait: for its turn, or for the peer to read replies."""
@@ -345,6 +369,7 @@ class Connection:
         self._set_reading(False)
         self._set_writing(False)
         self._sock.close()
+        self._drop_buffer()
         if not self._warming:
             self._release_out()
         for reply in self._pending:
@@ -366,9 +391,12 @@ class Connection:
     def drop_idle_buffer(self) -> None:
         """Gives the receive buffer back while nothing is in it."""
         if self._start == self._end and not self._handling:
-            self._buffer = bytearray(0)
-            self._view = memoryview(self._buffer)
-            self._start = self._end = 0
+            self._drop_buffer()
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """What has been received of a request whose rest the peer has not sent."""
+        return self._end - self._start if self._reading and not self._stalled else 0
 
     @property
     def peer_name(self) -> str:

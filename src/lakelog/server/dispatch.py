@@ -19,6 +19,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.connection import Connection, ProtocolViolation, Reply
+from lakelog.server.request_memory import RequestMemory
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_request_header, encode_response
@@ -111,11 +112,13 @@ class Dispatcher:
         unsupported_api_versions: Handler,
         clock: Clock,
         tasks: Tasks,
+        request_memory: RequestMemory | None = None,
     ) -> None:
         self._routes = routes
         self._unsupported_api_versions = unsupported_api_versions
         self._clock = clock
         self._tasks = tasks
+        self.request_memory = request_memory or RequestMemory(limit=0)
         self.connections: set[Connection] = set()
 
     def is_pipelined(self, api_key: int) -> bool:

@@ -83,6 +83,7 @@ class Acceptor:
                 self._tasks,
                 listener_name=self.name,
                 frame_size_max=self._frame_size_max,
+                memory=self._dispatcher.request_memory,
             )
         except OSError:
             sock.close()

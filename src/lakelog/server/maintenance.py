@@ -18,6 +18,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Tasks, Timer
 from lakelog.server.connection import Connection
+from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 from lakelog.storage.flush import FlushJob
@@ -26,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_CHECK_S = 1.0
 _SWEEP_S = 5.0
-_BUFFER_IDLE_S = 10.0
 _RETENTION_DELAY_S = 30.0
 _PURGE_S = 5.0
 _EXPIRE_S = 600.0
@@ -47,7 +47,7 @@ class Maintenance:
     ) -> None:
         self._partitions = partitions
         self._directory = directory
-        self._connections = connections
+        self._sweep = ConnectionSweep(connections, config, clock)
         self._config = config
         self._clock = clock
         self._disk = disk
@@ -59,7 +59,7 @@ class Maintenance:
 
     def start(self) -> None:
         self._every("flush", lambda: _FLUSH_CHECK_S, self._flush_aged)
-        self._every("sweep", lambda: _SWEEP_S, self._sweep)
+        self._every("sweep", lambda: _SWEEP_S, self._sweep.run)
         self._every("purge", lambda: _PURGE_S, self._purge)
         self._every("expire producers", lambda: _EXPIRE_S, self._expire_producers)
         self._every(
@@ -198,19 +198,6 @@ class Maintenance:
         now = self._clock.wall_ms()
         for partition in self._partitions:
             partition.log.producers.remove_expired(now)
-
-    # Connections
-
-    def _sweep(self) -> None:
-        """Closes connections that have been silent too long, and takes back idle buffers."""
-        now = self._clock.monotonic()
-        idle_s = self._config().get_int("connections.max.idle.ms") / 1000
-        for connection in list(self._connections):
-            silent = now - connection.last_active
-            if 0 < idle_s < silent and not connection.is_waiting:
-                connection.close()
-            elif silent > _BUFFER_IDLE_S:
-                connection.drop_idle_buffer()
 
 
 def _log_failed_removal(path: Path, work: asyncio.Future[None]) -> None:

@@ -8,6 +8,7 @@ that only tune the official connector's consumer are accepted and have no effect
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -262,8 +263,18 @@ def _subscription(given: _Reader) -> Subscription:
     if choices[0] == "subscribe":
         return Subscription(topics=_names(value))
     if choices[0] == "subscribePattern":
-        return Subscription(pattern=value)
+        return Subscription(pattern=_pattern(choices[0], value))
     return Subscription(partitions=_parsed(parse_assign, choices[0], value))
+
+
+def _pattern(name: str, value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise OptionError(
+            f"option {name!r}: {value!r} is no regular expression of Python's: {error}"
+        ) from None
+    return value
 
 
 def _timestamp_strategy(given: _Reader) -> bool:

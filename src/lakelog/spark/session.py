@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Jobs of seconds, whose work is done in Python: compiling Java well costs more than it saves."""
 
+_WORKER_PYTHON = Path(__file__).with_name("worker-python")
+
 
 class JavaMissingError(Exception):
     """Spark cannot start. The text says what to install."""
@@ -46,7 +48,7 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
     exchanged while it starts. Raises `JavaMissingError`.
     """
     require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _choose_worker_python(master)
     os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     with warnings.catch_warnings(), _standard_error_to(log), _handler_kept(signal.SIGINT):
         warnings.simplefilter("ignore", FutureWarning)
@@ -65,6 +67,17 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
             .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()
         )
+
+
+def _choose_worker_python(master: str) -> None:
+    """This Python, through a script that makes it start quickly; of another machine's files we
+    know nothing."""
+    if "PYSPARK_PYTHON" in os.environ:
+        return
+    quick = master.startswith("local") and os.access(_WORKER_PYTHON, os.X_OK)
+    os.environ["PYSPARK_PYTHON"] = str(_WORKER_PYTHON) if quick else sys.executable
+    os.environ["LAKELOG_WORKER_PYTHON"] = sys.executable
+    os.environ["LAKELOG_WORKER_PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
 
 
 @contextmanager

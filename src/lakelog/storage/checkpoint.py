@@ -12,6 +12,9 @@ Source: `CheckpointFile`, `OffsetCheckpointFile` and `LeaderEpochCheckpointFile`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from lakelog.runtime.api import Disk
 
 TopicPartition = tuple[str, int]
 
@@ -83,3 +86,20 @@ def _whole(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise MalformedCheckpoint(f"{text!r} is not a whole number")
     return int(text)
+
+
+class CheckpointJob:
+    """The checkpoint files to be replaced; `run` blocks on the device and may be in a thread."""
+
+    __slots__ = ("_disk", "_files", "_written")
+
+    def __init__(self, disk: Disk, files: dict[Path, bytes], written: dict[Path, bytes]) -> None:
+        self._disk = disk
+        self._files = files
+        self._written = written
+
+    def run(self) -> None:
+        """An `OSError` leaves the files that were not replaced to the next job."""
+        for path, data in self._files.items():
+            self._disk.write_atomic(path, data)
+            self._written[path] = data

@@ -16,7 +16,8 @@ Source: `LogManager` of Apache Kafka.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Generator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from lakelog.base.topic_config import LogConfig
@@ -28,12 +29,14 @@ from lakelog.storage.checkpoint import (
     LEADER_EPOCHS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    CheckpointJob,
     MalformedCheckpoint,
     TopicPartition,
     decode_offsets,
     encode_epochs,
     encode_offsets,
 )
+from lakelog.storage.closing import Works, close_logs
 from lakelog.storage.errors import CorruptLog, DirectoryInUse, WrongDirectory
 from lakelog.storage.files import read_if_exists, replace
 from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
@@ -64,23 +67,6 @@ _logger = logging.getLogger(__name__)
 _LOCK = ".lock"
 _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
-
-
-class CheckpointJob:
-    """The checkpoint files to be replaced; `run` blocks on the device and may be in a thread."""
-
-    __slots__ = ("_disk", "_files", "_written")
-
-    def __init__(self, disk: Disk, files: dict[Path, bytes], written: dict[Path, bytes]) -> None:
-        self._disk = disk
-        self._files = files
-        self._written = written
-
-    def run(self) -> None:
-        """An `OSError` leaves the files that were not replaced to the next job."""
-        for path, data in self._files.items():
-            self._disk.write_atomic(path, data)
-            self._written[path] = data
 
 
 class LogDirectory:
@@ -372,23 +358,38 @@ class LogDirectory:
 
     # Closing
 
-    def close(self, clean: bool = True) -> None:
-        """Gives the folder up; no flush may be under way.
+    def closing(self) -> Generator[Works, None, None]:
+        """A clean stop in steps, of which each gives work that blocks; no flush may be under way.
 
-        Clean: every log is made durable, so that the next start scans nothing. That is not claimed
-        while a log is offline or broken: its recovery point stays, and the next start recovers.
+        Every log is made durable, so that the next start scans nothing. That is not claimed while
+        a log is offline or broken: its recovery point stays, and the next start recovers.
         """
         try:
-            if clean and self._loaded:
-                closed = [log.try_close() for log in self.logs.values()]
-                self.write_checkpoints()
-                if not self.failed and all(closed):
-                    path = self.path / _CLEAN_SHUTDOWN
-                    self._disk.write_atomic(path, _CLEAN_SHUTDOWN_CONTENT)
+            if self._loaded:
+                closed = yield from close_logs(self._disk, self.path, list(self.logs.values()))
+                yield [self.begin_checkpoints().run]
+                if closed and not self.failed:
+                    yield [self._claim_clean]
         finally:
-            for log in self.logs.values():
-                log.abandon()
-            self._release()
+            self._give_up()
+
+    def _claim_clean(self) -> None:
+        self._disk.write_atomic(self.path / _CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)
+
+    def close(self, clean: bool = True) -> None:
+        """Gives the folder up; `clean` with all the steps of `closing`, one after the other."""
+        if not clean:
+            self._give_up()
+            return
+        with closing(self.closing()) as steps:
+            for works in steps:
+                for work in works:
+                    work()
+
+    def _give_up(self) -> None:
+        for log in self.logs.values():
+            log.abandon()
+        self._release()
 
     def _release(self) -> None:
         if self._lock is not None:

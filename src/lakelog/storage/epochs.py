@@ -16,23 +16,40 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochCache:
-    """The epochs of one log. `latest` is -1 as long as there is none."""
+    """The epochs of one log. `latest` is -1 as long as there is none.
 
-    __slots__ = ("_epochs", "_starts", "dirty", "latest")
+    `entries` are those of the checkpoint file; None if that must be written anew.
+    """
 
-    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+    __slots__ = ("_epochs", "_saved", "_starts", "latest")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] | None = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest = UNDEFINED_EPOCH
-        for epoch, start_offset in entries:
+        for epoch, start_offset in entries or ():
             self.assign(epoch, start_offset)
-        self.dirty = False
-        """Whether the checkpoint file is behind."""
+        self._saved = None if entries is None else self.entries
 
     @property
     def entries(self) -> list[tuple[int, int]]:
         """(epoch, start offset), rising."""
         return list(zip(self._epochs, self._starts, strict=True))
+
+    def is_behind(self, log_end_offset: int) -> bool:
+        """Whether the checkpoint file lacks what the log's records say.
+
+        An epoch that begins at the log's end has none: it is forgotten when the log is loaded.
+        """
+        if self._saved is None:
+            return True
+        saved = [entry for entry in self._saved if entry[1] < log_end_offset]
+        keep = bisect_left(self._starts, log_end_offset)
+        return self.entries[:keep] != saved
+
+    def note_saved(self) -> None:
+        """The checkpoint file has been written."""
+        self._saved = self.entries
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Records that `epoch` begins at `start_offset`; an epoch not above the latest is known."""
@@ -43,7 +60,6 @@ class EpochCache:
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         self.latest = epoch
-        self.dirty = True
 
     def epoch_of(self, offset: int) -> int:
         """The epoch in which the record at `offset` was written; -1 when it is not known."""
@@ -65,7 +81,6 @@ class EpochCache:
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
-            self.dirty = True
 
     def truncate_from_start(self, offset: int) -> None:
         """Forgets what ended before `offset`; the epoch there now begins there."""
@@ -73,4 +88,3 @@ class EpochCache:
         if entry >= 0 and (entry or self._starts[0] < offset):
             del self._epochs[:entry], self._starts[:entry]
             self._starts[0] = offset
-            self.dirty = True

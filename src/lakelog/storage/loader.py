@@ -212,9 +212,8 @@ class LogLoader:
         except MalformedCheckpoint as error:
             if segments[-1].next_offset > segments[0].base_offset:
                 _logger.warning("%s: %s; rebuilding it", request.folder / LEADER_EPOCHS, error)
-            epochs = EpochCache()
+            epochs = EpochCache(None)
             _add_epochs(epochs, segments)
-            epochs.dirty = True
         epochs.truncate_from_end(segments[-1].next_offset)
         if not request.clean:
             dirty = [s for s in segments if s.next_offset > request.recovery_point]

@@ -8,7 +8,6 @@ Source: `LocalLog` of `org.apache.kafka.storage.internals.log`.
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,6 @@ from pathlib import Path
 from lakelog.base.topic_config import LogConfig
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
 from lakelog.storage.epochs import EpochCache
-from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists, replace
 from lakelog.storage.flush import FlushJob
 from lakelog.storage.handles import HandleCache
@@ -27,7 +25,6 @@ from lakelog.storage.properties import PARTITION_METADATA
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
 
-_logger = logging.getLogger(__name__)
 PRODUCER_EXPIRATION_MS = 86_400_000
 
 
@@ -165,15 +162,13 @@ class LocalLog:
         return job
 
     def _names_to_sync(self) -> list[Path]:
-        names = []
-        if self.leader_epochs.dirty:
+        """Files before the folders that name them."""
+        if self.leader_epochs.is_behind(self.log_end_offset):
             self.write_epochs()
-            names.append(self.folder / LEADER_EPOCHS)
-            self._new_names.add(self.folder)
-        if self.folder.parent in self._new_names:
-            names.append(self.folder / PARTITION_METADATA)
-        names.extend(sorted(self._new_names, reverse=True))
-        return names
+        names = set(self._new_names)
+        if self.folder.parent in names:
+            names.add(self.folder / PARTITION_METADATA)
+        return sorted(names, reverse=True)
 
     def finish_flush(self, job: FlushJob) -> None:
         """Takes note that `job.run()` has returned."""
@@ -197,7 +192,7 @@ class LocalLog:
 
     @property
     def may_be_closed(self) -> bool:
-        """Whether `close` can make everything durable and claim it."""
+        """Whether a close can make everything durable and claim it."""
         return not self.broken and not self._flushing
 
     def unflushed_segments(self) -> list[Segment]:
@@ -249,32 +244,23 @@ class LocalLog:
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
 
     def write_epochs(self) -> None:
-        """Writes the leader epochs without waiting for the device."""
-        data = encode_epochs(self.leader_epochs.entries)
-        replace(self.handles.disk, self.folder / LEADER_EPOCHS, data)
-        self.leader_epochs.dirty = False
+        """Writes the leader epochs; the next flush waits for the device."""
+        path = self.folder / LEADER_EPOCHS
+        replace(self.handles.disk, path, encode_epochs(self.leader_epochs.entries))
+        self.leader_epochs.note_saved()
+        self._new_names |= {path, self.folder}
 
-    def try_close(self) -> bool:
-        """Whether `close` did it: one log that cannot must not keep the others from it."""
-        if not self.may_be_closed:
-            return False
-        try:
-            self.close()
-        except (OSError, CorruptLog) as error:
-            _logger.error("%s-%d cannot be closed: %s", self.topic, self.partition, error)
-            return False
-        return True
+    def write_out(self) -> None:
+        """Writes what the files lack before a last flush; no other log is touched.
 
-    def close(self) -> None:
-        """Makes everything durable and gives up the files. Slices stay readable."""
+        Raises `OSError` or `CorruptLog`.
+        """
         for segment in self.segments:
             segment.finish()
         if self.producers.end_offset > self.log_start_offset:
             self.snapshots.write(self.producers)
-        self.flush()
-        if self.leader_epochs.dirty:
+        if self.leader_epochs.is_behind(self.log_end_offset):
             self.write_epochs()
-        self.abandon()
 
     def abandon(self) -> None:
         """Gives up the files without writing anything."""

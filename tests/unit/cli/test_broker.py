@@ -67,6 +67,16 @@ def test_what_cannot_be_served_is_refused(
     assert words in caught.value.message
 
 
+@pytest.mark.parametrize("below", ["", "/deeper"])
+def test_a_folder_that_cannot_be_one_is_named(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    folder = f"{tmp_path}/file{below}"
+    with pytest.raises(CliError, match=f"the data folder {folder} cannot be used") as caught:
+        run_broker(BrokerArguments(data=folder, listen="127.0.0.1:0"))
+    assert caught.value.code == "LL0703"
+    assert "--data" in caught.value.hint
+
+
 def test_the_command_line_advertises_before_the_file() -> None:
     config, _ = BrokerConfig.from_mapping(
         {"advertised.listeners": "PLAINTEXT://a:1", "listeners": "PLAINTEXT://127.0.0.1:9092"}

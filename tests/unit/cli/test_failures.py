@@ -20,6 +20,8 @@ from lakelog.client.errors import PartitionNotFoundError, ProtocolError, TopicNo
         (TimeoutError(), "LL0302"),
         (ConnectionRefusedError(111, "Connection refused"), "LL0301"),
         (FileNotFoundError(2, "No such file or directory", "x"), "LL0903"),
+        (IsADirectoryError(21, "Is a directory", "x"), "LL0902"),
+        (PermissionError(13, "Permission denied", "x"), "LL0903"),
         (AddressError("':::' is not host:port"), "LL0902"),
         (RuntimeError("oops"), "LL0999"),
         (CliError("LL0901", "say so"), "LL0901"),

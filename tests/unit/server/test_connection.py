@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from lakelog.base.broker_config import BrokerConfig
 from lakelog.server.connection import Connection, ProtocolViolation, Reply
+from lakelog.server.connection_sweep import ConnectionSweep
+from lakelog.server.request_memory import RequestMemory
 from lakelog.storage.handles import LogSlice
 
 PRODUCE = 0
@@ -201,7 +204,9 @@ def request(number: int, key: int = OTHER, size: int = 8) -> bytes:
     return struct.pack(">hhi", key, 0, number) + b"x" * (size - 8)
 
 
-def connect(seed: int | None = None) -> tuple[FakeWorld, Sink, Connection]:
+def connect(
+    seed: int | None = None, memory: RequestMemory | None = None
+) -> tuple[FakeWorld, Sink, Connection]:
     world = FakeWorld(seed)
     sink = Sink()
     connection = Connection(
@@ -211,7 +216,8 @@ def connect(seed: int | None = None) -> tuple[FakeWorld, Sink, Connection]:
         world,  # type: ignore[arg-type]
         world,  # type: ignore[arg-type]
         listener_name="PLAINTEXT",
-        frame_size_max=4 << 20,
+        frame_size_max=8 << 20,
+        memory=memory or RequestMemory(limit=0),
     )
     connection.open()
     return world, sink, connection
@@ -230,7 +236,7 @@ def test_requests_are_answered_in_order_however_the_bytes_arrive(seed: int) -> N
 
 
 def test_a_frame_of_a_forbidden_size_ends_the_connection_before_it_is_buffered() -> None:
-    for size in (-1, 0, 7, (4 << 20) + 1, 2**31 - 1):
+    for size in (-1, 0, 7, (8 << 20) + 1, 2**31 - 1):
         world, sink, connection = connect()
         world.incoming += struct.pack(">ih", size, 0)
         world.run()
@@ -414,3 +420,73 @@ def test_an_idle_connection_holds_no_buffer() -> None:
     world.incoming += frame(request(2))[5:]
     world.run()
     assert sink.requests == [request(1), request(2)]
+
+
+def test_half_requests_share_one_budget_and_small_ones_are_heard_all_the_same() -> None:
+    memory = RequestMemory(limit=1 << 20)
+    half = struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 900_000
+    first, second, third = (connect(memory=memory) for _ in range(3))
+    for world, _, _ in (first, second, third):
+        world.incoming += half
+        world.run()
+    assert third[0].readable is None
+    assert memory.used < 3 << 20
+    world, sink, _ = connect(memory=memory)
+    world.incoming += frame(request(1))
+    world.run()
+    assert len(sink.requests) == 1
+    for world, _, _ in (first, second, third):
+        world.incoming += b"y" * ((1 << 20) - 900_004)
+    for _ in range(3):
+        for world, _, _ in (first, second, third):
+            world.run()
+    assert [len(sink.requests) for _, sink, _ in (first, second, third)] == [1, 1, 1]
+    for _, _, connection in (first, second, third):
+        connection.close()
+    assert memory.used == 0
+
+
+def test_a_large_buffer_is_given_back_as_soon_as_its_request_is_handled() -> None:
+    memory = RequestMemory(limit=0)
+    world, sink, connection = connect(memory=memory)
+    world.incoming += frame(request(1, size=6 << 20))
+    world.run()
+    assert len(sink.requests) == 1
+    assert memory.used == 0
+    assert len(connection._buffer) == 0
+
+
+def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
+    slow_world, _, slow = connect()
+    steady_world, sink, steady = connect()
+    config, _ = BrokerConfig.from_mapping({})
+    clock = FakeClock()
+    sweep = ConnectionSweep([slow, steady], lambda: config, clock)
+    for _, connection in ((slow_world, slow), (steady_world, steady)):
+        connection.last_active = clock.now
+    slow_world.incoming += struct.pack(">ih", 1000, OTHER) + b"z"
+    steady_world.incoming += struct.pack(">ih", 1 << 20, OTHER)
+    for _ in range(30):
+        slow_world.run()
+        steady_world.run()
+        sweep.run()
+        clock.now += 5.0
+        if not slow.closed:
+            slow_world.incoming += b"z"
+        steady_world.incoming += b"y" * 6_000
+    assert slow.closed
+    assert not steady.closed
+    steady_world.incoming += b"y" * (1 << 20)
+    steady_world.run()
+    assert sink.requests
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return int(self.now * 1000)

@@ -84,6 +84,12 @@ def test_the_brokers_are_required_and_so_is_one_way_to_choose_topics() -> None:
         parse_source_options({"kafka.bootstrap.servers": "h:1"}, streaming=False)
 
 
+def test_a_bad_pattern_is_named_with_its_fault() -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribePattern": "orders-[0-9"}
+    with pytest.raises(OptionError, match=r"'subscribePattern': 'orders-\[0-9' .* unterminated"):
+        parse_source_options(given, streaming=True)
+
+
 def test_a_stream_has_no_end() -> None:
     with pytest.raises(OptionError, match="a stream has no end"):
         parse(streaming=True, endingTimestamp="5")

@@ -137,3 +137,16 @@ def test_partition_metadata_is_two_lines() -> None:
     data = encode_partition_metadata(TOPIC_ID)
     assert data == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
     assert decode_partition_metadata(data) == decode_partition_metadata(data + b"\n") == TOPIC_ID
+
+
+def test_the_file_is_behind_only_in_what_records_say() -> None:
+    cache = EpochCache([(1, 0), (5, 10)])
+    assert not cache.is_behind(10)
+    cache.assign(6, 10)
+    assert not cache.is_behind(10), "nothing has been written in it"
+    assert cache.is_behind(11)
+    cache.note_saved()
+    assert not cache.is_behind(11)
+    cache.truncate_from_start(4)
+    assert cache.is_behind(11)
+    assert EpochCache(None).is_behind(0)

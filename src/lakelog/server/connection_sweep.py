@@ -1,0 +1,69 @@
+"""Closes connections that are of no use to anybody, and takes back the memory of idle ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.runtime.api import Clock
+from lakelog.server.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+BUFFER_IDLE_S = 10.0
+"""After so long a connection's receive buffer is given back."""
+PROGRESS_S = 30.0
+"""How long a request that has begun may come in more slowly than `RATE_MIN`."""
+RATE_MIN = 1024
+"""Bytes per second."""
+
+
+class _Begun(NamedTuple):
+    """A half request when it was looked at, and its connection's last whole request before it."""
+
+    seen: float
+    received: int
+    last_active: float
+
+
+class ConnectionSweep:
+    """`connections` is the live set. `run` is called every few seconds."""
+
+    def __init__(
+        self,
+        connections: Collection[Connection],
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+    ) -> None:
+        self._connections = connections
+        self._config = config
+        self._clock = clock
+        self._begun: dict[Connection, _Begun] = {}
+
+    def run(self) -> None:
+        now = self._clock.monotonic()
+        idle_s = self._config().get_int("connections.max.idle.ms") / 1000
+        begun, self._begun = self._begun, {}
+        for connection in list(self._connections):
+            silent_s = now - connection.last_active
+            if 0 < idle_s < silent_s and not connection.is_waiting:
+                connection.close()
+            elif connection.unfinished_bytes:
+                self._watch(connection, begun.get(connection), now)
+            elif silent_s > BUFFER_IDLE_S:
+                connection.drop_idle_buffer()
+
+    def _watch(self, connection: Connection, begun: _Begun | None, now: float) -> None:
+        received = connection.unfinished_bytes
+        if begun is None or begun.last_active != connection.last_active:
+            begun = _Begun(now, received, connection.last_active)
+        elapsed_s = now - begun.seen
+        if elapsed_s > PROGRESS_S:
+            if received - begun.received < elapsed_s * RATE_MIN:
+                logger.warning("closing %s: its request does not go on", connection.peer_name)
+                connection.close()
+                return
+            begun = _Begun(now, received, connection.last_active)
+        self._begun[connection] = begun

@@ -1,0 +1,116 @@
+"""A clean stop of many logs: nearly all of it is waiting for the device.
+
+So it is done in slices. What the files of a slice lack is written first; then they are synced by
+several threads at once, which a journal turns into few commits; the folder that all logs are in is
+synced once. A log that cannot be closed does not keep the others from it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from lakelog.runtime.api import Disk
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.flush import FlushJob
+from lakelog.storage.log import Log
+
+_logger = logging.getLogger(__name__)
+
+_SLICE_LOGS = 512
+"""Each has at least one file open while it is synced."""
+_PARTS = 16
+
+Works = Sequence[Callable[[], None]]
+"""May be run in any order, in any threads; all must have been before the next are asked for."""
+
+
+def close_logs(disk: Disk, folder: Path, logs: Iterable[Log]) -> Generator[Works, None, bool]:
+    """Returns whether each log is durable to its end."""
+    every = True
+    left = iter(logs)
+    while part := list(islice(left, _SLICE_LOGS)):
+        closing = _Slice(disk, folder, part)
+        yield closing.writes()
+        yield closing.syncs()
+        yield [closing.sync_folder]
+        every &= closing.finish()
+    return every
+
+
+class _Slice:
+    def __init__(self, disk: Disk, folder: Path, logs: list[Log]) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._logs = [log for log in logs if log.may_be_closed]
+        self._complete = len(self._logs) == len(logs)
+        self._unwritten: list[Log] = []
+        self._jobs: list[tuple[Log, FlushJob]] = []
+        self._has_new_names = False
+
+    def writes(self) -> Works:
+        return [partial(self._write, self._logs[part::_PARTS]) for part in range(_PARTS)]
+
+    def _write(self, logs: list[Log]) -> None:
+        for log in logs:
+            try:
+                log.write_out()
+            except (OSError, CorruptLog) as error:
+                self._unwritten.append(log)
+                self._fail(log, error)
+
+    def syncs(self) -> Works:
+        """Opens the files, which concerns all logs, and leaves the waiting to the threads."""
+        for log in self._logs:
+            if log not in self._unwritten:
+                self._open(log)
+        return [partial(self._sync, self._jobs[part::_PARTS]) for part in range(_PARTS)]
+
+    def _open(self, log: Log) -> None:
+        try:
+            job = log.begin_flush()
+        except (OSError, CorruptLog) as error:
+            self._fail(log, error)
+            return
+        if job is None:
+            log.abandon()
+            return
+        if self._folder in job.names:
+            job.names.remove(self._folder)
+            self._has_new_names = True
+        self._jobs.append((log, job))
+
+    def _sync(self, jobs: list[tuple[Log, FlushJob]]) -> None:
+        for log, job in jobs:
+            try:
+                job.run()
+            except OSError as error:
+                self._fail(log, error)
+
+    def sync_folder(self) -> None:
+        if not self._has_new_names:
+            return
+        try:
+            self._disk.sync_dir(self._folder)
+        except OSError as error:
+            _logger.error("%s cannot be made durable: %s", self._folder, error)
+            for _, job in self._jobs:
+                job.done = False
+
+    def finish(self) -> bool:
+        """Whether all of it is durable."""
+        for log, job in self._jobs:
+            if job.done:
+                log.finish_flush(job)
+                log.abandon()
+            else:
+                job.release()
+                self._complete = False
+        return self._complete
+
+    def _fail(self, log: Log, error: Exception) -> None:
+        self._complete = False
+        _logger.error("%s-%d cannot be closed: %s", log.topic, log.partition, error)
