@@ -36,13 +36,21 @@ def common(ours: Ranges, theirs: Ranges) -> Ranges:
     }
 
 
-def outcomes(bootstrap: str, world: World, cases: Iterable[Case], ranges: Ranges) -> Outcomes:
+def versions_of(case: Case, ranges: Ranges, *, every: bool) -> list[int]:
+    """Those it makes sense in; without `every`, the oldest and the newest of them."""
+    low, high = ranges[case.api]
+    found = list(range(max(low, case.versions[0]), min(high, case.versions[1]) + 1))
+    return found if every else sorted({*found[:1], *found[-1:]})
+
+
+def outcomes(
+    bootstrap: str, world: World, cases: Iterable[Case], ranges: Ranges, *, every: bool
+) -> Outcomes:
     found: Outcomes = {}
     client = WireClient(bootstrap)
     client.socket.settimeout(_ANSWER_TIMEOUT_S)
     for case in cases:
-        low, high = ranges[case.api]
-        for version in range(max(low, case.versions[0]), min(high, case.versions[1]) + 1):
+        for version in versions_of(case, ranges, every=every):
             answer = _ask(client, case, world, version)
             found[case.id, version] = answer
             if answer in (CLOSED, SILENT):

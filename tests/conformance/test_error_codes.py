@@ -1,6 +1,7 @@
 """The same bad request gets the same error code from lakelog and from Apache Kafka 4.3.1.
 
-Each case is sent in every version that both advertise. Cases are rows of the `*_cases` modules; a
+Each case is sent in the oldest and the newest version that both advertise, with `--every-version`
+(`make conformance`) in all of them. Cases are rows of the `*_cases` modules; a
 difference stands in its row with the reason, and fails once it is gone.
 """
 
@@ -38,7 +39,8 @@ CASES = [
 class Brokers:
     """Outcomes by case and version, of this broker and of Kafka."""
 
-    def __init__(self, ours: BrokerProcess, kafka: KafkaProcess) -> None:
+    def __init__(self, ours: BrokerProcess, kafka: KafkaProcess, *, every: bool) -> None:
+        self._every = every
         self.addresses = (ours.bootstrap, kafka.bootstrap)
         self.ranges = asking.common(*map(asking.advertised, self.addresses))
         self.ours, self.kafka = [self._ask(address) for address in self.addresses]
@@ -46,14 +48,16 @@ class Brokers:
     def _ask(self, address: str) -> asking.Outcomes:
         with WireClient(address) as client:
             world = build_world(client)
-        return asking.outcomes(address, world, CASES, self.ranges)
+        return asking.outcomes(address, world, CASES, self.ranges, every=self._every)
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+def brokers(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Brokers]:
     folder = tmp_path_factory.mktemp("conformance")
     with BrokerProcess(folder / "data") as ours, KafkaProcess(folder / "kafka") as kafka:
-        yield Brokers(ours, kafka)
+        yield Brokers(ours, kafka, every=request.config.getoption("--every-version"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
