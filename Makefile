@@ -23,7 +23,10 @@ $(STAMP): pyproject.toml
 setup: $(STAMP) ## Make .venv with lakelog, all extras and the test tools
 
 java:
-	@java -version >/dev/null 2>&1 || { echo "Java is missing: install a JDK 17 \
+	@found=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 \
+	    | sed -nE 's/.*version "(1\.)?([0-9]+).*/\2/p'); \
+	  fault=$${found:+Java $$found is too old}; \
+	  [ "$${found:-0}" -ge 17 ] || { echo "$${fault:-Java is missing}: install a JDK 17 or newer \
 	(Debian: apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
 
 maven: java

@@ -115,13 +115,10 @@ def reset(
         raise CliError("LL0902", "say where to, in one way", "for example --to start")
     position = parse_position(targets[0], time.time_ns() // 1_000_000) if targets else None
     with _admin(session) as admin:
-        found = _lookup(admin, group)
+        found, committed = _lookup(admin, group), _committed(admin, group)
         other = "" if found else _suggestion(admin, group)
-        committed = _committed(admin, group)
         if not committed and not topic:
-            what = "has no offsets" if found else "does not exist"
-            hint = other or "say --topic to give it offsets"
-            raise CliError("LL0201", f"group '{group}' {what}", hint)
+            raise _without_offsets(group, found, other)
         keys = _chosen(admin, topic or [], committed)
         bounds = read_bounds(admin, keys)
         if position is None:
@@ -134,10 +131,8 @@ def reset(
     if found is None:
         verb = "did not exist before" if execute else "does not exist yet"
         note(f"group '{group}' {verb}; {other}".rstrip("; "), quiet=session.quiet)
-    elif found.members and not execute:
-        note("the group has members: stop them first", quiet=session.quiet)
     if not execute:
-        note("nothing is changed; --execute does it", quiet=session.quiet)
+        _say_what_next(found, quiet=session.quiet)
 
 
 def _admin(session: Session) -> Admin:
@@ -166,6 +161,11 @@ def _lookup(admin: Admin, name: str) -> Group | None:
 
 def _suggestion(admin: Admin, name: str) -> str:
     return suggestion(name, [row.group_id for row in admin.groups.list()])
+
+
+def _without_offsets(name: str, group: Group | None, hint: str) -> CliError:
+    what = "has no offsets" if group else "does not exist"
+    return CliError("LL0201", f"group '{name}' {what}", hint or "say --topic to give it some")
 
 
 def _committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
@@ -282,3 +282,9 @@ def plan(
     ]
     data = {"group": group, "executed": executed, "plan": rows}
     return Document(data, {"group": group, "executed": executed}, [Listing(rows, _PLAN_COLUMNS)])
+
+
+def _say_what_next(group: Group | None, *, quiet: bool) -> None:
+    if group is not None and group.members:
+        note("the group has members: stop them first", quiet=quiet)
+    note("nothing is changed; --execute does it", quiet=quiet)

@@ -2,7 +2,8 @@
 
 A plan is a function of the image, so losing a race costs no more than calling it again on the
 newer image. Plans that wait while an append is under way are committed together in the next one.
-Subscribers hear of a change before whoever asked for it does.
+A change becomes visible between the two things that a subscriber does about it: what it brings has
+been made by then, and what it takes away is removed after. Whoever asked for it is told last.
 
 Requests are served by one task, which exists only while there are any.
 """
@@ -13,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.errors import MetadataError
@@ -32,11 +33,29 @@ from lakelog.runtime.api import Random, Tasks
 
 T = TypeVar("T")
 Planner = Callable[[MetadataImage], Plan[T]]
-Subscriber = Callable[[MetadataImage, MetadataImage, tuple[Record, ...]], None]
 
 _logger = logging.getLogger(__name__)
 _UNKNOWN_TRIES_MAX = 10
 _SNAPSHOT_COST_MIN = 1000
+
+
+class Subscriber(Protocol):
+    """Told of each entry, on the loop; the next one waits until it is done.
+
+    After falling behind the kept entries there are no records: compare the images.
+    """
+
+    async def prepare(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        """Before anybody sees the new image."""
+        ...
+
+    async def follow(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        """When the new image is what everybody sees."""
+        ...
 
 
 class _Job(NamedTuple):
@@ -105,12 +124,8 @@ class MetadataLog:
                 await task
         await self._store.close()
 
-    def subscribe(self, callback: Subscriber) -> None:
-        """Called as (old image, new image, records) after each entry, on the loop.
-
-        After falling behind the kept entries there are no records: compare the images.
-        """
-        self._subscribers.append(callback)
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
 
     async def submit(self, plan: Planner[T]) -> T:
         """The plan's result, once its records are committed and applied.
@@ -184,7 +199,7 @@ class MetadataLog:
                 await self._catch_up()
                 return
             if group.records:
-                self._publish(group.image, tuple(group.records))
+                await self._publish(group.image, tuple(group.records))
         except Exception as error:
             for job, _, _ in group.jobs:
                 job.settle(None, _as_kafka_error(error))
@@ -236,16 +251,19 @@ class MetadataLog:
         if read.snapshot is not None:
             records = decode_records(read.snapshot.payload)
             self._replay_cost = 0
-            self._publish(MetadataImage().apply_all(records, read.snapshot.end), ())
+            await self._publish(MetadataImage().apply_all(records, read.snapshot.end), ())
         for entry in read.entries:
             entry_records = tuple(decode_records(entry.payload))
-            self._publish(self.image.apply_all(entry_records, entry.index + 1), entry_records)
+            await self._publish(self.image.apply_all(entry_records, entry.index + 1), entry_records)
 
-    def _publish(self, image: MetadataImage, records: tuple[Record, ...]) -> None:
-        old, self.image = self.image, image
+    async def _publish(self, image: MetadataImage, records: tuple[Record, ...]) -> None:
+        old = self.image
+        for subscriber in self._subscribers:
+            await subscriber.prepare(old, image, records)
+        self.image = image
         self._replay_cost += sum(_cost(record, image) for record in records)
         for subscriber in self._subscribers:
-            subscriber(old, image, records)
+            await subscriber.follow(old, image, records)
 
     def _consider_snapshot(self) -> None:
         """When replaying costs more than loading a snapshot would, at most one at a time."""

@@ -139,12 +139,16 @@ class Server:
             self._partitions,
             lambda: self.broker.config,
             self._maintenance.flush_soon,
+            tasks,
         )
 
     # Starting
 
     async def start(self) -> None:
-        """Raises `StartError`; whatever had been started is then stopped again."""
+        """Raises `StartError`; whatever had been started is then stopped again.
+
+        So it is when this is cancelled, and the folder is left as clean as it was found.
+        """
         self._bind()
         try:
             await self._open()
@@ -162,12 +166,14 @@ class Server:
             raise StartError(str(error)) from error
         try:
             await self._open_metadata()
-            self._replicas.load(self._metadata.image)
-            self._metadata.subscribe(self._on_metadata)
+            await self._replicas.load(self._metadata.image)
+            self._metadata.subscribe(self)
             await self._load_groups(self._metadata.image)
         except BaseException as error:
+            self.broker.groups.close()
             await self._metadata.close()
-            self._directory.close(clean=False)
+            asked = isinstance(error, asyncio.CancelledError)
+            self._directory.close(clean=asked and self._directory.clean)
             if isinstance(error, StorageError | MetadataError | KafkaError | ConfigError | OSError):
                 raise StartError(str(error)) from error
             raise
@@ -230,12 +236,18 @@ class Server:
 
     # Following the metadata log
 
-    def _on_metadata(
+    async def prepare(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        """See `lakelog.metadata.log.Subscriber`."""
+        await self._replicas.prepare(old, new, records)
+
+    async def follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
         if new.config_map is not old.config_map:
             self._use_dynamic_config(new)
-        gone = self._replicas.update(old, new, records)
+        gone = await self._replicas.follow(old, new, records)
         if any(name == GROUP_TOPIC for name, _ in gone):
             self.broker.groups.close()
         if gone:
@@ -293,6 +305,7 @@ class Server:
         for connection in list(self._dispatcher.connections):
             connection.close()
         self.broker.groups.close()
+        self._replicas.stop()
         await self._maintenance.stop()
         await self._metadata.close()
         await self._close_directory()
@@ -333,10 +346,26 @@ async def _serve(options: ServeOptions) -> None:
         loop.add_signal_handler(number, stopping.set)
     server = Server(options, world)
     try:
-        await server.start()
-        logger.info("%s", server.ready_info)
-        options.ready(server.ready_info)
-        await stopping.wait()
-        await server.stop()
+        if await _start(server, stopping):
+            logger.info("%s", server.ready_info)
+            options.ready(server.ready_info)
+            await stopping.wait()
+            await server.stop()
     finally:
         tasks.close()
+
+
+async def _start(server: Server, stopping: asyncio.Event) -> bool:
+    """False if the broker was told to stop before it was ready."""
+    starting = asyncio.ensure_future(server.start())
+    told = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not starting.done():
+        starting.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        logger.info("stopped before it was ready")
+        return False
+    return True

@@ -3,13 +3,18 @@
 The record comes first, the files follow: a topic's directories are made after the metadata log says
 that it exists, and renamed away after it says that it does not. What a crash leaves between the two
 is put right at the next start, from the image.
+
+Thousands of logs take seconds, so the loop has a turn after every few of them. Nobody sees a topic
+before its logs are there; after a deletion they go while others are being served.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
@@ -26,10 +31,14 @@ from lakelog.metadata.records import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
+from lakelog.runtime.api import Tasks
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.log import Log
 
 logger = logging.getLogger(__name__)
+
+_LOGS_PER_TURN = 8
+"""About ten milliseconds of work."""
 
 DeletedTopics = list[tuple[str, bytes]]
 
@@ -49,63 +58,111 @@ class Replicas:
         partitions: Partitions,
         config: Callable[[], BrokerConfig],
         on_roll: Callable[[Partition], object],
+        tasks: Tasks,
     ) -> None:
         self._node_id = node_id
         self._directory = directory
         self._partitions = partitions
         self._config = config
         self._on_roll = on_roll
+        self._tasks = tasks
+        self._touched = 0
+        self._stopped = False
 
-    def load(self, image: MetadataImage) -> None:
-        """Opens the logs there are, recovering them if need be, and creates the missing ones."""
-        self._directory.load_logs(lambda topic, _: self._log_config(image, topic), _TopicIds(image))
+    async def load(self, image: MetadataImage) -> None:
+        """Opens the logs there are, recovering them if need be, and creates the missing ones.
+
+        A thread does what may take minutes, alone, so that the loop hears of a signal; when this is
+        cancelled, the thread is told, and waited for.
+        """
+        loading = self._tasks.offload("load", partial(self._load_logs, image))
+        try:
+            await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            self._directory.interrupt()
+            await asyncio.wait([loading])
+            raise
         for (topic, index), error in self._directory.failed.items():
             found = image.topic(topic)
             if found is not None:
                 self._partitions.add_offline(topic, found.topic_id, index, str(error))
         for topic_image in image.topics:
-            self._ensure(image, topic_image)
+            await self._ensure(image, topic_image)
 
-    def update(
+    def _load_logs(self, image: MetadataImage) -> None:
+        configs = self._log_configs(image)
+        self._directory.load_logs(lambda topic, _: configs(topic), _TopicIds(image))
+
+    async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
-    ) -> DeletedTopics:
-        """Follows a change of the image; returns (name, id) of the topics that went.
+    ) -> None:
+        """Makes what is new, but for topics whose name is another's until `follow`.
 
         Without `records` the images are compared.
         """
-        changes = _named(records) if records else _compared(old, new)
+        for topic_id in _changes(old, new, records).topic_ids:
+            topic = new.topic_by_id(topic_id)
+            if topic is not None and old.topic_ids.get(topic.name, topic_id) == topic_id:
+                await self._ensure(new, topic)
+
+    async def follow(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> DeletedTopics:
+        """Does the rest; returns (name, id) of the topics that went."""
+        changes = _changes(old, new, records)
         gone = []
         for topic_id in changes.topic_ids:
-            topic = new.topic_by_id(topic_id)
             before = old.topic_by_id(topic_id)
-            if topic is not None:
-                self._ensure(new, topic)
-            elif before is not None:
-                self._delete(before)
+            if before is not None and new.topic_by_id(topic_id) is None:
+                await self._delete(before)
                 gone.append((before.name, topic_id))
-        if changes.all_configs:
-            self._configure(new, list(self._partitions))
-        for name in changes.config_names:
-            topic = new.topic(name)
-            indexes = topic.partitions if topic is not None else ()
-            found = (self._partitions.get(name, index) for index in indexes)
-            self._configure(new, [partition for partition in found if partition is not None])
+        for topic_id in changes.topic_ids:
+            topic = new.topic_by_id(topic_id)
+            if topic is not None:
+                await self._ensure(new, topic)
+        self._follow_configs(new, changes)
         return gone
 
-    def _ensure(self, image: MetadataImage, topic: TopicImage) -> None:
+    def _follow_configs(self, image: MetadataImage, changes: _Changes) -> None:
+        if changes.all_configs:
+            self._configure(image, list(self._partitions))
+        for name in changes.config_names:
+            topic = image.topic(name)
+            indexes = topic.partitions if topic is not None else ()
+            found = (self._partitions.get(name, index) for index in indexes)
+            self._configure(image, [partition for partition in found if partition is not None])
+
+    def stop(self) -> None:
+        """Leaves what has not been made to the next start."""
+        self._stopped = True
+
+    async def _breathe(self) -> None:
+        """To be called for each log that is made or removed."""
+        self._touched += 1
+        if self._touched % _LOGS_PER_TURN == 0:
+            await asyncio.sleep(0)
+
+    async def _ensure(self, image: MetadataImage, topic: TopicImage) -> None:
+        configs = self._log_configs(image)
         for partition in topic.partitions.values():
-            if self._node_id in partition.replicas:
-                self._ensure_partition(image, topic, partition)
+            if self._stopped:
+                return
+            if self._node_id not in partition.replicas:
+                continue
+            is_new = self._partitions.get(topic.name, partition.partition) is None
+            self._ensure_partition(topic, partition, configs)
+            if is_new:
+                await self._breathe()
 
     def _ensure_partition(
-        self, image: MetadataImage, topic: TopicImage, wanted: PartitionImage
+        self, topic: TopicImage, wanted: PartitionImage, configs: Callable[[str], LogConfig]
     ) -> None:
         index = wanted.partition
         partition = self._partitions.get(topic.name, index)
         if partition is None:
             if self._partitions.is_offline(topic.name, index):
                 return
-            log = self._open_log(image, topic, index)
+            log = self._open_log(topic, index, configs)
             if log is None:
                 return
             partition = Partition(log, wanted.leader_epoch, self._on_roll)
@@ -113,20 +170,23 @@ class Replicas:
         if wanted.leader == self._node_id:
             partition.become_leader(wanted.leader_epoch)
 
-    def _open_log(self, image: MetadataImage, topic: TopicImage, index: int) -> Log | None:
+    def _open_log(
+        self, topic: TopicImage, index: int, configs: Callable[[str], LogConfig]
+    ) -> Log | None:
         log = self._directory.logs.get((topic.name, index))
         if log is not None:
             return log
-        config = self._log_config(image, topic.name)
         try:
-            return self._directory.create_log(topic.name, index, topic.topic_id, config)
+            return self._directory.create_log(
+                topic.name, index, topic.topic_id, configs(topic.name)
+            )
         except OSError as error:
             reason = f"its log cannot be created: {error}"
             logger.error("partition %s-%d is offline: %s", topic.name, index, reason)
             self._partitions.add_offline(topic.name, topic.topic_id, index, reason)
             return None
 
-    def _delete(self, topic: TopicImage) -> None:
+    async def _delete(self, topic: TopicImage) -> None:
         self._partitions.forget_offline(topic.name, topic.topic_id)
         for index in topic.partitions:
             try:
@@ -134,6 +194,7 @@ class Replicas:
             except OSError as error:
                 # Its id is known no more: what is left of it becomes -stray at the next start.
                 logger.error("%s-%d cannot be deleted: %s", topic.name, index, error)
+            await self._breathe()
 
     def _delete_partition(self, topic: TopicImage, index: int) -> None:
         partition = self._partitions.get(topic.topic_id, index)
@@ -144,13 +205,13 @@ class Replicas:
             self._directory.schedule_delete_failed(topic.name, index, LogConfig())
 
     def _configure(self, image: MetadataImage, partitions: list[Partition]) -> None:
-        """Logs of one topic share one value."""
-        by_topic: dict[str, LogConfig] = {}
+        configs = self._log_configs(image)
         for partition in partitions:
-            config = by_topic.get(partition.topic)
-            if config is None:
-                config = by_topic[partition.topic] = self._log_config(image, partition.topic)
-            partition.log.config = config
+            partition.log.config = configs(partition.topic)
+
+    def _log_configs(self, image: MetadataImage) -> Callable[[str], LogConfig]:
+        """Logs of one topic share one value."""
+        return cache(partial(self._log_config, image))
 
     def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         try:
@@ -177,6 +238,10 @@ class _Changes:
     topic_ids: dict[bytes, None] = field(default_factory=dict)
     config_names: set[str] = field(default_factory=set)
     all_configs: bool = False
+
+
+def _changes(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> _Changes:
+    return _named(records) if records else _compared(old, new)
 
 
 def _named(records: tuple[Record, ...]) -> _Changes:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Jobs of seconds, whose work is done in Python: compiling Java well costs more than it saves."""
 
+_JAVA_MIN = 17
 _WORKER_PYTHON = Path(__file__).with_name("worker-python")
 
 
@@ -28,17 +32,26 @@ class JavaMissingError(Exception):
 
 
 def require_java() -> None:
-    """Raises `JavaMissingError` unless a `java` can be found where Spark looks for it."""
+    """Raises `JavaMissingError` unless there is a Java 17 or newer where Spark looks for it."""
     home = os.environ.get("JAVA_HOME", "")
-    if home and (Path(home) / "bin" / "java").is_file():
-        return
-    if not home and shutil.which("java"):
-        return
     where = f"in JAVA_HOME ({home})" if home else "on the PATH"
+    java = shutil.which(f"{home}/bin/java" if home else "java")
+    version = 0 if java is None else _java_version(java)
+    if version >= _JAVA_MIN:
+        return
+    found = f"Java {version} is" if version else "there is none"
     raise JavaMissingError(
-        f"Spark needs Java 17 or newer and there is none {where}: install it, for example with "
-        "apt-get install openjdk-17-jre-headless"
+        f"Spark needs Java {_JAVA_MIN} or newer and {found} {where}: install it, for example with "
+        f"apt-get install openjdk-{_JAVA_MIN}-jre-headless"
     )
+
+
+@cache
+def _java_version(java: str) -> int:
+    """The feature release, 8 for 1.8.0; 0 when the program does not say."""
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(found[1]) if found else 0
 
 
 def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSession:

@@ -21,7 +21,6 @@ from contextlib import closing
 from pathlib import Path
 
 from lakelog.base.topic_config import LogConfig
-from lakelog.base.uuids import encode_uuid, random_uuid
 from lakelog.runtime.api import Clock, Disk, FileLock, Random
 from lakelog.storage.checkpoint import (
     CLEANER_OFFSETS,
@@ -37,9 +36,10 @@ from lakelog.storage.checkpoint import (
     encode_offsets,
 )
 from lakelog.storage.closing import Works, close_logs
-from lakelog.storage.errors import CorruptLog, DirectoryInUse, WrongDirectory
+from lakelog.storage.errors import CorruptLog, DirectoryInUse, LoadInterrupted
 from lakelog.storage.files import read_if_exists, replace
 from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
+from lakelog.storage.identity import load_identity
 from lakelog.storage.loader import LoadRequest, LogLoader, Recovery
 from lakelog.storage.local_log import PRODUCER_EXPIRATION_MS
 from lakelog.storage.log import Log
@@ -53,12 +53,9 @@ from lakelog.storage.names import (
 )
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import (
-    META_PROPERTIES,
     PARTITION_METADATA,
     MetaProperties,
-    decode_meta_properties,
     decode_partition_metadata,
-    encode_meta_properties,
     encode_partition_metadata,
 )
 from lakelog.storage.segment import Segment
@@ -98,7 +95,10 @@ class LogDirectory:
         """Whether the last process that used the folder stopped cleanly."""
         self._meta: MetaProperties | None = None
         self._lock: FileLock | None = None
+        self._known = False
+        """Whether it has been read what is known of each log."""
         self._loaded = False
+        self._interrupted = False
         self._offline: dict[TopicPartition, tuple[int, int]] = {}
         self._doomed: list[tuple[int, Path]] = []
         self._written: dict[Path, bytes] = {}
@@ -129,40 +129,11 @@ class LogDirectory:
                 f"{self.path} is in use by another process (it holds {self.path / _LOCK})"
             ) from None
         try:
-            self._meta = self._load_meta(cluster_id, node_id)
+            self._meta = load_identity(self._disk, self.path, self._random, cluster_id, node_id)
         except BaseException:
             self._release()
             raise
         self.clean = self._disk.exists(self.path / _CLEAN_SHUTDOWN)
-
-    def _load_meta(self, cluster_id: str | None, node_id: int) -> MetaProperties:
-        path = self.path / META_PROPERTIES
-        data = read_if_exists(self._disk, path)
-        if data is None:
-            return self._format(cluster_id, node_id)
-        try:
-            meta = decode_meta_properties(data)
-        except ValueError as error:
-            raise WrongDirectory(f"{path} cannot be used: {error}") from error
-        if meta.node_id != node_id:
-            raise WrongDirectory(f"{path} belongs to node {meta.node_id}, this is node {node_id}")
-        if cluster_id not in (None, meta.cluster_id):
-            raise WrongDirectory(
-                f"{path} belongs to cluster {meta.cluster_id}, this is cluster {cluster_id}"
-            )
-        return meta
-
-    def _format(self, cluster_id: str | None, node_id: int) -> MetaProperties:
-        logs = [name for name in self._disk.list(self.path) if parse_dir_name(name)]
-        if logs:
-            raise WrongDirectory(
-                f"{self.path} has logs ({logs[0]}) but no {META_PROPERTIES}: put it back"
-            )
-        meta = MetaProperties(
-            cluster_id or encode_uuid(random_uuid(self._random)), node_id, random_uuid(self._random)
-        )
-        self._disk.write_atomic(self.path / META_PROPERTIES, encode_meta_properties(meta))
-        return meta
 
     # Loading
 
@@ -171,30 +142,21 @@ class LogDirectory:
     ) -> dict[TopicPartition, Log]:
         """Opens every log of a known topic; recovers them all after an unclean stop.
 
-        Directories of unknown topics become `-stray`. What cannot be used is in `failed`.
+        Directories of unknown topics become `-stray`. What cannot be used is in `failed`. Raises
+        `LoadInterrupted` after `interrupt`.
         """
-        clean = self.clean
-        if clean:
+        if self.clean:
             self._disk.remove(self.path / _CLEAN_SHUTDOWN)
             self._disk.sync_dir(self.path)
-        recovery_points = self._read_checkpoint(RECOVERY_POINTS)
-        starts = self._read_checkpoint(LOG_STARTS)
-        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
-        self._cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
         loader = LogLoader(
             self.handles,
             now_ms=self._clock.wall_ms(),
             random_below=self._random.below,
             producer_expiration_ms=self.producer_expiration_ms,
+            breathe=self._check_interrupted,
         )
-        for name in self._disk.list(self.path):
-            folder, key = self.path / name, parse_dir_name(name)
-            if name.endswith(DELETE_DIR) and self._disk.is_dir(folder):
-                self._doomed.append((0, folder))
-            if key is None or not self._disk.is_dir(folder):
-                continue
-            point, start = recovery_points.get(key, 0), starts.get(key, 0)
-            self._offline[key] = point, start
+        for key, folder in self._find_logs():
+            self._check_interrupted()
             topic_id = self._topic_id(key, folder)
             if topic_id is None:
                 continue
@@ -202,10 +164,36 @@ class LogDirectory:
                 self._mark_stray(key, folder)
                 continue
             config = configs(key[0], topic_id)
-            request = LoadRequest(*key, topic_id, config, folder, clean, point, start)
-            self._load(loader, request)
+            known = self._offline[key]
+            self._load(loader, LoadRequest(*key, topic_id, config, folder, self.clean, *known))
         self._loaded = True
         return self.logs
+
+    def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
+        """Every log there is, after reading what the checkpoints say of it."""
+        recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+        starts = self._read_checkpoint(LOG_STARTS)
+        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        self._cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
+        found = []
+        for name in self._disk.list(self.path):
+            folder, key = self.path / name, parse_dir_name(name)
+            if name.endswith(DELETE_DIR) and self._disk.is_dir(folder):
+                self._doomed.append((0, folder))
+            if key is None or not self._disk.is_dir(folder):
+                continue
+            self._offline[key] = recovery_points.get(key, 0), starts.get(key, 0)
+            found.append((key, folder))
+        self._known = True
+        return found
+
+    def interrupt(self) -> None:
+        """Ends loading soon; may be called from another thread."""
+        self._interrupted = True
+
+    def _check_interrupted(self) -> None:
+        if self._interrupted:
+            raise LoadInterrupted("it was told to stop while it opened its logs")
 
     def _load(self, loader: LogLoader, request: LoadRequest) -> None:
         key = request.topic, request.partition
@@ -362,13 +350,14 @@ class LogDirectory:
         """A clean stop in steps, of which each gives work that blocks; no flush may be under way.
 
         Every log is made durable, so that the next start scans nothing. That is not claimed while
-        a log is offline or broken: its recovery point stays, and the next start recovers.
+        a log is offline or broken, or was not recovered: its recovery point stays, and the next
+        start recovers.
         """
         try:
-            if self._loaded:
+            if self._known:
                 closed = yield from close_logs(self._disk, self.path, list(self.logs.values()))
                 yield [self.begin_checkpoints().run]
-                if closed and not self.failed:
+                if closed and not self.failed and (self._loaded or self.clean):
                     yield [self._claim_clean]
         finally:
             self._give_up()

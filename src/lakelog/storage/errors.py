@@ -29,3 +29,7 @@ class DirectoryInUse(StorageError):  # noqa: N818 - a state of the folder
 
 class WrongDirectory(StorageError):  # noqa: N818 - a state of the folder
     """`meta.properties` names another cluster or node, or cannot be read."""
+
+
+class LoadInterrupted(StorageError):  # noqa: N818 - an event, not an error
+    """The process is to end before it has opened its logs."""

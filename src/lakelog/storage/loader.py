@@ -63,7 +63,7 @@ class LoadRequest:
 
 
 class LogLoader:
-    """Opens logs of one data folder."""
+    """Opens logs of one data folder. `breathe` is called all along a long scan, and may end it."""
 
     def __init__(
         self,
@@ -72,7 +72,9 @@ class LogLoader:
         now_ms: int,
         random_below: Callable[[int], int],
         producer_expiration_ms: int,
+        breathe: Callable[[], None],
     ) -> None:
+        self._breathe = breathe
         self._handles = handles
         self._disk = handles.disk
         self._now_ms = now_ms
@@ -174,7 +176,7 @@ class LogLoader:
             if following is not None and following <= recovery_point:
                 continue
             recovery.segments_scanned += 1
-            cut = recover_segment(segment, recovery_point)
+            cut = recover_segment(segment, recovery_point, self._breathe)
             if cut is not None:
                 recovery.bytes_cut += cut.size
                 recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")

@@ -8,7 +8,7 @@ as a whole, as `<base>.0.cut`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from lakelog.records.batch import (
@@ -37,16 +37,20 @@ class Cut(NamedTuple):
     reason: str
 
 
-def recover_segment(segment: Segment, recovery_point: int) -> Cut | None:
+def recover_segment(
+    segment: Segment, recovery_point: int, breathe: Callable[[], None]
+) -> Cut | None:
     """Checks every batch, builds the indexes anew and cuts off an invalid tail.
 
+    Calls `breathe` for each megabyte; what it raises ends the scan, which the next start repeats.
     Raises `CorruptLog` for an invalid batch below the recovery point.
     """
     segment.begin_rebuild()
     end = segment.size
     valid, reason = 0, ""
     try:
-        for position, header in _valid_batches(segment.open().file, segment.base_offset, end):
+        file = segment.open().file
+        for position, header in _valid_batches(file, segment.base_offset, end, breathe):
             segment.note_header(position, header)
             valid = position + header.size
     except CorruptRecord as error:
@@ -72,17 +76,21 @@ def set_aside(segment: Segment) -> int:
     return segment.size
 
 
-def _valid_batches(file: File, base_offset: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def _valid_batches(
+    file: File, base_offset: int, end: int, breathe: Callable[[], None]
+) -> Iterator[tuple[int, BatchHeader]]:
     """Each batch up to `end`; `CorruptRecord` at the first that is not whole and right."""
     window, start, position, next_offset = b"", 0, 0, base_offset
     while position < end:
         at = position - start
         if at + HEADER_SIZE > len(window):
+            breathe()
             window, start, at = file.read_at(position, min(_WINDOW, end - position)), position, 0
         header = read_header(window, at)
         if header.size > end - position:
             raise CorruptRecord(f"a batch of {header.size} bytes is cut off")
         if at + header.size > len(window):
+            breathe()
             window, start, at = file.read_at(position, max(_WINDOW, header.size)), position, 0
         _check(window, at, header, base_offset, next_offset)
         yield position, header

@@ -35,6 +35,31 @@ class World:
         return MetadataLog(store, self.tasks, SystemRandom(), broker_id=broker_id)
 
 
+class Follower:
+    """Calls `told` when the new image is what everybody sees, and `warned` before that."""
+
+    def __init__(
+        self,
+        told: Callable[[MetadataImage, MetadataImage, tuple[Record, ...]], object],
+        warned: Callable[[MetadataImage, MetadataImage, tuple[Record, ...]], object] | None = None,
+    ) -> None:
+        self._told = told
+        self._warned = warned
+
+    async def prepare(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        if self._warned is not None:
+            self._warned(old, new, records)
+        await asyncio.sleep(0)
+
+    async def follow(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        self._told(old, new, records)
+        await asyncio.sleep(0)
+
+
 def _play(path: Path, scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
         world = World(path)
@@ -65,7 +90,7 @@ def test_subscribers_hear_first_and_a_restart_replays(tmp_path: Path) -> None:
         heard: list[tuple[int, int, tuple[Record, ...]]] = []
         log = world.log(world.embedded())
         await log.open(create=True)
-        log.subscribe(lambda old, new, records: heard.append((old.end, new.end, records)))
+        log.subscribe(Follower(lambda old, new, records: heard.append((old.end, new.end, records))))
         assert await log.submit(_ids) == range(1000)
         assert [(old, new, len(records)) for old, new, records in heard] == [(0, 1, 1)]
         image = log.image
@@ -247,7 +272,7 @@ def test_another_brokers_change_arrives_by_itself(tmp_path: Path) -> None:
         second = world.log(world.embedded(shared=True), 2)
         await second.open(create=False)
         heard = asyncio.Event()
-        second.subscribe(lambda old, new, records: heard.set())
+        second.subscribe(Follower(lambda old, new, records: heard.set()))
         await first.submit(_ids)
         await heard.wait()
         assert second.image.next_producer_id == 1000
@@ -257,16 +282,43 @@ def test_another_brokers_change_arrives_by_itself(tmp_path: Path) -> None:
     _play(tmp_path, scenario)
 
 
-def test_a_failing_subscriber_does_not_leave_anybody_waiting(tmp_path: Path) -> None:
-    def fail(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
-        raise ZeroDivisionError
+@pytest.mark.parametrize("early", [True, False])
+def test_a_failing_subscriber_does_not_leave_anybody_waiting(tmp_path: Path, early: bool) -> None:
+    failing = True
 
+    def fail(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
+        if failing:
+            raise ZeroDivisionError
+
+    def pass_over(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
+        pass
+
+    async def scenario(world: World) -> None:
+        nonlocal failing
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        log.subscribe(Follower(pass_over, fail) if early else Follower(fail))
+        results = await asyncio.gather(log.submit(_ids), log.submit(_ids), return_exceptions=True)
+        assert all(isinstance(result, ZeroDivisionError) for result in results)
+        failing = False
+        assert await log.submit(_ids) == range(2000, 3000), "both had been written"
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_change_is_seen_when_what_it_brings_has_been_made(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         log = world.log(world.embedded())
         await log.open(create=True)
-        log.subscribe(fail)
-        results = await asyncio.gather(log.submit(_ids), log.submit(_ids), return_exceptions=True)
-        assert all(isinstance(result, ZeroDivisionError) for result in results)
+        seen: list[tuple[str, int, int]] = []
+
+        def note(when: str) -> Callable[[MetadataImage, MetadataImage, tuple[Record, ...]], None]:
+            return lambda old, new, records: seen.append((when, log.image.end, new.end))
+
+        log.subscribe(Follower(note("follow"), note("prepare")))
+        await log.submit(_ids)
+        assert seen == [("prepare", 0, 1), ("follow", 1, 1)]
         await log.close()
 
     _play(tmp_path, scenario)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +22,7 @@ from lakelog.metadata.records import (
     TopicRemoved,
 )
 from lakelog.replica.partitions import Partitions
+from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.replicas import DeletedTopics, Replicas
 from lakelog.storage.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
@@ -41,15 +45,28 @@ class Node:
         self.directory = LogDirectory(DATA, disk, ManualClock(), SeededRandom(1))
         self.directory.open(None, NODE)
         config = BrokerConfig({})
+        tasks: Any = self
         self.replicas = Replicas(
-            NODE, self.directory, self.partitions, lambda: config, lambda partition: None
+            NODE, self.directory, self.partitions, lambda: config, lambda partition: None, tasks
         )
-        self.replicas.load(image)
+        asyncio.run(self.replicas.load(image))
+
+    def offload(self, lane: str, work: Callable[[], None]) -> asyncio.Future[None]:
+        done = asyncio.get_running_loop().create_future()
+        work()
+        done.set_result(None)
+        return done
 
     def apply(self, records: Iterable[Record], *, named: bool = True) -> DeletedTopics:
+        return asyncio.run(self.follow(records, named=named))
+
+    async def follow(self, records: Iterable[Record], *, named: bool = True) -> DeletedTopics:
         records = tuple(records)
-        old, self.image = self.image, self.image.apply_all(records, self.image.end + 1)
-        return self.replicas.update(old, self.image, records if named else ())
+        old, new = self.image, self.image.apply_all(records, self.image.end + 1)
+        told = records if named else ()
+        await self.replicas.prepare(old, new, told)
+        self.image = new
+        return await self.replicas.follow(old, new, told)
 
     def names(self) -> list[str]:
         return sorted(f"{entry.topic}-{entry.index}" for entry in self.partitions)
@@ -176,3 +193,98 @@ def test_a_log_that_cannot_be_closed_does_not_keep_the_others_from_it(node: Node
     node.directory.close()
     assert node.partitions.find("payments", 0).log.recovery_point == 3
     assert not node.disk.exists(DATA / ".kafka_cleanshutdown")
+
+
+def test_others_are_served_while_many_logs_are_made_and_removed(node: Node) -> None:
+    """Between a few of them the loop has a turn; how often does not depend on the time."""
+
+    async def turns_during(change: Coroutine[Any, Any, object]) -> tuple[int, set[int]]:
+        task = asyncio.ensure_future(change)
+        turns, seen = 0, set()
+        while not task.done():
+            seen.add(len(node.names()))
+            await asyncio.sleep(0)
+            turns += 1
+        await task
+        return turns, seen
+
+    async def scenario() -> None:
+        made, seen = await turns_during(node.follow(topic("orders", ORDERS, 80)))
+        assert made >= 10
+        assert {8, 16, 24} <= seen
+        assert len(node.names()) == 80
+        removed, _ = await turns_during(node.follow([TopicRemoved(ORDERS)]))
+        assert removed >= 10
+        assert node.names() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_is_made_before_it_is_seen_and_removed_after(node: Node, named: bool) -> None:
+    image = node.image.apply_all(topic("orders", ORDERS, 2), 1)
+    told = tuple(topic("orders", ORDERS, 2)) if named else ()
+    asyncio.run(node.replicas.prepare(node.image, image, told))
+    assert node.names() == ["orders-0", "orders-1"]
+    gone = image.apply_all([TopicRemoved(ORDERS)], 2)
+    told = (TopicRemoved(ORDERS),) if named else ()
+    asyncio.run(node.replicas.prepare(image, gone, told))
+    assert node.names() == ["orders-0", "orders-1"]
+    assert asyncio.run(node.replicas.follow(image, gone, told)) == [("orders", ORDERS)]
+    assert node.names() == []
+
+
+def test_a_stop_leaves_what_has_not_been_made_to_the_next_start(node: Node) -> None:
+    async def scenario() -> None:
+        making = asyncio.ensure_future(node.follow(topic("orders", ORDERS, 40)))
+        await asyncio.sleep(0)
+        node.replicas.stop()
+        await making
+
+    asyncio.run(scenario())
+    assert 0 < len(node.names()) < 40
+    again = node.restart()
+    assert len(again.names()) == 40
+    assert again.directory.clean
+
+
+def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
+    """And leaves the folder as clean as it was."""
+    node = Node(MemoryDisk(ManualClock()), MetadataImage())
+    node.apply(topic("orders", ORDERS, 3))
+    for index in range(3):
+        node.partitions.find("orders", index).append(make_batch(2), NOW)
+    node.directory.close()
+
+    async def scenario() -> LogDirectory:
+        tasks = AsyncioTasks(asyncio.get_running_loop())
+        directory = LogDirectory(DATA, node.disk, ManualClock(), SeededRandom(2))
+        directory.open(None, NODE)
+        in_thread, go_on = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def config() -> BrokerConfig:
+            """Asked for before each log is loaded."""
+            loop.call_soon_threadsafe(in_thread.set)
+            assert go_on.wait(10)
+            return BrokerConfig({})
+
+        replicas = Replicas(NODE, directory, Partitions(), config, lambda partition: None, tasks)
+        loading = asyncio.ensure_future(replicas.load(node.image))
+        await in_thread.wait()
+        loading.cancel()
+        await asyncio.sleep(0)
+        assert not loading.done(), "the thread is waited for"
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await loading
+        tasks.close()
+        return directory
+
+    interrupted = asyncio.run(scenario())
+    assert 0 < len(interrupted.logs) < 3
+    interrupted.close(clean=interrupted.clean)
+    again = Node(node.disk, node.image)
+    assert again.directory.clean
+    assert again.directory.recoveries == {}
+    logs = [again.partitions.find("orders", index).log for index in range(3)]
+    assert [log.recovery_point for log in logs] == [2, 2, 2]

@@ -30,12 +30,17 @@ class World:
         self.log = log
         self.commits: list[tuple[Record, ...]] = []
         self.topics = Topics(log, SeededRandom(1), lambda: config)
-        log.subscribe(self._on_change)
+        log.subscribe(self)
 
-    def _on_change(
+    async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
         self.commits.append(records)
+
+    async def follow(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        pass
 
 
 def run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from lakelog.base.topic_config import LogConfig
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.directory import LogDirectory
-from lakelog.storage.errors import DirectoryInUse, WrongDirectory
-from lakelog.testing.disk import MemoryDisk
+from lakelog.storage.errors import DirectoryInUse, LoadInterrupted, WrongDirectory
+from lakelog.testing.disk import MemoryDisk, Operation
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     DATA,
@@ -318,6 +319,69 @@ def test_a_log_that_is_offline_can_be_deleted() -> None:
     assert store.directory.purge_deleted(NOW + 60_000) == 1
     store.restart()
     assert store.directory.clean
+
+
+class InterruptingDisk(MemoryDisk):
+    """Calls `interrupt` at the `after`-th read of a segment."""
+
+    interrupt: Callable[[], None] | None = None
+    after = 0
+    reads = 0
+
+    def step(self, operation: Operation, path: Path):  # type: ignore[no-untyped-def]
+        if operation == "read" and path.name.endswith(".log"):
+            self.reads += 1
+            if self.interrupt is not None and self.reads == self.after:
+                self.interrupt()
+        return super().step(operation, path)
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_recovery_that_is_interrupted_ends_soon_and_is_repeated(after: int) -> None:
+    disk = InterruptingDisk(ManualClock())
+    store = Store(disk)
+    append(store.create(), make_batch(1))
+    store.log.flush()
+    for _ in range(6):
+        append(store.log, make_batch(1, size=1_000_000))
+    batches = read_batches(store.log)
+    store.directory.write_checkpoints()
+    disk.kill()
+    directory = make_directory(disk, seed=8)
+    directory.open(None, 1)
+    disk.reads, disk.after, disk.interrupt = 0, after, directory.interrupt
+    if not after:
+        directory.interrupt()
+    with pytest.raises(LoadInterrupted):
+        directory.load_logs(lambda topic, topic_id: LogConfig(), {TOPIC_ID})
+    assert disk.reads == after
+    disk.interrupt = None
+    directory.close()
+    assert not disk.exists(DATA / ".kafka_cleanshutdown")
+    assert disk.read(DATA / "recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 1\n"
+    store.start()
+    assert read_batches(store.log) == batches
+    assert store.directory.recoveries["topic", 0].bytes_cut == 0
+
+
+def test_a_start_that_is_interrupted_is_as_clean_as_the_last_stop() -> None:
+    store = memory_store()
+    append(store.create(), make_batch())
+    append(store.create(partition=1), make_batch())
+    store.directory.close()
+    directory = make_directory(store.disk, seed=8)  # type: ignore[arg-type]
+    directory.open(None, 1)
+
+    def interrupt_at_the_second(topic: str, topic_id: bytes) -> LogConfig:
+        directory.interrupt()
+        return LogConfig()
+
+    with pytest.raises(LoadInterrupted):
+        directory.load_logs(interrupt_at_the_second, {TOPIC_ID})
+    assert len(directory.logs) == 1
+    directory.close()
+    assert store.start().clean
+    assert [log.recovery_point for log in store.directory.logs.values()] == [1, 1]
 
 
 def test_a_stop_before_the_logs_were_loaded_changes_nothing() -> None:

@@ -7,8 +7,9 @@ those of Kafka's `ReplicationControlManager`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 from lakelog.base.broker_config import BrokerConfig
@@ -29,6 +30,7 @@ from lakelog.metadata.records import ConfigRecord, Record, ResourceType, TopicRe
 from lakelog.runtime.api import Random
 
 T = TypeVar("T")
+Configs = tuple[tuple[str, str | None], ...]
 
 _RESERVED = frozenset({"__cluster_metadata"})
 
@@ -85,12 +87,13 @@ def plan_create_topics(
     records: list[Record] = []
     results = []
     repeated = _repeated(topic.name for topic in topics)
+    checked = cache(partial(_checked_configs, broker=broker))
     made = 0
     for topic in topics:
         try:
             if topic.name in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is asked twice")
-            own = _create(image, topic, broker, random)
+            own = _create(image, topic, checked, broker, random)
             made += len(own.replicas)
             check_room(made)
         except KafkaError as error:
@@ -117,15 +120,20 @@ class _Creation(NamedTuple):
 
 
 def _create(
-    image: MetadataImage, topic: NewTopic, broker: BrokerConfig, random: Random
+    image: MetadataImage,
+    topic: NewTopic,
+    checked: Callable[[Configs], dict[str, str]],
+    broker: BrokerConfig,
+    random: Random,
 ) -> _Creation:
+    """`checked` is `_checked_configs`, which topics with the same ones share."""
     check_topic_name(topic.name)
     if topic.name in _RESERVED:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is reserved")
     if topic.name in image.topic_ids:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
     check_collision(topic.name, image.metric_names)
-    configs = _checked_configs(topic.configs, broker)
+    configs = checked(tuple(topic.configs))
     replicas = _initial_replicas(image, topic, broker, random)
     topic_id = random_uuid(random)
     records: list[Record] = [TopicRecord(topic.name, topic_id)]
@@ -137,9 +145,7 @@ def _create(
     return _Creation(topic_id, replicas, records)
 
 
-def _checked_configs(
-    configs: Sequence[tuple[str, str | None]], broker: BrokerConfig
-) -> dict[str, str]:
+def _checked_configs(configs: Configs, broker: BrokerConfig) -> dict[str, str]:
     """Raises INVALID_CONFIG, for two values of one key too; Kafka takes the last of them."""
     values: dict[str, str] = {}
     for key, value in configs:

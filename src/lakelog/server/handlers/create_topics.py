@@ -19,6 +19,8 @@ from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 
 _CONFIGS_SINCE = 5
+_Shown = dict[tuple[tuple[str, str | None], ...], list[CreatableTopicConfigs]]
+"""What is shown of new topics with the same settings, which is the same."""
 
 
 async def handle(
@@ -39,10 +41,11 @@ async def handle(
         results = [
             TopicResult(topic.name, error=error.code, message=error.message) for topic in wanted
         ]
+    shown: _Shown = {}
     return CreateTopicsResponse(
         topics=[
-            _response(broker, topic, result, context.version)
-            for topic, result in zip(request.topics, results, strict=True)
+            _response(broker, topic, result, context.version, shown)
+            for topic, result in zip(wanted, results, strict=True)
         ]
     )
 
@@ -58,7 +61,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 def _response(
-    broker: Broker, topic: CreatableTopic, result: TopicResult, version: int
+    broker: Broker, topic: NewTopic, result: TopicResult, version: int, shown: _Shown
 ) -> CreatableTopicResult:
     response = CreatableTopicResult(
         name=topic.name,
@@ -70,8 +73,16 @@ def _response(
         return response
     response.num_partitions = result.partitions
     response.replication_factor = result.replication_factor
-    given = {config.name: config.value for config in topic.configs}
-    response.configs = [
+    settings = tuple(topic.configs)
+    if settings not in shown:
+        shown[settings] = _configs(broker, topic)
+    response.configs = shown[settings]
+    return response
+
+
+def _configs(broker: Broker, topic: NewTopic) -> list[CreatableTopicConfigs]:
+    given = dict(topic.configs)
+    return [
         CreatableTopicConfigs(
             name=config.name,
             value=given.get(config.name, config.value),
@@ -80,4 +91,3 @@ def _response(
         )
         for config in describe_topic(broker.image, topic.name, broker.config)
     ]
-    return response

@@ -64,14 +64,16 @@ PROPERTIES = {
 def sqlite_catalog(warehouse: str) -> dict[str, str]:
     """PyIceberg's properties of the catalog that lives in a warehouse folder.
 
-    Raises `ValueError` for a warehouse that is not a local folder, which needs a catalog of its
-    own.
+    Raises `ValueError` for a warehouse that is no local folder and cannot become one.
     """
     parts = urlsplit(warehouse)
     if parts.scheme not in ("", "file"):
         raise ValueError(f"a warehouse must be a local folder, not {warehouse!r}")
     folder = Path(parts.path if parts.scheme else warehouse).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"a warehouse must be a folder: {folder}: {error.strerror}") from error
     return {
         "type": "sql",
         "uri": f"sqlite:///{folder / 'catalog.db'}",

@@ -1,0 +1,49 @@
+"""Thousands of partitions keep neither other clients nor a signal waiting."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from pathlib import Path
+
+from broker_process import BrokerProcess, eventually
+from lakelog.protocol.api_versions import ApiVersionsRequest
+from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from lakelog.protocol.registry import api_for
+from wire_client import WireClient, batch_of, described, fetch, produce
+
+PARTITIONS = 1000
+
+
+def _create_while_others_are_served(broker: BrokerProcess) -> None:
+    with WireClient(broker.bootstrap) as creator, WireClient(broker.bootstrap) as other:
+        creator.socket.settimeout(120)
+        topic = CreatableTopic(name="many", num_partitions=PARTITIONS, replication_factor=1)
+        creator.send(CreateTopicsRequest(topics=[topic], timeout_ms=120_000), 7)
+        for _ in range(20):
+            other.call(ApiVersionsRequest(), 3)
+        assert described(other, "many").partitions == [], "it is seen before it is there"
+        assert not select.select([creator.socket], [], [], 0)[0], "it was made in one go"
+        _, response = creator.receive(api_for(CreateTopicsRequest), 7)
+        assert response.topics[0].error_code == 0
+        for index in (0, 1, PARTITIONS - 1):
+            answer = produce(other, "many", batch_of(b"ready"), partition=index)
+            assert answer.error_code == 0
+
+
+def test_a_broker_of_many_partitions_is_always_there(tmp_path: Path) -> None:
+    clean = tmp_path / "data" / ".kafka_cleanshutdown"
+    with BrokerProcess(tmp_path / "data") as broker:
+        _create_while_others_are_served(broker)
+        broker.stop()
+        broker.launch()
+        eventually(lambda: not clean.exists(), what="the logs to be opened")
+        os.kill(broker.pid, signal.SIGTERM)
+        assert broker.wait() == 0
+        assert "stopped before it was ready" in broker.log()
+        assert "ready on" not in broker.log()
+        assert clean.exists()
+        broker.start()
+        with WireClient(broker.bootstrap) as wire:
+            assert len(fetch(wire, "many", 0, partition=PARTITIONS - 1).records) > 0

@@ -1,0 +1,360 @@
+"""From a request on a socket to a handler and back, with handlers that the test makes up."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Self
+
+import pytest
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
+from lakelog.protocol.produce import ProduceRequest, ProduceResponse
+from lakelog.protocol.registry import api_for
+from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
+from lakelog.runtime.posix import PosixDisk, SystemClock
+from lakelog.server.connection import ProtocolViolation
+from lakelog.server.dispatch import DEFERRED, Context, Dispatcher, Route
+from lakelog.server.listener import Acceptor
+from lakelog.wire.framing import decode_response, encode_request
+
+PRODUCE, METADATA, HEARTBEAT, API_VERSIONS = 0, 3, 12, 18
+MESSAGES: dict[int, type[Any]] = {
+    PRODUCE: ProduceRequest,
+    METADATA: MetadataRequest,
+    HEARTBEAT: HeartbeatRequest,
+    API_VERSIONS: ApiVersionsRequest,
+}
+FUTURE_VERSION = 99
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._next_id = 7
+
+    def send(self, message: Any, version: int, *, extra: bytes = b"") -> int:
+        """Returns the correlation id. `extra` bytes follow the message within the frame."""
+        self._next_id += 1
+        api = api_for(type(message))
+        frame = b"".join(encode_request(api, version, self._next_id, "a client", message))
+        self.send_frame(frame[4:] + extra)
+        return self._next_id
+
+    def send_frame(self, frame: bytes) -> None:
+        self._writer.write(struct.pack(">i", len(frame)) + frame)
+
+    async def receive(self, key: int, version: int) -> tuple[int, Any]:
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        data = await self._reader.readexactly(size)
+        return decode_response(api_for(MESSAGES[key]), version, data)
+
+    async def call(self, message: Any, version: int) -> Any:
+        sent = self.send(message, version)
+        answered, response = await self.receive(api_for(type(message)).key, version)
+        assert answered == sent
+        return response
+
+    async def is_closed_by_broker(self) -> bool:
+        try:
+            return await self._reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(ConnectionResetError):
+            await self._writer.wait_closed()
+
+
+class Broker:
+    """A dispatcher behind a listener; `handlers` by API key."""
+
+    def __init__(self, handlers: dict[int, Callable[[Context, Any], Any]]) -> None:
+        loop = asyncio.get_running_loop()
+        self.tasks = AsyncioTasks(loop)
+        net, clock, config = AsyncioNet(loop), SystemClock(), BrokerConfig({})
+        routes = {
+            key: Route(api_for(MESSAGES[key]), handler, in_place=key == PRODUCE)
+            for key, handler in handlers.items()
+        }
+        self.unsupported: list[int] = []
+        self._clients: list[Client] = []
+        self.dispatcher = Dispatcher(routes, self._newer_api_versions, clock, self.tasks)
+        self.acceptor = Acceptor(
+            "PLAINTEXT",
+            net.listen("127.0.0.1", 0, backlog=8),
+            self.dispatcher,
+            net,
+            PosixDisk(),
+            self.tasks,
+            clock,
+            lambda: config,
+        )
+        self.acceptor.start()
+
+    def _newer_api_versions(self, context: Context, request: Any) -> ApiVersionsResponse:
+        assert request is None
+        self.unsupported.append(context.version)
+        return ApiVersionsResponse(error_code=35)
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection(*self.acceptor.address))
+        self._clients.append(client)
+        return client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self._clients:
+            await client.close()
+        self.acceptor.close()
+        for connection in list(self.dispatcher.connections):
+            connection.close()
+        self.tasks.close()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def generation(context: Context, request: Any) -> HeartbeatResponse:
+    """Answers a heartbeat with its generation as the error code."""
+    return HeartbeatResponse(error_code=request.generation_id)
+
+
+def metadata(context: Context, request: Any) -> MetadataResponse:
+    return MetadataResponse(cluster_id="here")
+
+
+def test_each_api_and_version_reaches_its_handler() -> None:
+    seen: list[tuple[int, str, str]] = []
+
+    def heartbeat(context: Context, request: Any) -> HeartbeatResponse:
+        seen.append((context.version, context.client_id, context.client_host))
+        return generation(context, request)
+
+    async def scenario() -> None:
+        async with Broker({HEARTBEAT: heartbeat, METADATA: metadata}) as broker:
+            client = await broker.connect()
+            for version in range(5):
+                response = await client.call(HeartbeatRequest(generation_id=40 + version), version)
+                assert response.error_code == 40 + version
+            assert (await client.call(MetadataRequest(topics=[]), 12)).cluster_id == "here"
+            assert seen == [(version, "a client", "127.0.0.1") for version in range(5)]
+
+    run(scenario)
+
+
+def test_bytes_after_a_message_are_passed_over() -> None:
+    async def scenario() -> None:
+        async with Broker({HEARTBEAT: generation}) as broker:
+            client = await broker.connect()
+            sent = client.send(HeartbeatRequest(generation_id=1), 4, extra=b"\0\0\0")
+            assert (await client.receive(HEARTBEAT, 4))[0] == sent
+            assert (await client.call(HeartbeatRequest(generation_id=2), 4)).error_code == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">hhih", 999, 0, 1, -1),
+        struct.pack(">hhih", HEARTBEAT, FUTURE_VERSION, 1, -1),
+        struct.pack(">hhih", HEARTBEAT, -1, 1, -1),
+        struct.pack(">hhihh", HEARTBEAT, 0, 1, -1, 500),
+        struct.pack(">hhih", HEARTBEAT, 0, 1, 500),
+    ],
+    ids=["unknown key", "newer version", "negative version", "cut body", "cut header"],
+)
+def test_what_has_no_answer_closes_the_connection(
+    frame: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with Broker({HEARTBEAT: generation}) as broker:
+            bad, good = await broker.connect(), await broker.connect()
+            bad.send_frame(frame)
+            assert await bad.is_closed_by_broker()
+            assert (await good.call(HeartbeatRequest(generation_id=3), 0)).error_code == 3
+            assert len(broker.dispatcher.connections) == 1
+
+    run(scenario)
+    assert "closing 127.0.0.1:" in caplog.text
+
+
+def test_api_versions_of_the_future_is_answered_in_version_0() -> None:
+    async def scenario() -> None:
+        async with Broker({API_VERSIONS: metadata}) as broker:
+            client = await broker.connect()
+            head = struct.pack(">hhih", API_VERSIONS, FUTURE_VERSION, 5, -1)
+            client.send_frame(head + b"\0" + b"whatever comes then")
+            correlation_id, response = await client.receive(API_VERSIONS, 0)
+            assert (correlation_id, response.error_code) == (5, 35)
+            assert broker.unsupported == [0]
+
+    run(scenario)
+
+
+def _later(kind: str, answer: asyncio.Future[Any]) -> Callable[[Context, Any], Any]:
+    """A handler whose response is that of `answer`, in one of the ways that there are."""
+
+    def by_future(context: Context, request: Any) -> asyncio.Future[Any]:
+        return answer
+
+    async def by_coroutine(context: Context, request: Any) -> Any:
+        return await answer
+
+    def by_itself(context: Context, request: Any) -> Any:
+        answer.add_done_callback(lambda done: context.reply(done.result()))
+        return DEFERRED
+
+    return {"future": by_future, "coroutine": by_coroutine, "deferred": by_itself}[kind]
+
+
+@pytest.mark.parametrize("kind", ["future", "coroutine", "deferred"])
+def test_an_answer_may_come_later_and_the_next_one_waits_for_it(kind: str) -> None:
+    async def scenario() -> None:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        handled = asyncio.Event()
+
+        def heartbeat(context: Context, request: Any) -> HeartbeatResponse:
+            handled.set()
+            return generation(context, request)
+
+        async with Broker({METADATA: _later(kind, answer), HEARTBEAT: heartbeat}) as broker:
+            client, other = await broker.connect(), await broker.connect()
+            first = client.send(MetadataRequest(topics=[]), 12)
+            second = client.send(HeartbeatRequest(generation_id=1), 4)
+            assert (await other.call(HeartbeatRequest(generation_id=2), 4)).error_code == 2
+            handled.clear()
+            answer.set_result(MetadataResponse(cluster_id="at last"))
+            correlation_id, response = await client.receive(METADATA, 12)
+            assert (correlation_id, response.cluster_id) == (first, "at last")
+            assert (await client.receive(HEARTBEAT, 4))[0] == second
+            assert handled.is_set(), "not before the first was answered"
+
+    run(scenario)
+
+
+def test_a_future_is_cancelled_when_the_client_goes() -> None:
+    async def scenario() -> None:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        async with Broker({METADATA: _later("future", answer)}) as broker:
+            client = await broker.connect()
+            client.send(MetadataRequest(topics=[]), 12)
+            await client.close()
+            await asyncio.wait([answer])
+            assert answer.cancelled()
+
+    run(scenario)
+
+
+def test_a_client_that_is_gone_may_be_answered_in_vain() -> None:
+    async def scenario() -> None:
+        abandoned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        contexts: list[Context] = []
+
+        def handler(context: Context, request: Any) -> Any:
+            contexts.append(context)
+            context.on_abandon = lambda: abandoned.set_result(None)
+            return DEFERRED
+
+        async with Broker({METADATA: handler, HEARTBEAT: generation}) as broker:
+            client = await broker.connect()
+            client.send(MetadataRequest(topics=[]), 12)
+            await client.close()
+            await abandoned
+            contexts[0].reply(MetadataResponse())
+            other = await broker.connect()
+            assert (await other.call(HeartbeatRequest(generation_id=1), 4)).error_code == 1
+
+    run(scenario)
+
+
+def test_a_request_may_go_without_an_answer() -> None:
+    """As a Produce with acks=0 does."""
+
+    def produce(context: Context, request: Any) -> ProduceResponse | None:
+        return ProduceResponse() if request.acks else None
+
+    async def scenario() -> None:
+        async with Broker({PRODUCE: produce}) as broker:
+            client = await broker.connect()
+            client.send(ProduceRequest(acks=0), 12)
+            answered = client.send(ProduceRequest(acks=1), 12)
+            assert (await client.receive(PRODUCE, 12))[0] == answered
+
+    run(scenario)
+
+
+def _at_once(error: Exception) -> Callable[[Context, Any], Any]:
+    def handler(context: Context, request: Any) -> Any:
+        raise error
+
+    return handler
+
+
+def _in_coroutine(error: Exception) -> Callable[[Context, Any], Any]:
+    async def handler(context: Context, request: Any) -> Any:
+        await asyncio.sleep(0)
+        raise error
+
+    return handler
+
+
+def _in_future(error: Exception) -> Callable[[Context, Any], Awaitable[Any]]:
+    def handler(context: Context, request: Any) -> Awaitable[Any]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        loop.call_soon(future.set_exception, error)
+        return future
+
+    return handler
+
+
+def _unencodable(error: Exception) -> Callable[[Context, Any], Any]:
+    return lambda context, request: MetadataResponse(controller_id=1 << 40)
+
+
+@pytest.mark.parametrize("failing", [_at_once, _in_coroutine, _in_future, _unencodable])
+def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
+    failing: Callable[[Exception], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        handlers = {METADATA: failing(ZeroDivisionError("a bug")), HEARTBEAT: generation}
+        async with Broker(handlers) as broker:
+            bad, good = await broker.connect(), await broker.connect()
+            assert (await bad.call(HeartbeatRequest(generation_id=1), 4)).error_code == 1
+            bad.send(MetadataRequest(topics=[]), 12)
+            assert await bad.is_closed_by_broker()
+            assert (await good.call(HeartbeatRequest(generation_id=2), 4)).error_code == 2
+            assert len(broker.dispatcher.connections) == 1
+
+    run(scenario)
+    told = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 1
+    assert "Metadata" in told[0].message
+    assert told[0].exc_info is not None
+
+
+def test_a_handler_may_call_a_request_a_violation(caplog: pytest.LogCaptureFixture) -> None:
+    """That is the peer's fault, and no error of the broker's."""
+
+    async def scenario() -> None:
+        violation = ProtocolViolation("acks=0 cannot be refused")
+        async with Broker({METADATA: _at_once(violation)}) as broker:
+            client = await broker.connect()
+            client.send(MetadataRequest(topics=[]), 12)
+            assert await client.is_closed_by_broker()
+
+    run(scenario)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "acks=0 cannot be refused" in caplog.text

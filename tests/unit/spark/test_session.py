@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lakelog.spark.session import JavaMissingError, require_java
+
+_OLD = ['openjdk version "1.8.0_392"', 'openjdk version "11.0.22" 2024-01-16']
+_NEW = ['openjdk version "17.0.15" 2025-04-15', 'java version "26" 2026-03-17']
+_ROOT = Path(__file__).parents[3]
+
+
+def java(folder: Path, says: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "java"
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.chmod(0o755)
+    return program
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, path: Path, home: Path | None = None) -> None:
+    monkeypatch.setenv("PATH", f"{path}:/usr/bin:/bin" if path.exists() else str(path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("JAVA_HOME", str(home))
+
+
+@pytest.mark.parametrize("says", _NEW)
+def test_a_java_that_is_new_enough_will_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str
+) -> None:
+    java(tmp_path, says)
+    choose(monkeypatch, tmp_path)
+    require_java()
+
+
+@pytest.mark.parametrize(("says", "version"), [(_OLD[0], 8), (_OLD[1], 11)])
+def test_an_old_java_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, version: int
+) -> None:
+    java(tmp_path, says)
+    choose(monkeypatch, tmp_path)
+    with pytest.raises(JavaMissingError, match=rf"needs Java 17 .* Java {version} is on the PATH"):
+        require_java()
+
+
+def test_java_home_goes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java(tmp_path, _NEW[0])
+    java(tmp_path / "old" / "bin", _OLD[1])
+    choose(monkeypatch, tmp_path, tmp_path / "old")
+    with pytest.raises(JavaMissingError, match=rf"Java 11 is in JAVA_HOME \({tmp_path}/old\)"):
+        require_java()
+
+
+@pytest.mark.parametrize("says", ["", None])
+def test_a_missing_java_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str | None
+) -> None:
+    if says is not None:
+        java(tmp_path / "bin", says)
+    choose(monkeypatch, tmp_path / "bin")
+    with pytest.raises(JavaMissingError, match=r"there is none on the PATH: install it"):
+        require_java()
+
+
+@pytest.mark.parametrize(
+    ("says", "status", "line"),
+    [
+        (_NEW[0], 0, ""),
+        (_OLD[0], 2, "Java 8 is too old: install a JDK 17 or newer"),
+        ("", 2, "Java is missing: install a JDK 17 or newer"),
+    ],
+)
+def test_make_wants_the_same(tmp_path: Path, says: str, status: int, line: str) -> None:
+    java(tmp_path, says)
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    done = subprocess.run(
+        ["make", "--no-print-directory", "java"],
+        cwd=_ROOT,
+        env=environment | {"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status
+    assert done.stderr.startswith(line)
+    assert bool(done.stderr) == bool(line)
