@@ -21,7 +21,7 @@ START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 20.0
 _SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx256m"
 _API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-_PROPERTIES = """\
+PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
@@ -57,7 +57,7 @@ class KafkaProcess:
         self._folder.mkdir(parents=True)
         properties = self._folder / "server.properties"
         properties.write_text(
-            _PROPERTIES.format(port=self.port, controller_port=_free_port(), folder=self._folder)
+            PROPERTIES.format(port=self.port, controller_port=_free_port(), folder=self._folder)
         )
         identity = self._storage_tool("random-uuid")
         self._storage_tool("format", "-t", identity, "-c", str(properties))

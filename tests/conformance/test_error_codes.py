@@ -7,11 +7,8 @@ difference stands in its row with the reason, and fails once it is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from broker_process import BrokerProcess
 from conformance import (
     asking,
     config_cases,
@@ -20,8 +17,8 @@ from conformance import (
     topic_cases,
 )
 from conformance.case import Case
+from conformance.conftest import Pair
 from conformance.world import build_world
-from kafka_process import KafkaProcess
 from lakelog.protocol.registry import APIS
 from wire_client import WireClient
 
@@ -39,9 +36,9 @@ CASES = [
 class Brokers:
     """Outcomes by case and version, of this broker and of Kafka."""
 
-    def __init__(self, ours: BrokerProcess, kafka: KafkaProcess, *, every: bool) -> None:
+    def __init__(self, pair: Pair, *, every: bool) -> None:
         self._every = every
-        self.addresses = (ours.bootstrap, kafka.bootstrap)
+        self.addresses = pair
         self.ranges = asking.common(*map(asking.advertised, self.addresses))
         self.ours, self.kafka = [self._ask(address) for address in self.addresses]
 
@@ -52,12 +49,8 @@ class Brokers:
 
 
 @pytest.fixture(scope="module")
-def brokers(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Brokers]:
-    folder = tmp_path_factory.mktemp("conformance")
-    with BrokerProcess(folder / "data") as ours, KafkaProcess(folder / "kafka") as kafka:
-        yield Brokers(ours, kafka, every=request.config.getoption("--every-version"))
+def brokers(pair: Pair, request: pytest.FixtureRequest) -> Brokers:
+    return Brokers(pair, every=request.config.getoption("--every-version"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
