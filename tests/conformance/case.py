@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode
@@ -35,6 +36,10 @@ class World:
     empty_group: str
     """No members; an offset committed for partition 0 of `topic`."""
     producer_id: int
+    transaction: tuple[int, int]
+    """Producer id and epoch of transactional id `conformance-transaction`; nothing is open."""
+    consumer_member: tuple[str, int]
+    """Member id and epoch of the only member of `conformance-consumer` (KIP-848)."""
 
 
 class Difference(NamedTuple):
@@ -46,17 +51,26 @@ class Difference(NamedTuple):
 
 
 class Case(NamedTuple):
-    """`versions` is the range it makes sense in; both brokers' ranges bound it further."""
+    """`versions` is the range it makes sense in; both brokers' ranges bound it further.
+
+    `needs` is a second API that must be served for the case to have a meaning.
+    """
 
     api: str
     name: str
     build: Callable[[World], Any]
     versions: tuple[int, int] = (0, 99)
     differs: Difference | None = None
+    needs: str = ""
 
     @property
     def id(self) -> str:
         return f"{self.api}: {self.name}"
+
+
+def made(module: str, name: str, /, **fields: Any) -> Any:
+    """A message of a module that may not exist; only called for an API that is served."""
+    return getattr(import_module(f"lakelog.protocol.{module}"), name)(**fields)
 
 
 def outcome(response: Any) -> str:
@@ -71,7 +85,7 @@ def _codes(value: Any) -> Iterator[int]:
     elif isinstance(value, Struct):
         for field in value.__fields__:
             inner = getattr(value, field.name)
-            if field.name == "error_code":
+            if field.name.endswith("error_code"):
                 yield inner
             else:
                 yield from _codes(inner)

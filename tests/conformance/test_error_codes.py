@@ -12,9 +12,11 @@ import pytest
 from conformance import (
     asking,
     config_cases,
+    consumer_group_cases,
     group_cases,
     record_cases,
     topic_cases,
+    transaction_cases,
 )
 from conformance.case import Case
 from conformance.conftest import Pair
@@ -24,12 +26,20 @@ from wire_client import WireClient
 
 pytestmark = pytest.mark.java
 
+MODULES = (
+    topic_cases,
+    config_cases,
+    record_cases,
+    group_cases,
+    consumer_group_cases,
+    transaction_cases,
+)
 _SERVED = {api.name for api in APIS.values()}
 CASES = [
     case
-    for module in (topic_cases, config_cases, record_cases, group_cases)
+    for module in MODULES
     for case in module.CASES
-    if case.api in _SERVED
+    if {case.api, case.needs or case.api} <= _SERVED
 ]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from broker_process import eventually
-from conformance.case import World
+from conformance.case import World, made
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
@@ -15,6 +16,7 @@ from lakelog.protocol.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from lakelog.protocol.registry import APIS
 from lakelog.protocol.sync_group import SyncGroupRequest
 from wire_client import (
     WireClient,
@@ -25,7 +27,9 @@ from wire_client import (
     topic_id_of,
 )
 
+SERVED = {api.name for api in APIS.values()}
 SESSION_MS = 300_000
+_CONSUMER = "AAAAAAAAAAAAAAAAAAAAAQ"
 _NOT_READY = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -54,14 +58,62 @@ def build_world(client: WireClient) -> World:
         static_member=static_member,
         instance=instance,
         empty_group="conformance-empty",
-        producer_id=eventually(lambda: _producer_id(client), 30.0, "a producer id"),
+        producer_id=eventually(lambda: _producer_id(client, None), 30.0, "a producer id")[0],
+        transaction=_transaction(client),
+        consumer_member=_consumer(client, [topic, compacted]),
     )
 
 
-def _producer_id(client: WireClient) -> int | None:
-    """Kafka has none to give for a moment after its start."""
-    answer = client.call(InitProducerIdRequest(transactional_id=None), 4)
-    return answer.producer_id if answer.error_code == 0 else None
+def _producer_id(client: WireClient, transaction: str | None) -> tuple[int, int] | None:
+    """Id and epoch; Kafka has none to give for a moment after its start."""
+    request = InitProducerIdRequest(transactional_id=transaction, transaction_timeout_ms=SESSION_MS)
+    answer = client.call(request, 4)
+    return None if answer.error_code else (answer.producer_id, answer.producer_epoch)
+
+
+def _transaction(client: WireClient) -> tuple[int, int]:
+    if "EndTxn" not in SERVED:
+        return -1, -1
+    name = "conformance-transaction"
+
+    def ready() -> tuple[int, int] | None:
+        client.call(FindCoordinatorRequest(key=name, key_type=1), 2)
+        return _producer_id(client, name)
+
+    return eventually(ready, 60.0, "the transaction coordinator")
+
+
+def _consumer(client: WireClient, topics: list[str]) -> tuple[str, int]:
+    """A member whose epoch has risen twice, so that older epochs are not 0.
+
+    It only ever subscribes to more: giving up partitions would have to be confirmed.
+    """
+    if "ConsumerGroupHeartbeat" not in SERVED:
+        return "", -1
+
+    def beat(epoch: int, subscription: list[str] | None) -> int:
+        request = made(
+            "consumer_group_heartbeat",
+            "ConsumerGroupHeartbeatRequest",
+            group_id="conformance-consumer",
+            member_id=_CONSUMER,
+            member_epoch=epoch,
+            rebalance_timeout_ms=SESSION_MS,
+            subscribed_topic_names=subscription,
+            topic_partitions=[] if epoch == 0 else None,
+        )
+        answer = client.call(request, 1)
+        assert answer.error_code == 0, answer
+        member_epoch: int = answer.member_epoch
+        return member_epoch
+
+    epoch = 0
+    for subscription in (topics[:1], topics, [*topics, "no-such-topic"]):
+        before, epoch = epoch, beat(epoch, subscription)
+        while epoch == before:
+            time.sleep(0.05)
+            epoch = beat(before, None)
+    return _CONSUMER, epoch
 
 
 def join_request(group: str, member: str = "", **changes: Any) -> JoinGroupRequest:
