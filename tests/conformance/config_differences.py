@@ -27,6 +27,7 @@ DEFAULTS = {
     "principal.builder.class": NO_JAVA,
     "process.roles": ONE_NODE,
     "remote.log.metadata.manager.class.name": NO_JAVA,
+    "queued.max.request.bytes": "the memory of requests is bounded",
     "sasl.oauthbearer.jwt.retriever.class": NO_JAVA,
     "sasl.oauthbearer.jwt.validator.class": NO_JAVA,
     "socket.listen.backlog.size": "one loop accepts between its other work",
@@ -55,6 +56,7 @@ STRICTER = {
     "log.roll.ms": "the topic key's own bound",
     "max.connections.per.ip": "nobody could connect",
     "offset.metadata.max.bytes": "a negative size has no meaning",
+    "queued.max.request.bytes": "the memory of requests is bounded",
     "replica.high.watermark.checkpoint.interval.ms": "a negative time has no meaning",
 }
 LOOSER = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,8 +20,14 @@ MakeTopic = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = local_session("tests", log=tmp_path_factory.mktemp("spark") / "spark.log")
+def spark_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What Java and the Python workers write to their standard error."""
+    return tmp_path_factory.mktemp("spark") / "spark.log"
+
+
+@pytest.fixture(scope="session")
+def spark(spark_log: Path) -> Iterator[SparkSession]:
+    session = local_session("tests", log=spark_log)
     yield session
     session.stop()
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
 
 
 def main(bootstrap: str, topic: str, folder: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_TESTING"] = "1"  # a free port for the server
-    warnings.simplefilter("ignore")
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.remote("local[2]").getOrCreate()

@@ -16,7 +16,7 @@ from spark.conftest import MakeTopic, produce
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.spark]
 
 
 def rows(result: SyncResult) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from pyiceberg.catalog import load_catalog
 from lakelog.spark.archive.table import sqlite_catalog
 from spark.conftest import MakeTopic, produce
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.spark]
 
 HERE = Path(__file__).parent
 POINTS = ("before-writing", "file-written", "after-the-commit", "inside-abort")

@@ -3,9 +3,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import StaticTable
+
+from lakelog.client.producer.api import Producer
+from lakelog.spark.archive.sync import SyncResult
+from lakelog.spark.demo.__main__ import demo as run_demo
+from lakelog.spark.demo.pipeline import LINES_TOPIC, Demo
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark]
 
@@ -43,6 +56,54 @@ def test_no_byte_of_an_ugly_log_is_lost(tmp_path: Path) -> None:
     assert "53 requests parsed, 9 malformed lines kept raw" in done.stdout
     assert "Every one of 62 lines is where it should be." in done.stdout
     assert "NO" not in done.stdout
+
+
+def plant_a_record(run: Demo, archive: SyncResult) -> None:
+    with Producer(run.bootstrap) as producer:
+        producer.send(LINES_TOPIC, REQUEST % (1, 1, 1), partition=0)
+
+
+def remove_an_archived_record(run: Demo, archive: SyncResult) -> None:
+    file = next(iter(StaticTable.from_metadata(archive.metadata_path).scan().plan_files())).file
+    path = urlsplit(file.file_path).path
+    rows = pq.read_table(path)
+    pq.write_table(rows.slice(1), path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "shown"),
+    [
+        (plant_a_record, "Something is missing, repeated or changed."),
+        (remove_an_archived_record, "is due"),
+    ],
+)
+def test_a_mismatch_is_status_1(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Demo, SyncResult], None],
+    shown: str,
+) -> None:
+    """In this process, which has a session already; everything else is as in `make demo`."""
+    log = tmp_path / "access.log"
+    log.write_bytes(b"\n".join(REQUEST % (i % 4, i, i) for i in range(40)))
+    archive = Demo.archive
+
+    def archive_and_damage(run: Demo, topic: str) -> SyncResult:
+        result = archive(run, topic)
+        if topic == LINES_TOPIC:
+            damage(run, result)
+        return result
+
+    monkeypatch.setattr(Demo, "archive", archive_and_damage)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+
+    assert run_demo(input_=log) == 1
+
+    said = capsys.readouterr()
+    assert shown in said.out + said.err
+    assert "is where it should be" not in said.out
 
 
 def test_a_missing_java_is_one_clear_line(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from spark.conftest import MakeTopic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.spark]
 
 ROWS = """
     SELECT cast('k' AS binary) AS key, cast('a' AS binary) AS value, '{topic}' AS topic,

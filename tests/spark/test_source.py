@@ -2,27 +2,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from lakelog.client.admin import Admin
 from spark.conftest import MakeTopic, produce
+from spark.queries import Stream, read, values
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
-
-
-def read(spark: SparkSession, bootstrap: str, **options: Any) -> DataFrame:
-    reader = spark.read.format("lakelog").option("kafka.bootstrap.servers", bootstrap)
-    return reader.options(**options).load()
-
-
-def values(frame: DataFrame) -> list[str]:
-    return sorted(bytes(row["value"]).decode() for row in frame.select("value").collect())
+pytestmark = [pytest.mark.spark]
 
 
 def test_a_topic_is_a_table_with_the_connectors_columns(
@@ -110,34 +102,6 @@ def test_errors_say_what_to_do(
 ) -> None:
     with pytest.raises(PySparkException, match=text):
         read(spark, bootstrap, **options).collect()
-
-
-class Stream:
-    """A query from a topic into memory, run to the present end each time, with one checkpoint."""
-
-    def __init__(self, spark: SparkSession, bootstrap: str, folder: Path, **options: Any) -> None:
-        self.options = {"kafka.bootstrap.servers": bootstrap, "startingOffsets": "earliest"}
-        self.options |= options
-        self.spark = spark
-        self.folder = folder
-        self.progress: list[Any] = []
-
-    def run(self) -> list[str]:
-        """The values that this run read."""
-        seen: list[str] = []
-        source = self.spark.readStream.format("lakelog").options(**self.options).load()
-        query = (
-            source.writeStream.foreachBatch(lambda frame, _: seen.extend(values(frame)))
-            .option("checkpointLocation", str(self.folder))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        self.progress = query.recentProgress
-        return sorted(seen)
-
-    def last_offset(self) -> Path:
-        return max((self.folder / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
 
 
 def test_a_stream_reads_everything_once_across_restarts(

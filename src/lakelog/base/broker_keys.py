@@ -85,6 +85,14 @@ _NETWORK = (
         "socket.request.max.bytes", _INT, 100 << 20, "Largest request that is read.", at_least(1)
     ),
     _fixed(
+        "queued.max.request.bytes",
+        _LONG,
+        256 << 20,
+        "Memory of requests that are being received, of all connections together; -1 for no limit. "
+        "Apache Kafka's default is -1.",
+        at_least(-1),
+    ),
+    _fixed(
         "socket.listen.backlog.size",
         _INT,
         1024,

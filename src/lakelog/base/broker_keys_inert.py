@@ -276,7 +276,6 @@ num.io.threads int 8 1.. cluster-wide
 num.network.threads int 3 1.. cluster-wide
 num.recovery.threads.per.data.dir int 2 1.. cluster-wide
 producer.purgatory.purge.interval.requests int 1000
-queued.max.request.bytes long -1
 queued.max.requests int 500 1..
 # what a batch may take decompressed is fixed
 max.decompressed.message.bytes int 2147483639

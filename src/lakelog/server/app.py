@@ -45,6 +45,7 @@ from lakelog.server.offsets_log import LocalPartitionLog
 from lakelog.server.options import ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
+from lakelog.server.request_memory import RequestMemory
 from lakelog.server.routes import newer_api_versions, routes
 from lakelog.server.topics import Topics
 from lakelog.storage.directory import LogDirectory
@@ -122,7 +123,11 @@ class Server:
             static_config=options.config,
         )
         self._dispatcher = Dispatcher(
-            routes(self.broker), newer_api_versions(self.broker), clock, tasks
+            routes(self.broker),
+            newer_api_versions(self.broker),
+            clock,
+            tasks,
+            RequestMemory(options.config.get_int("queued.max.request.bytes")),
         )
         self._maintenance = Maintenance(
             self._partitions,

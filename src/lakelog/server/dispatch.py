@@ -112,13 +112,13 @@ class Dispatcher:
         unsupported_api_versions: Handler,
         clock: Clock,
         tasks: Tasks,
-        request_memory: RequestMemory | None = None,
+        request_memory: RequestMemory,
     ) -> None:
         self._routes = routes
         self._unsupported_api_versions = unsupported_api_versions
         self._clock = clock
         self._tasks = tasks
-        self.request_memory = request_memory or RequestMemory(limit=0)
+        self.request_memory = request_memory
         self.connections: set[Connection] = set()
 
     def is_pipelined(self, api_key: int) -> bool:

@@ -81,6 +81,7 @@ class Replicas:
         except asyncio.CancelledError:
             self._directory.interrupt()
             await asyncio.wait([loading])
+            loading.exception()  # asked for, or asyncio logs that nobody did
             raise
         for (topic, index), error in self._directory.failed.items():
             found = image.topic(topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from lakelog.spark.positions import find_topics, resolve
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+_log = logging.getLogger("lakelog.spark")
 
 
 class RangePartition(InputPartition):  # type: ignore[misc]
@@ -78,16 +81,20 @@ def _still_there(broker: Broker, wanted: OffsetRange, *, fail: bool) -> OffsetRa
     """The part of a range that the log still holds; the rest is lost, which may `fail`."""
     meta = broker.describe([wanted.topic])[wanted.topic]
     if wanted.topic_id and meta.topic_id != wanted.topic_id:
+        lost = f"{wanted}: the topic was deleted and created again"
         if fail:
-            raise DataLossError(f"{wanted}: the topic was deleted and created again")
+            raise DataLossError(lost)
+        _log.warning("records are lost: %s", lost)
         return None
     partition = (wanted.topic, wanted.partition)
     first = broker.earliest([partition])[partition]
     end = broker.latest([partition])[partition]
-    if fail and (first > wanted.start or end < wanted.end):
-        raise DataLossError(
-            f"{wanted}: the log holds only [{first}, {end}). Set the option failOnDataLoss=false "
-            "to go on without the missing records"
-        )
+    if first > wanted.start or end < wanted.end:
+        lost = f"{wanted}: the log holds only [{first}, {end})"
+        if fail:
+            raise DataLossError(
+                f"{lost}. Set the option failOnDataLoss=false to go on without the missing records"
+            )
+        _log.warning("records are lost: %s", lost)
     remaining = replace(wanted, start=max(first, wanted.start), end=min(end, wanted.end))
     return remaining if remaining.size > 0 else None

@@ -21,6 +21,7 @@ from lakelog.runtime.posix import PosixDisk, SystemClock
 from lakelog.server.connection import ProtocolViolation
 from lakelog.server.dispatch import DEFERRED, Context, Dispatcher, Route
 from lakelog.server.listener import Acceptor
+from lakelog.server.request_memory import RequestMemory
 from lakelog.wire.framing import decode_response, encode_request
 
 PRODUCE, METADATA, HEARTBEAT, API_VERSIONS = 0, 3, 12, 18
@@ -86,7 +87,9 @@ class Broker:
         }
         self.unsupported: list[int] = []
         self._clients: list[Client] = []
-        self.dispatcher = Dispatcher(routes, self._newer_api_versions, clock, self.tasks)
+        self.dispatcher = Dispatcher(
+            routes, self._newer_api_versions, clock, self.tasks, RequestMemory(0)
+        )
         self.acceptor = Acceptor(
             "PLAINTEXT",
             net.listen("127.0.0.1", 0, backlog=8),

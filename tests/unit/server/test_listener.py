@@ -12,6 +12,7 @@ import pytest
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
+from lakelog.server.request_memory import RequestMemory
 from storage_kit import ManualClock
 
 
@@ -44,7 +45,9 @@ class FakeWorld:
         self.timers: list[tuple[float, Callable[[], object]]] = []
         self.closed = False
         tasks: Any = self
-        self.dispatcher = Dispatcher({}, lambda context, request: None, ManualClock(), tasks)
+        self.dispatcher = Dispatcher(
+            {}, lambda context, request: None, ManualClock(), tasks, RequestMemory(0)
+        )
         world: Any = self
         self.acceptor = Acceptor(
             "PLAINTEXT",

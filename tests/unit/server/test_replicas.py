@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -255,12 +256,15 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
         node.partitions.find("orders", index).append(make_batch(2), NOW)
     node.directory.close()
 
+    complaints: list[str] = []
+
     async def scenario() -> LogDirectory:
         tasks = AsyncioTasks(asyncio.get_running_loop())
         directory = LogDirectory(DATA, node.disk, ManualClock(), SeededRandom(2))
         directory.open(None, NODE)
         in_thread, go_on = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: complaints.append(str(context)))
 
         def config() -> BrokerConfig:
             """Asked for before each log is loaded."""
@@ -278,9 +282,12 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
         with pytest.raises(asyncio.CancelledError):
             await loading
         tasks.close()
+        del loading
+        gc.collect()
         return directory
 
     interrupted = asyncio.run(scenario())
+    assert complaints == []
     assert 0 < len(interrupted.logs) < 3
     interrupted.close(clean=interrupted.clean)
     again = Node(node.disk, node.image)

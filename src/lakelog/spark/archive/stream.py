@@ -183,13 +183,16 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     def _offsets_max(self, ranges: list[OffsetRange]) -> int:
         """How many offsets make a batch of about `batch_bytes`, judged by what is waiting."""
         largest = sorted(ranges, key=lambda each: each.size, reverse=True)[:_SAMPLED_MAX]
-        weights = {
-            each: self._broker.bytes_per_offset(each.topic, each.partition, each.start, each.end)
-            for each in largest
-        }
+        first = self._broker.earliest([(each.topic, each.partition) for each in largest])
+        weights = {each: self._weight(each, first[each.topic, each.partition]) for each in largest}
         offsets = sum(each.size for each in largest)
         average = sum(each.size * weight for each, weight in weights.items()) / offsets
         return max(1, int(self._job.batch_bytes / max(average, 1.0)))
+
+    def _weight(self, each: OffsetRange, first: int) -> float:
+        """Bytes for each offset; what retention has removed weighs nothing."""
+        start = min(max(each.start, first), each.end)
+        return self._broker.bytes_per_offset(each.topic, each.partition, start, each.end)
 
 
 @dataclass

@@ -36,7 +36,8 @@ class DemoBroker:
             said.append(line)
             if ready := _READY.search(line):
                 self.address = ready[1]
-                threading.Thread(target=_drain, args=[self._process.stdout], daemon=True).start()
+                self._drain = threading.Thread(target=_drain, args=[self._process.stdout])
+                self._drain.start()
                 return self
         raise RuntimeError(f"the broker did not start: {''.join(said).strip()}")
 
@@ -52,8 +53,10 @@ class DemoBroker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._drain.join()
 
 
 def _drain(output: IO[str]) -> None:
-    for _ in output:
-        pass
+    with output:
+        for _ in output:
+            pass

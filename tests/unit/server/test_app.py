@@ -1,0 +1,274 @@
+"""The object graph: what a change of the metadata does to it, and how a start fails or ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.topics import (
+    NewTopic,
+    TopicReference,
+    plan_create_topics,
+    plan_delete_topics,
+)
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import ConfigRecord, ResourceType
+from lakelog.replica.partition import Partition
+from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
+from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
+from lakelog.server.app import ServeOptions, Server, StartError, World
+from storage_kit import make_batch
+
+OFFSETS = "__consumer_offsets"
+
+
+class WatchedNet(AsyncioNet):
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.backlogs: list[int] = []
+
+    def listen(self, host: str, port: int, *, backlog: int) -> Any:
+        self.backlogs.append(backlog)
+        return super().listen(host, port, backlog=backlog)
+
+
+class Running:
+    """A server that has not been started, and the ways to change its metadata."""
+
+    def __init__(self, data: Path, settings: dict[str, str]) -> None:
+        loop = asyncio.get_running_loop()
+        self.tasks = AsyncioTasks(loop)
+        self.net = WatchedNet(loop)
+        self.clock, self.random = SystemClock(), SystemRandom()
+        world = World(self.clock, PosixDisk(), self.net, self.tasks, self.random, 64)
+        config = BrokerConfig({"offsets.topic.num.partitions": "3", **settings})
+        self.server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
+        self.broker = self.server.broker
+
+    async def create(self, name: str, partitions: int = 1) -> None:
+        (result,) = await self.broker.metadata.submit(
+            lambda image: plan_create_topics(
+                image,
+                [NewTopic(name, partitions, 1)],
+                broker=self.broker.config,
+                random=self.random,
+            )
+        )
+        assert not result.error, result
+
+    async def delete(self, name: str) -> None:
+        (result,) = await self.broker.metadata.submit(
+            lambda image: plan_delete_topics(image, [TopicReference(name)])
+        )
+        assert not result.error, result
+
+    async def configure(self, kind: ResourceType, name: str, key: str, value: str) -> None:
+        record = ConfigRecord(kind, name, key, value)
+        await self.broker.metadata.submit(lambda image: Plan((record,), None))
+
+    def partition(self, name: str, index: int = 0) -> Partition:
+        return self.broker.partitions.find(name, index)
+
+
+def run(path: Path, scenario: Callable[[Running], Coroutine[Any, Any, None]], **keys: str) -> None:
+    """In a broker that is stopped cleanly afterwards; `keys` are settings with `_` for `.`."""
+
+    async def whole() -> None:
+        settings = {key.replace("_", "."): value for key, value in keys.items()}
+        running = Running(path / "data", settings)
+        try:
+            await running.server.start()
+            await scenario(running)
+            await running.server.stop()
+        finally:
+            running.tasks.close()
+
+    asyncio.run(asyncio.wait_for(whole(), 30))
+
+
+def test_a_topic_is_there_when_its_creation_is_answered(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        await running.create("orders", 20)
+        assert [running.partition("orders", index).index for index in range(20)] == [*range(20)]
+        topic_id = running.broker.image.topic_ids["orders"]
+        await running.delete("orders")
+        with pytest.raises(KafkaError):
+            running.partition("orders")
+        assert running.broker.partitions.get(topic_id, 0) is None
+
+    run(tmp_path, scenario)
+
+
+class Wait:
+    def __init__(self) -> None:
+        self.tried = 0
+
+    def try_complete(self) -> bool:
+        self.tried += 1
+        return True
+
+    def expire(self) -> None:
+        raise AssertionError("nobody told it")
+
+
+def test_a_deletion_wakes_those_who_wait_on_the_topic_alone(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        await running.create("orders", 2)
+        await running.create("other")
+        waits = [Wait(), Wait()]
+        deadline = running.clock.monotonic() + 3600
+        for wait, partition in zip(
+            waits, (running.partition("orders", 1), running.partition("other")), strict=True
+        ):
+            running.broker.purgatory.park(wait, [partition.key], deadline)
+        await running.delete("orders")
+        assert [wait.tried for wait in waits] == [1, 0]
+
+    run(tmp_path, scenario)
+
+
+def test_the_coordinator_hears_of_deleted_topics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(running: Running) -> None:
+        heard: list[tuple[str, bytes]] = []
+        monkeypatch.setattr(
+            running.broker.groups, "on_topics_deleted", lambda topics: heard.extend(topics)
+        )
+        await running.create("orders")
+        topic_id = running.broker.image.topic_ids["orders"]
+        await running.configure(ResourceType.TOPIC, "orders", "retention.ms", "5")
+        assert heard == []
+        await running.delete("orders")
+        assert heard == [("orders", topic_id)]
+
+    run(tmp_path, scenario)
+
+
+def test_groups_come_and_go_with_their_topic(tmp_path: Path) -> None:
+    async def loaded(running: Running) -> None:
+        loading = [task for task in asyncio.all_tasks() if task.get_name() == "load-groups"]
+        await asyncio.gather(*loading)
+        assert running.broker.groups.partitions == [0, 1, 2]
+
+    async def scenario(running: Running) -> None:
+        assert running.broker.groups.partitions == []
+        await running.broker.topics.ensure_group_topic()
+        await loaded(running)
+        await running.delete(OFFSETS)
+        assert running.broker.groups.partitions == []
+        await running.broker.topics.ensure_group_topic()
+        await loaded(running)
+
+    run(tmp_path, scenario)
+
+
+def test_groups_are_loaded_when_the_broker_is_ready(tmp_path: Path) -> None:
+    async def make(running: Running) -> None:
+        await running.broker.topics.ensure_group_topic()
+
+    async def look(running: Running) -> None:
+        assert running.broker.groups.partitions == [0, 1, 2]
+
+    run(tmp_path, make)
+    run(tmp_path, look)
+
+
+def test_a_dynamic_setting_counts_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(running: Running) -> None:
+        await running.create("orders")
+        await running.configure(ResourceType.BROKER, "", "message.max.bytes", "5000")
+        assert running.broker.config.get_int("message.max.bytes") == 5000
+        assert running.partition("orders").log.config.max_message_bytes == 5000
+        await running.configure(ResourceType.TOPIC, "orders", "max.message.bytes", "7000")
+        assert running.partition("orders").log.config.max_message_bytes == 7000
+        await running.create("later")
+        assert running.partition("later").log.config.max_message_bytes == 5000
+        await running.configure(ResourceType.BROKER, "", "message.max.bytes", "many")
+        assert running.broker.config.get_int("message.max.bytes") == 5000
+
+    run(tmp_path, scenario)
+    assert "dynamic configuration is ignored" in caplog.text
+
+
+def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    async def write(running: Running) -> None:
+        await running.create("orders")
+        now = running.clock.wall_ms()
+        running.partition("orders").append(make_batch(3, timestamp=now), now)
+
+    async def look(running: Running) -> None:
+        partition = running.partition("orders")
+        assert partition.high_watermark == partition.log.recovery_point == 3
+        assert partition.leader_epoch == 1
+
+    run(tmp_path, write)
+    run(tmp_path, look)
+
+
+def test_the_backlog_is_the_configured_one(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        assert running.net.backlogs == [17]
+
+    run(tmp_path, scenario, socket_listen_backlog_size="17")
+
+
+def test_a_start_that_fails_gives_the_folder_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def failing() -> None:
+        running = Running(tmp_path / "data", {})
+        monkeypatch.setattr("lakelog.storage.directory.LogDirectory.load_logs", fail)
+        with pytest.raises(StartError, match="Input/output error"):
+            await running.server.start()
+        running.tasks.close()
+
+    async def nothing(running: Running) -> None:
+        pass
+
+    asyncio.run(failing())
+    monkeypatch.undo()
+    run(tmp_path, nothing)
+
+
+def test_a_start_that_is_cancelled_leaves_the_folder_clean(tmp_path: Path) -> None:
+    async def make(running: Running) -> None:
+        await running.create("orders", 3)
+
+    async def cancelled() -> None:
+        running = Running(tmp_path / "data", {})
+        reached = asyncio.Event()
+        offload = running.tasks.offload
+
+        def watched(lane: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
+            if lane == "load":
+                reached.set()
+            return offload(lane, work)
+
+        running.tasks.offload = watched  # type: ignore[method-assign, assignment]
+        starting = asyncio.ensure_future(running.server.start())
+        await reached.wait()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        running.tasks.close()
+
+    async def look(running: Running) -> None:
+        assert running.partition("orders", 2).leader_epoch >= 1
+
+    clean = tmp_path / "data" / ".kafka_cleanshutdown"
+    run(tmp_path, make)
+    assert clean.exists()
+    asyncio.run(cancelled())
+    assert clean.exists()
+    run(tmp_path, look)
