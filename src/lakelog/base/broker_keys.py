@@ -116,6 +116,13 @@ _NETWORK = (
     ),
     _fixed("fetch.max.bytes", _INT, 55 << 20, "Largest answer to a Fetch.", at_least(1024)),
     _fixed(
+        "max.request.partition.size.limit",
+        _INT,
+        2000,
+        "Partitions in one answer to a DescribeTopicPartitions.",
+        at_least(1),
+    ),
+    _fixed(
         "max.incremental.fetch.session.cache.slots", _INT, 1000, "Fetch sessions kept.", at_least(0)
     ),
 )

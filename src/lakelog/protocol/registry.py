@@ -89,13 +89,19 @@ _TABLE = (
     (27, "WriteTxnMarkers", "write_txn_markers", 1, 2, 1),
     (28, "TxnOffsetCommit", "txn_offset_commit", 0, 6, 3),
     (32, "DescribeConfigs", "describe_configs", 1, 4, 4),
+    (33, "AlterConfigs", "alter_configs", 0, 2, 2),
     (35, "DescribeLogDirs", "describe_log_dirs", 1, 5, 2),
     (37, "CreatePartitions", "create_partitions", 0, 3, 2),
+    (43, "ElectLeaders", "elect_leaders", 0, 2, 2),
     (44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, 1),
+    (45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 1, 0),
+    (46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0, 0),
     (60, "DescribeCluster", "describe_cluster", 0, 2, 0),
     (61, "DescribeProducers", "describe_producers", 0, 0, 0),
     (65, "DescribeTransactions", "describe_transactions", 0, 0, 0),
     (66, "ListTransactions", "list_transactions", 0, 2, 0),
+    (74, "ListConfigResources", "list_config_resources", 0, 1, 0),
+    (75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, 0),
 )
 
 APIS = {

@@ -10,6 +10,7 @@ from lakelog.protocol.registry import APIS
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context, Handler, Route
 from lakelog.server.handlers import (
+    alter_configs,
     api_versions,
     create_partitions,
     create_topics,
@@ -19,15 +20,19 @@ from lakelog.server.handlers import (
     describe_configs,
     describe_log_dirs,
     describe_producers,
+    describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     groups,
     incremental_alter_configs,
     init_producer_id,
+    list_config_resources,
     list_offsets,
     metadata,
     offset_for_leader_epoch,
     produce,
+    reassignments,
     transactions,
     write_txn_markers,
 )
@@ -58,13 +63,19 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "TxnOffsetCommit": transactions.txn_offset_commit,
     "WriteTxnMarkers": write_txn_markers.handle,
     "DescribeConfigs": describe_configs.handle,
+    "AlterConfigs": alter_configs.handle,
     "DescribeLogDirs": describe_log_dirs.handle,
     "CreatePartitions": create_partitions.handle,
+    "ElectLeaders": elect_leaders.handle,
     "IncrementalAlterConfigs": incremental_alter_configs.handle,
+    "AlterPartitionReassignments": reassignments.alter,
+    "ListPartitionReassignments": reassignments.list_ongoing,
     "DescribeCluster": describe_cluster.handle,
     "DescribeTransactions": transactions.describe,
     "ListTransactions": transactions.list_all,
     "DescribeProducers": describe_producers.handle,
+    "ListConfigResources": list_config_resources.handle,
+    "DescribeTopicPartitions": describe_topic_partitions.handle,
 }
 _IN_PLACE = frozenset({"Produce", "Fetch", "ListOffsets"})
 

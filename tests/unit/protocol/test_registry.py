@@ -35,13 +35,19 @@ RANGES = {
     "WriteTxnMarkers": (27, 1, 2),
     "TxnOffsetCommit": (28, 0, 6),
     "DescribeConfigs": (32, 1, 4),
+    "AlterConfigs": (33, 0, 2),
     "DescribeLogDirs": (35, 1, 5),
     "CreatePartitions": (37, 0, 3),
+    "ElectLeaders": (43, 0, 2),
     "IncrementalAlterConfigs": (44, 0, 1),
+    "AlterPartitionReassignments": (45, 0, 1),
+    "ListPartitionReassignments": (46, 0, 0),
     "DescribeCluster": (60, 0, 2),
     "DescribeProducers": (61, 0, 0),
     "DescribeTransactions": (65, 0, 0),
     "ListTransactions": (66, 0, 2),
+    "ListConfigResources": (74, 0, 1),
+    "DescribeTopicPartitions": (75, 0, 0),
 }
 
 
