@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from lakelog.client.admin.api import Admin, LogDir
-from lakelog.client.admin.configs import ConfigEntry, ConfigSource, ResourceType
+from lakelog.client.admin.configs import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    ResourceType,
+)
 from lakelog.client.admin.group_descriptions import Group, GroupMember
 from lakelog.client.admin.groups import GroupListing, Lag
 from lakelog.client.admin.transactions import ActiveProducer, Transaction, TransactionListing
@@ -13,6 +18,7 @@ __all__ = [
     "Admin",
     "ConfigEntry",
     "ConfigSource",
+    "ConfigSynonym",
     "Group",
     "GroupListing",
     "GroupMember",
