@@ -18,7 +18,6 @@ from lakelog.base.config import (
     Validator,
     at_least,
     key_table,
-    list_of,
 )
 
 _INT_MAX = (1 << 31) - 1
@@ -39,6 +38,10 @@ def _are_assignors(value: ConfigValue) -> bool:
     return isinstance(value, tuple) and bool(value) and set(value) <= {"uniform", "range"}
 
 
+def _are_protocols(value: ConfigValue) -> bool:
+    return isinstance(value, tuple) and bool(value) and set(value) <= set(_PROTOCOLS)
+
+
 CONSUMER_GROUP_KEYS = (
     ConfigKey(
         "group.coordinator.rebalance.protocols",
@@ -46,7 +49,7 @@ CONSUMER_GROUP_KEYS = (
         "classic,consumer,streams",
         "Group protocols spoken; without consumer, groups of it are refused. There are no share "
         "and no streams groups.",
-        list_of(*_PROTOCOLS),
+        Validator(_are_protocols, f"a comma-separated list of {', '.join(_PROTOCOLS)}"),
     ),
     _int("group.consumer.session.timeout.ms", 45_000, "Silence after which a member is dropped."),
     _int("group.consumer.min.session.timeout.ms", 45_000, "Lower bound of the session timeout."),
