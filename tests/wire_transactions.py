@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker_process import eventually
+from lakelog.base.errors import ErrorCode
 from lakelog.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -22,6 +23,18 @@ ADD_VERSION = 3
 PRODUCE_VERSION = 11
 END_VERSION = 4
 _TRANSACTION = 1
+_NOT_READY = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def _done(answer: Any) -> Any:
+    """The answer, unless the coordinator is not ready for it."""
+    assert answer.error_code in (0, *_NOT_READY), answer
+    return answer if answer.error_code == 0 else None
 
 
 class WireProducer:
@@ -33,11 +46,10 @@ class WireProducer:
         self.produce_version = 12 if version == 2 else PRODUCE_VERSION
         self._end_version = 5 if version == 2 else END_VERSION
         eventually(self._find, what="the coordinator")
-        answer = client.call(
-            InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000),
-            4,
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=60_000
         )
-        assert answer.error_code == 0, answer
+        answer = eventually(lambda: _done(client.call(request, 4)), what="a producer id")
         self.producer_id: int = answer.producer_id
         self.epoch: int = answer.producer_epoch
         self._sequences: dict[tuple[str, int], int] = {}
@@ -56,9 +68,14 @@ class WireProducer:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
         )
+        eventually(lambda: self._is_added(request), what="the end of the transaction before")
+
+    def _is_added(self, request: AddPartitionsToTxnRequest) -> bool:
         (answered,) = self.client.call(request, ADD_VERSION).results_by_topic_v3_and_below
         (result,) = answered.results_by_partition
-        assert result.partition_error_code == 0, result
+        code = result.partition_error_code
+        assert code in (0, ErrorCode.CONCURRENT_TRANSACTIONS), result
+        return bool(code == 0)
 
     def request(self, topic: str, *values: bytes, partition: int = 0) -> Any:
         """The next batch of the partition; counted as sent."""

@@ -144,6 +144,38 @@ _ENTRIES = (
         ),
     ),
     Entry(
+        "LL0211",
+        "transactional id not found",
+        ExitCode.NOT_FOUND,
+        "No transactional id of this name is known: none was ever used, or it has been idle for "
+        "longer than `transactional.id.expiration.ms`. `lakelog txn list` shows those that are.",
+        (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ),
+    Entry(
+        "LL0212",
+        "no open transaction",
+        ExitCode.NOT_FOUND,
+        "The partition has no transaction that could be aborted, or none of this producer: it has "
+        "been committed or aborted.",
+    ),
+    Entry(
+        "LL0213",
+        "transaction does not hang",
+        ExitCode.CONFLICT,
+        "A coordinator knows of the transaction and will end it: when its producer says so, or at "
+        "its timeout. Aborting it in one partition could tear it, since its other partitions may "
+        "still be committed.",
+    ),
+    Entry(
+        "LL0214",
+        "producer is fenced",
+        ExitCode.CONFLICT,
+        "A newer producer with the same transactional id has taken over, or the transaction took "
+        "longer than its timeout and was aborted. What this producer had open is void; begin again "
+        "with a new producer.",
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ),
+    Entry(
         "LL0301",
         "cannot reach the broker",
         ExitCode.UNREACHABLE,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from lakelog.client.admin.api import Admin, LogDir
 from lakelog.client.admin.configs import ConfigEntry, ConfigSource, ResourceType
 from lakelog.client.admin.groups import Group, GroupListing, GroupMember, Lag
+from lakelog.client.admin.transactions import ActiveProducer, Transaction, TransactionListing
 
 __all__ = [
+    "ActiveProducer",
     "Admin",
     "ConfigEntry",
     "ConfigSource",
@@ -16,4 +18,6 @@ __all__ = [
     "Lag",
     "LogDir",
     "ResourceType",
+    "Transaction",
+    "TransactionListing",
 ]

@@ -98,8 +98,7 @@ class Producer:
         self._max_record_bytes = max_request_bytes - _OVERHEAD_BYTES
         self._max_block_s = max_block_ms / 1000
         self._flushing = 0
-        self._is_closed = False
-        self._is_refusing = False
+        self._is_closed = self._is_refusing = False
         self._accumulator = Accumulator(
             Settings(
                 codec=codec,
