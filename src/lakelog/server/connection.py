@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from struct import Struct
 from typing import Any, Protocol
 
 from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
+from lakelog.server.reply import Part, Reply, release
 from lakelog.server.request_memory import RequestMemory
 from lakelog.storage.handles import LogSlice
 
@@ -39,30 +39,9 @@ _FRAME_HEAD_SIZE = _FRAME_HEAD.size
 _FRAME_SIZE = Struct(">i")
 _REQUEST_SIZE_MIN = 8
 
-Part = Buffer | LogSlice
-
 
 class ProtocolViolation(Exception):  # noqa: N818 - it is the peer's, and ends the connection
     """The peer sent what no answer exists for; the connection is closed."""
-
-
-class Reply:
-    """The place of one response in the order of its connection's responses."""
-
-    __slots__ = ("connection", "on_abandon", "parts", "pipelined")
-
-    def __init__(self, connection: Connection, pipelined: bool) -> None:
-        self.connection = connection
-        self.pipelined = pipelined
-        self.parts: list[Part] | None = None
-        self.on_abandon: Callable[[], object] | None = None
-        """Called if the connection closes before the reply is complete."""
-
-    def complete(self, parts: list[Part]) -> None:
-        """`parts` may be empty: a request that is not answered."""
-        assert self.parts is None
-        self.parts = parts
-        self.connection.on_reply(self)
 
 
 class RequestSink(Protocol):
@@ -239,7 +218,7 @@ class Connection:
 
     def on_reply(self, reply: Reply) -> None:
         if self.closed:
-            _release(reply.parts)
+            release(reply.parts)
             return
         pending = self._pending
         while pending and (parts := pending[0].parts) is not None:
@@ -373,14 +352,14 @@ class Connection:
         if not self._warming:
             self._release_out()
         for reply in self._pending:
-            _release(reply.parts)
+            release(reply.parts)
             if reply.parts is None and reply.on_abandon is not None:
                 reply.on_abandon()
         self._pending.clear()
         self._sink.on_close(self)
 
     def _release_out(self) -> None:
-        _release(list(self._out))
+        release(list(self._out))
         self._out.clear()
 
     @property
@@ -411,12 +390,6 @@ class Connection:
         if wanted != self._writing:
             self._writing = wanted
             self._net.on_writable(self._sock, self._on_writable if wanted else None)
-
-
-def _release(parts: list[Part] | None) -> None:
-    for part in parts or ():
-        if isinstance(part, LogSlice):
-            part.release()
 
 
 def _address(name: Any) -> tuple[str, int]:

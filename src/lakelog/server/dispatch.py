@@ -18,7 +18,8 @@ from typing import Any
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
-from lakelog.server.connection import Connection, ProtocolViolation, Reply
+from lakelog.server.connection import Connection, ProtocolViolation
+from lakelog.server.reply import Reply
 from lakelog.server.request_memory import RequestMemory
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
@@ -178,7 +179,7 @@ class Dispatcher:
 
     def _answer_later(self, route: Route, context: Context, response: asyncio.Future[Any]) -> None:
         if response.done():
-            context.reply(response.result())
+            self._on_done(route, context, response)
             return
         context.on_abandon = response.cancel
         response.add_done_callback(lambda done: self._on_done(route, context, done))

@@ -208,8 +208,8 @@ class Log(LocalLog):
         start = self.segments[count].base_offset
         self.snapshots.remove_before(start)
         for _ in range(count):
-            self._delete_segment(self.segments.pop(0), now_ms + self.config.file_delete_delay_ms)
-        self._bases = [segment.base_offset for segment in self.segments]
+            self._delete_segment(self.segments[0], now_ms + self.config.file_delete_delay_ms)
+            del self.segments[0], self._bases[0]
         self.advance_log_start(start)
         return count
 

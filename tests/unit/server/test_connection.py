@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
-from lakelog.server.connection import Connection, ProtocolViolation, Reply
+from lakelog.server.connection import Connection, ProtocolViolation
 from lakelog.server.connection_sweep import ConnectionSweep
+from lakelog.server.reply import Reply
 from lakelog.server.request_memory import RequestMemory
 from lakelog.storage.handles import LogSlice
 

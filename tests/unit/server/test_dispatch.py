@@ -323,11 +323,22 @@ def _in_future(error: Exception) -> Callable[[Context, Any], Awaitable[Any]]:
     return handler
 
 
+def _in_done_future(error: Exception) -> Callable[[Context, Any], Awaitable[Any]]:
+    def handler(context: Context, request: Any) -> Awaitable[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_exception(error)
+        return future
+
+    return handler
+
+
 def _unencodable(error: Exception) -> Callable[[Context, Any], Any]:
     return lambda context, request: MetadataResponse(controller_id=1 << 40)
 
 
-@pytest.mark.parametrize("failing", [_at_once, _in_coroutine, _in_future, _unencodable])
+@pytest.mark.parametrize(
+    "failing", [_at_once, _in_coroutine, _in_future, _in_done_future, _unencodable]
+)
 def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
     failing: Callable[[Exception], Any], caplog: pytest.LogCaptureFixture
 ) -> None:

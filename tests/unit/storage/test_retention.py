@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import read_header
 from lakelog.storage.log import Log
 from storage_kit import DATA, NOW, append, make_batch, memory_store, read_batches
 
@@ -192,3 +195,24 @@ def test_deleted_files_left_by_a_kill_are_removed_at_the_next_start() -> None:
     store.log.delete_old_segments(NOW + 8 * HOUR)
     store.killed()
     assert not any(name.endswith(".deleted") for name in store.disk.list(DATA / "topic-0"))
+
+
+@pytest.mark.parametrize("skip", range(12))
+def test_a_deletion_that_fails_half_way_leaves_every_segment_where_it_is_looked_for(
+    skip: int,
+) -> None:
+    size = len(make_batch())
+    store = memory_store(LogConfig(segment_bytes=size))
+    log = store.create()
+    for _ in range(6):
+        append(log, make_batch())
+    log.config = LogConfig(retention_bytes=2 * size, retention_ms=-1)
+    store.disk.fail("name", errno.EIO, skip=skip)
+    with pytest.raises(OSError, match="Errno"):
+        log.delete_old_segments(NOW)
+    first = bases(log)[0]
+    for offset in range(first, 6):
+        found = log.read(offset, 1, end_offset=6)
+        assert found is not None
+        assert read_header(found.read()).base_offset == offset
+        found.release()

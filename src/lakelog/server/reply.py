@@ -1,0 +1,39 @@
+"""The place of a response in the order of its connection, and what a response is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lakelog.runtime.api import Buffer
+from lakelog.storage.handles import LogSlice
+
+if TYPE_CHECKING:
+    from lakelog.server.connection import Connection
+
+Part = Buffer | LogSlice
+
+
+class Reply:
+    """The place of one response in the order of its connection's responses."""
+
+    __slots__ = ("connection", "on_abandon", "parts", "pipelined")
+
+    def __init__(self, connection: Connection, pipelined: bool) -> None:
+        self.connection = connection
+        self.pipelined = pipelined
+        self.parts: list[Part] | None = None
+        self.on_abandon: Callable[[], object] | None = None
+        """Called if the connection closes before the reply is complete."""
+
+    def complete(self, parts: list[Part]) -> None:
+        """`parts` may be empty: a request that is not answered."""
+        assert self.parts is None
+        self.parts = parts
+        self.connection.on_reply(self)
+
+
+def release(parts: list[Part] | None) -> None:
+    for part in parts or ():
+        if isinstance(part, LogSlice):
+            part.release()
