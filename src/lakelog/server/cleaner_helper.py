@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from lakelog.runtime.posix import PosixDisk
+from lakelog.runtime.posix import PosixDisk, raise_descriptor_limit
 from lakelog.runtime.processes import become_helper
 from lakelog.storage.compaction.clean import compact
 from lakelog.storage.compaction.job import Answer, CompactionFailed, CompactionJob, encode_answer
@@ -49,6 +49,7 @@ def answers(job: CompactionJob) -> Iterator[Answer]:
 
 def main() -> None:
     become_helper(int(sys.argv[1]))
+    raise_descriptor_limit()
     output = sys.stdout.buffer
     for line in sys.stdin.buffer:
         for answer in answers(CompactionJob.decode(line)):

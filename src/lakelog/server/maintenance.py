@@ -219,7 +219,9 @@ class Maintenance:
     def _expire_producers(self) -> None:
         """`producer.id.expiration.ms`: forgets the sequences of producers long gone."""
         now = self._clock.wall_ms()
+        expiration_ms = self._config().get_int("producer.id.expiration.ms")
         for partition in self._partitions:
+            partition.log.producers.expiration_ms = expiration_ms
             partition.log.producers.remove_expired(now)
 
 
