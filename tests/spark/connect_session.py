@@ -13,6 +13,7 @@ import sys
 def main(bootstrap: str, topic: str, folder: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_TESTING"] = "1"  # a free port for the server
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.remote("local[2]").getOrCreate()

@@ -32,12 +32,12 @@ class LocalMarkers:
         return [await self._write(marker) for marker in markers]
 
     async def _write(self, marker: Marker) -> ErrorCode:
-        if marker.topic == GROUP_TOPIC:
-            end = TransactionMarker(*marker[2:])
-            code: ErrorCode = await self._groups.write_marker(marker.partition, end)
-            return code
         try:
             partition = self._partitions.find(marker.topic, marker.partition)
+            if marker.topic == GROUP_TOPIC:
+                end = TransactionMarker(*marker[2:])
+                code: ErrorCode = await self._groups.write_marker(marker.partition, end)
+                return code
             partition.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,

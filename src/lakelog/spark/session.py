@@ -61,7 +61,7 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
     exchanged while it starts. Raises `JavaMissingError`.
     """
     require_java()
-    _choose_worker_python(master)
+    choose_worker_python(master)
     os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     with warnings.catch_warnings(), _standard_error_to(log), _handler_kept(signal.SIGINT):
         warnings.simplefilter("ignore", FutureWarning)
@@ -82,10 +82,10 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
         )
 
 
-def _choose_worker_python(master: str) -> None:
+def choose_worker_python(master: str) -> None:
     """This Python, through a script that makes it start quickly; of another machine's files we
-    know nothing."""
-    if "PYSPARK_PYTHON" in os.environ:
+    know nothing. The script may have been inherited from a process with another path."""
+    if os.environ.get("PYSPARK_PYTHON", str(_WORKER_PYTHON)) != str(_WORKER_PYTHON):
         return
     quick = master.startswith("local") and os.access(_WORKER_PYTHON, os.X_OK)
     os.environ["PYSPARK_PYTHON"] = str(_WORKER_PYTHON) if quick else sys.executable

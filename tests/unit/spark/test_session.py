@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from lakelog.spark.session import JavaMissingError, require_java
+from lakelog.spark.session import JavaMissingError, choose_worker_python, require_java
 
 _OLD = ['openjdk version "1.8.0_392"', 'openjdk version "11.0.22" 2024-01-16']
 _NEW = ['openjdk version "17.0.15" 2025-04-15', 'java version "26" 2026-03-17']
@@ -88,3 +89,32 @@ def test_make_wants_the_same(tmp_path: Path, says: str, status: int, line: str) 
     assert done.returncode == status
     assert done.stderr.startswith(line)
     assert bool(done.stderr) == bool(line)
+
+
+def test_workers_get_the_path_of_the_process_that_starts_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("PYSPARK_PYTHON", "LAKELOG_WORKER_PYTHON", "LAKELOG_WORKER_PYTHONPATH"):
+        monkeypatch.setenv(name, "restored afterwards")
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    for path in ("first", "second"):  # as a process and one that it starts would
+        monkeypatch.setenv("PYTHONPATH", path)
+        choose_worker_python("local[2]")
+        look = [os.environ["PYSPARK_PYTHON"], "-c", "import sys; print(sys.executable, *sys.path)"]
+        environment = os.environ | {"PYTHONPATH": "/spark/python/lib/pyspark.zip"}
+        said = subprocess.run(look, env=environment, capture_output=True, text=True, check=True)
+        assert sys.executable in said.stdout
+        assert path in said.stdout
+        assert "pyspark.zip" not in said.stdout
+
+    monkeypatch.setenv("PYSPARK_PYTHON", "/a/python/of/the/users")
+    choose_worker_python("local[2]")
+    assert os.environ["PYSPARK_PYTHON"] == "/a/python/of/the/users"
+
+
+def test_workers_elsewhere_need_no_file_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYSPARK_PYTHON", "LAKELOG_WORKER_PYTHON", "LAKELOG_WORKER_PYTHONPATH"):
+        monkeypatch.setenv(name, "restored afterwards")
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    choose_worker_python("spark://elsewhere:7077")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable

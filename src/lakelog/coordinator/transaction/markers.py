@@ -11,7 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.shard import Reply
 from lakelog.coordinator.transaction.state import (
     TopicPartition,
     Transaction,
@@ -55,8 +56,9 @@ class MarkerWriter(Protocol):
     def write(self, markers: Sequence[Marker]) -> Awaitable[Sequence[ErrorCode]]:
         """Writes each marker to its partition; one code for each, in their order.
 
-        With a code other than NONE the marker may have been written all the same; but then it is
-        in the log when this returns: it cannot turn up later.
+        With a code other than NONE, or if this raises `KafkaError` or `OSError`, the marker may
+        have been written all the same; but then it is in the log when this returns: it cannot turn
+        up later.
         """
         ...
 
@@ -87,7 +89,7 @@ class MarkerDriver:
     def __init__(self, writer: MarkerWriter, tasks: Tasks) -> None:
         self._writer = writer
         self._tasks = tasks
-        self._running: dict[str, Awaitable[None]] = {}
+        self._running: dict[str, Reply[None]] = {}
 
     def begin(
         self,
@@ -105,14 +107,16 @@ class MarkerDriver:
         self._running[transactional_id] = task
         task.add_done_callback(lambda done: self._forget(transactional_id, done))
 
-    def _forget(self, transactional_id: str, done: Awaitable[None]) -> None:
+    def _forget(self, transactional_id: str, done: Reply[None]) -> None:
         if self._running.get(transactional_id) is done:
             del self._running[transactional_id]
 
-    async def _run(self, job: _Job, before: Awaitable[None] | None) -> None:
-        if before is not None:
+    async def _run(self, job: _Job, before: Reply[None] | None) -> None:
+        if before is not None and not before.done():
             # Of a shard that was dropped: what it has under way must not come after what follows.
-            await before
+            ended = self._tasks.future()
+            before.add_done_callback(lambda _: ended.set_result(None))
+            await ended
         pause_s = _RETRY_FIRST_S
         while left := job.unmarked():
             if not await self._write(job, left):
@@ -126,7 +130,11 @@ class MarkerDriver:
 
     async def _write(self, job: _Job, left: Sequence[TopicPartition]) -> bool:
         """Whether to go on."""
-        codes = await self._writer.write([job.marker(key) for key in left])
+        try:
+            codes = await self._writer.write([job.marker(key) for key in left])
+        except (KafkaError, OSError) as error:
+            logger.warning("markers of %s: %s", job.transactional_id, error)
+            return True
         told = [key for key, code in zip(left, codes, strict=True) if code in _SETTLED]
         job.shard.marked(job.transactional_id, job.ending, told)
         failed = {code.name for code in codes if code not in _SETTLED}

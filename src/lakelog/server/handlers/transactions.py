@@ -154,6 +154,10 @@ async def add_offsets(
     broker: Broker, context: Context, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     """The offsets' partition becomes a partition of the transaction like any other."""
+    try:
+        await broker.topics.ensure_group_topic()
+    except KafkaError as error:
+        return AddOffsetsToTxnResponse(error_code=coordinator_code(error.code))
     code = await broker.transactions.add_partitions(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Sequence
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.markers import Marker
 from transaction_world import BUMPING, World, in_world
 
 PARTITIONS = [("orders", index) for index in range(4)]
@@ -110,3 +112,38 @@ async def test_an_abort_of_nothing_whose_completion_failed_is_completed(world: W
     assert world.state() == "PrepareAbort"
     await asyncio.sleep(1)
     assert world.state() == "CompleteAbort"
+
+
+@in_world()
+async def test_a_writer_that_fails_as_a_whole_is_tried_again(world: World) -> None:
+    producer = await world.ready()
+    await world.add(producer, ("orders", 0))
+    write = world.markers.write
+    failures = iter((KafkaError(ErrorCode.NETWORK_EXCEPTION), OSError("gone")))
+
+    async def failing(markers: Sequence[Marker]) -> list[ErrorCode]:
+        failure = next(failures, None)
+        if failure is not None:
+            raise failure
+        return await write(markers)
+
+    world.markers.write = failing  # type: ignore[method-assign]
+    await world.end(producer, commit=True)
+    assert await world.settled() == "CompleteCommit"
+
+
+@in_world()
+async def test_what_an_older_shard_has_under_way_comes_first(world: World) -> None:
+    """The shard is dropped while its marker is on the way: the next transaction has to wait."""
+    producer = await world.ready()
+    await world.add(producer, ("orders", 0))
+    world.markers.partition("orders", 0).append(producer, "one")
+    world.markers.delay_s = lambda: 5.0
+    await world.end(producer, commit=False)
+    await asyncio.sleep(1)
+    world.coordinator.unload_partition(0)
+    await world.coordinator.load_partition(0)
+    world.markers.delay_s = lambda: 0.0
+    assert (await world.init()).code == ErrorCode.CONCURRENT_TRANSACTIONS
+    await world.settled()
+    assert world.loop.time() >= 5, "the first marker was waited for"
