@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo check test bench clean
+.PHONY: help setup java maven demo check test conformance bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -45,6 +45,9 @@ check: setup ## Format, lint, types, layers and unit tests
 
 test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
 	$(BIN)/pytest -q tests --ignore=tests/unit --ignore=tests/contract
+
+conformance: setup maven ## Answers as Apache Kafka gives them; each feature by several clients
+	$(BIN)/pytest -q --every-version tests/conformance tests/clients tests/oracle
 
 bench: setup maven ## Side by side with Apache Kafka
 	$(BIN)/python benchmarks/run.py

@@ -11,6 +11,14 @@ from broker_process import BrokerProcess
 from file_oracle import check_data_folder
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-version",
+        action="store_true",
+        help="send bad requests in every version of their API, not in the oldest and newest only",
+    )
+
+
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """host:port of one broker for the whole session; a test makes topics of its own in it.

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from compaction_kit import Cleaner, headers
 from file_oracle import check_data_folder, dump
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.uuids import encode_uuid
+from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.log import Log
 from storage_kit import (
@@ -140,6 +142,56 @@ def test_every_batch_is_counted(folder: Path) -> None:
 
 def test_kafka_finds_the_indexes_sane(folder: Path) -> None:
     indexes = sorted(folder.rglob("*.index")) + sorted(folder.rglob("*.timeindex"))
+    output, errors = dump(indexes, "--index-sanity-check")
+    assert errors == []
+    sane = output.count("passed sanity check.") + output.count("is empty")
+    assert sane == len(indexes)
+
+
+@pytest.fixture(scope="module")
+def compacted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with logs that were compacted more than once, all codecs and emptied batches."""
+    path = tmp_path_factory.mktemp("compacted")
+    config = SMALL._replace(
+        cleanup_policy=frozenset({"compact"}), delete_retention_ms=500, file_delete_delay_ms=0
+    )
+    store = Store(PosixDisk(), config=config, path=path)
+    log, cleaner, number = store.create(), Cleaner(store), 0
+    for _ in range(4):
+        for _ in range(40):
+            number += 1
+            append(log, keyed(number), leader_epoch=number // 50)
+        log.roll(store.clock.now_ms)
+        log.flush()
+        store.clock.now_ms += 300
+        cleaner.run()
+        store.directory.cleaner_offsets["topic", 0] = cleaner.cleaned or 0
+    store.log.delete_old_segments(store.clock.now_ms)
+    assert any(not header.records_count for header in headers(store.log))
+    assert any(header.has_delete_horizon for header in headers(store.log))
+    store.directory.close()
+    return path
+
+
+def keyed(number: int) -> bytearray:
+    builder = BatchBuilder(number % 5)
+    for key in range(number % 4 + 1):
+        value = None if (number + key) % 5 == 0 else b"%d" % number * 20
+        builder.append(NOW + number * 10 - key * 25, b"%d" % (number * 7 % 11 + key), value)
+    if number % 6 == 0:
+        return builder.build(40 + number % 12, number, 0)
+    return builder.build()
+
+
+def test_kafka_reads_compacted_logs(compacted: Path) -> None:
+    found = check_data_folder(compacted, compacted=True)
+    assert "topic-0" in found["cleaner-offset-checkpoint"]
+    logs = sorted((compacted / "topic-0").glob("*.log"))
+    output, errors = dump(logs, "--deep-iteration")
+    assert not [line for line in errors if "followed by" not in line and "Non-c" not in line]
+    assert "deleteHorizonMs: OptionalLong[" in output
+    assert output.count("isvalid: true") == output.count("baseOffset:")
+    indexes = sorted(compacted.rglob("*.index")) + sorted(compacted.rglob("*.timeindex"))
     output, errors = dump(indexes, "--index-sanity-check")
     assert errors == []
     sane = output.count("passed sanity check.") + output.count("is empty")

@@ -312,3 +312,37 @@ def test_dev_says_what_to_do_next(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert (tmp_path / ".lakelog" / "meta.properties").exists()
+
+
+def test_settings_are_shown_changed_and_explained(shell: Shell, unused: str) -> None:
+    of = ("--topic", unused)
+    shell.out("topic", "create", unused)
+    assert shell.json("config", "get", *of) == []
+    shell.out("config", "set", "retention.ms=9000", "segment.ms=8000", *of)
+    shown = {row["name"]: (row["value"], row["source"]) for row in shell.json("config", "get", *of)}
+    assert shown == {"retention.ms": ("9000", "topic"), "segment.ms": ("8000", "topic")}
+
+    shell.out("config", "set", "flush.ms=1", "--dry-run", *of)
+    shell.out("config", "set", "--unset", "segment.ms", *of)
+    assert [row["name"] for row in shell.json("config", "get", *of)] == ["retention.ms"]
+    explained = shell.json("config", "explain", "retention.ms", *of)
+    assert explained["type"] == "long"
+    assert (explained["chain"][0]["in_force"], explained["chain"][0]["source"]) == (True, "topic")
+    table = shell.out("config", "explain", "segment.bytes", *of).decode()
+    assert re.search(r"yes +1073741824 +default +log\.segment\.bytes", table)
+
+
+def test_settings_of_the_broker(shell: Shell) -> None:
+    (row,) = shell.json("config", "get", "group.initial.rebalance.delay.ms")
+    assert (row["value"], row["source"], row["is_read_only"]) == ("0", "static-broker", True)
+    of_all = ("--all-brokers",)
+    shell.out("config", "set", "background.threads=11", *of_all)
+    assert [row["name"] for row in shell.json("config", "get", *of_all)] == ["background.threads"]
+    (row,) = shell.json("config", "get", "background.threads")
+    assert (row["value"], row["source"]) == ("11", "dynamic-default-broker")
+    shell.out("config", "set", "--unset", "background.threads", *of_all)
+
+    assert shell.refusal("config", "set", "node.id=7")[0] != 0
+    status, code, message = shell.refusal("config", "explain", "retention.millis")
+    assert (status, code) == (2, "LL0501")
+    assert "retention.millis" in message

@@ -84,6 +84,11 @@ class BrokerConfig:
         assert isinstance(value, int)
         return value
 
+    def get_float(self, name: str) -> float:
+        value = self.get(name)
+        assert isinstance(value, float | int)
+        return float(value)
+
     def get_bool(self, name: str) -> bool:
         value = self.get(name)
         assert isinstance(value, bool)

@@ -8,6 +8,7 @@ loop accepts between its other work.
 
 from __future__ import annotations
 
+from lakelog.base.broker_keys_cleaner import CLEANER_KEYS
 from lakelog.base.config import (
     ConfigKey,
     ConfigType,
@@ -114,6 +115,13 @@ _NETWORK = (
         "Time after which a silent connection is closed; negative means never.",
     ),
     _fixed("fetch.max.bytes", _INT, 55 << 20, "Largest answer to a Fetch.", at_least(1024)),
+    _fixed(
+        "max.request.partition.size.limit",
+        _INT,
+        2000,
+        "Partitions in one answer to a DescribeTopicPartitions.",
+        at_least(1),
+    ),
     _fixed(
         "max.incremental.fetch.session.cache.slots", _INT, 1000, "Fetch sessions kept.", at_least(0)
     ),
@@ -305,5 +313,5 @@ _REFUSED = (
     _refused("remote.log.storage.system.enable", _BOOLEAN, "false", "there is no tiered storage"),
 )
 
-HONOURED_KEYS = _NODE + _NETWORK + _TOPICS + _LOG + _GROUPS
+HONOURED_KEYS = _NODE + _NETWORK + _TOPICS + _LOG + CLEANER_KEYS + _GROUPS
 REFUSED_KEYS = _REFUSED

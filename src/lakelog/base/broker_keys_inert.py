@@ -1,23 +1,35 @@
 """Apache Kafka's broker keys that are accepted without effect, each group under its reason.
 
-A row is: name, type, default (`-` is null, `""` is empty), and where Kafka lets it change while
-running. Listed so that a migrated `server.properties` is understood whole, and a mistyped value
-is still told. Facts: `AbstractKafkaConfig.CONFIG_DEF` and `DynamicBrokerConfig` of 4.3.1.
+A row is: name, type, default (`-` is null, `""` is empty), bounds (`1..`, `1..9`, `1..9|-1` or
+`in:a|b`) and where Kafka lets it change while running. Keys under `#!` are internal to Kafka.
+Listed so that a migrated `server.properties` is understood whole, and a wrong value is still told.
+Facts: `AbstractKafkaConfig.CONFIG_DEF` and `DynamicBrokerConfig` of 4.3.1.
 """
 
 from __future__ import annotations
 
-from lakelog.base.config import ConfigKey, ConfigType, Effect, UpdateMode
+from lakelog.base.config import (
+    ConfigKey,
+    ConfigType,
+    Effect,
+    UpdateMode,
+    Validator,
+    at_least,
+    between,
+    between_or,
+    list_of,
+    one_of,
+)
 
 _TABLE = """
 # all checkpoints are written at replica.high.watermark.checkpoint.interval.ms
-log.flush.offset.checkpoint.interval.ms int 60000
-log.flush.start.offset.checkpoint.interval.ms int 60000
+log.flush.offset.checkpoint.interval.ms int 60000 0..
+log.flush.start.offset.checkpoint.interval.ms int 60000 0..
 # no listener speaks TLS
 ssl.allow.dn.changes boolean false
 ssl.allow.san.changes boolean false
 ssl.cipher.suites list "" per-broker
-ssl.client.auth string none per-broker
+ssl.client.auth string none in:required|requested|none per-broker
 ssl.enabled.protocols list TLSv1.2,TLSv1.3 per-broker
 ssl.endpoint.identification.algorithm string https per-broker
 ssl.engine.factory.class class - per-broker
@@ -38,11 +50,11 @@ ssl.truststore.location string - per-broker
 ssl.truststore.password password - per-broker
 ssl.truststore.type string JKS per-broker
 # no listener speaks SASL
-connection.failed.authentication.delay.ms int 100
+connection.failed.authentication.delay.ms int 100 0..
 connections.max.reauth.ms long 0
-delegation.token.expiry.check.interval.ms long 3600000
-delegation.token.expiry.time.ms long 86400000
-delegation.token.max.lifetime.ms long 604800000
+delegation.token.expiry.check.interval.ms long 3600000 1..
+delegation.token.expiry.time.ms long 86400000 1..
+delegation.token.max.lifetime.ms long 604800000 1..
 delegation.token.secret.key password -
 principal.builder.class class - per-broker
 sasl.client.callback.handler.class class -
@@ -66,12 +78,12 @@ sasl.login.retry.backoff.max.ms long 10000
 sasl.login.retry.backoff.ms long 100
 sasl.mechanism.controller.protocol string GSSAPI
 sasl.mechanism.inter.broker.protocol string GSSAPI per-broker
-sasl.oauthbearer.assertion.algorithm string RS256
+sasl.oauthbearer.assertion.algorithm string RS256 in:ES256|RS256
 sasl.oauthbearer.assertion.claim.aud string -
-sasl.oauthbearer.assertion.claim.exp.seconds int 300
+sasl.oauthbearer.assertion.claim.exp.seconds int 300 0..86400
 sasl.oauthbearer.assertion.claim.iss string -
 sasl.oauthbearer.assertion.claim.jti.include boolean false
-sasl.oauthbearer.assertion.claim.nbf.seconds int 60
+sasl.oauthbearer.assertion.claim.nbf.seconds int 60 0..3600
 sasl.oauthbearer.assertion.claim.sub string -
 sasl.oauthbearer.assertion.file string -
 sasl.oauthbearer.assertion.private.key.file string -
@@ -97,199 +109,190 @@ sasl.server.max.receive.size int 524288
 security.providers string -
 # there is no tiered storage
 follower.fetch.last.tiered.offset.enable boolean false cluster-wide
-log.local.retention.bytes long -2 cluster-wide
-log.local.retention.ms long -2 cluster-wide
-remote.fetch.max.wait.ms int 500 cluster-wide
-remote.list.offsets.request.timeout.ms long 30000 cluster-wide
-remote.log.index.file.cache.total.size.bytes long 1073741824 cluster-wide
-remote.log.manager.copier.thread.pool.size int 10 cluster-wide
-remote.log.manager.copy.max.bytes.per.second long 9223372036854775807 cluster-wide
-remote.log.manager.copy.quota.window.num int 11
-remote.log.manager.copy.quota.window.size.seconds int 1
-remote.log.manager.expiration.thread.pool.size int 10 cluster-wide
-remote.log.manager.fetch.max.bytes.per.second long 9223372036854775807 cluster-wide
-remote.log.manager.fetch.quota.window.num int 11
-remote.log.manager.fetch.quota.window.size.seconds int 1
-remote.log.manager.follower.thread.pool.size int 2 cluster-wide
-remote.log.manager.task.interval.ms long 30000
-remote.log.manager.thread.pool.size int 2
-remote.log.metadata.custom.metadata.max.bytes int 128
+log.local.retention.bytes long -2 -2.. cluster-wide
+log.local.retention.ms long -2 -2.. cluster-wide
+remote.fetch.max.wait.ms int 500 1.. cluster-wide
+remote.list.offsets.request.timeout.ms long 30000 1.. cluster-wide
+remote.log.index.file.cache.total.size.bytes long 1073741824 1.. cluster-wide
+remote.log.manager.copier.thread.pool.size int 10 1.. cluster-wide
+remote.log.manager.copy.max.bytes.per.second long 9223372036854775807 1.. cluster-wide
+remote.log.manager.copy.quota.window.num int 11 1..
+remote.log.manager.copy.quota.window.size.seconds int 1 1..
+remote.log.manager.expiration.thread.pool.size int 10 1.. cluster-wide
+remote.log.manager.fetch.max.bytes.per.second long 9223372036854775807 1.. cluster-wide
+remote.log.manager.fetch.quota.window.num int 11 1..
+remote.log.manager.fetch.quota.window.size.seconds int 1 1..
+remote.log.manager.follower.thread.pool.size int 2 1.. cluster-wide
+remote.log.manager.task.interval.ms long 30000 1..
+remote.log.manager.thread.pool.size int 2 1..
+remote.log.metadata.custom.metadata.max.bytes int 128 0..
 remote.log.metadata.manager.class.name string -
 remote.log.metadata.manager.class.path string -
 remote.log.metadata.manager.impl.prefix string rlmm.config.
 remote.log.metadata.manager.listener.name string -
-remote.log.reader.max.pending.tasks int 100
-remote.log.reader.threads int 10 cluster-wide
+remote.log.reader.max.pending.tasks int 100 1..
+remote.log.reader.threads int 10 1.. cluster-wide
 remote.log.storage.manager.class.name string -
 remote.log.storage.manager.class.path string -
 remote.log.storage.manager.impl.prefix string rsm.config.
 # a transaction's coordinator is asked without leaving the process
-add.partitions.to.txn.retry.backoff.max.ms int 100
-add.partitions.to.txn.retry.backoff.ms int 20
+add.partitions.to.txn.retry.backoff.max.ms int 100 0..
+add.partitions.to.txn.retry.backoff.ms int 20 1..
 # a transaction is aborted at its timeout, not by a scan
-transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000
+transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1..
 # logs of coordinators are read in steps of 1 MiB
-transaction.state.log.load.buffer.size int 5242880
+transaction.state.log.load.buffer.size int 5242880 1..
 # groups speak the classic protocol
-group.consumer.assignment.interval.ms int 1000 cluster-wide
+group.consumer.assignment.interval.ms int 1000 0.. cluster-wide
 group.consumer.assignors list uniform,range
-group.consumer.heartbeat.interval.ms int 5000
-group.consumer.max.assignment.interval.ms int 15000
-group.consumer.max.heartbeat.interval.ms int 15000
-group.consumer.max.session.timeout.ms int 60000
-group.consumer.max.size int 2147483647
+group.consumer.heartbeat.interval.ms int 5000 1..
+group.consumer.max.assignment.interval.ms int 15000 0..
+group.consumer.max.heartbeat.interval.ms int 15000 1..
+group.consumer.max.session.timeout.ms int 60000 1..
+group.consumer.max.size int 2147483647 1..
 group.consumer.migration.policy string bidirectional
-group.consumer.min.assignment.interval.ms int 0
-group.consumer.min.heartbeat.interval.ms int 5000
-group.consumer.min.session.timeout.ms int 45000
-group.consumer.session.timeout.ms int 45000
+group.consumer.min.assignment.interval.ms int 0 0..
+group.consumer.min.heartbeat.interval.ms int 5000 1..
+group.consumer.min.session.timeout.ms int 45000 1..
+group.consumer.session.timeout.ms int 45000 1..
 # there are no share groups
-group.share.assignment.interval.ms int 1000 cluster-wide
+group.share.assignment.interval.ms int 1000 0.. cluster-wide
 group.share.assignors list simple
-group.share.delivery.count.limit int 5
-group.share.heartbeat.interval.ms int 5000
-group.share.max.assignment.interval.ms int 15000
-group.share.max.delivery.count.limit int 10
-group.share.max.heartbeat.interval.ms int 15000
-group.share.max.partition.max.record.locks int 4000
-group.share.max.record.lock.duration.ms int 60000
-group.share.max.session.timeout.ms int 60000
-group.share.max.share.sessions int 2000
-group.share.max.size int 200
-group.share.min.assignment.interval.ms int 0
-group.share.min.delivery.count.limit int 2
-group.share.min.heartbeat.interval.ms int 5000
-group.share.min.partition.max.record.locks int 100
-group.share.min.record.lock.duration.ms int 15000
-group.share.min.session.timeout.ms int 45000
-group.share.partition.max.record.locks int 2000
-group.share.record.lock.duration.ms int 30000
-group.share.session.timeout.ms int 45000
-share.coordinator.append.linger.ms int -1
-share.coordinator.cached.buffer.max.bytes int 1048588 cluster-wide
-share.coordinator.load.buffer.size int 5242880
-share.coordinator.snapshot.update.records.per.snapshot int 500
+group.share.delivery.count.limit int 5 2..10
+group.share.heartbeat.interval.ms int 5000 1..
+group.share.max.assignment.interval.ms int 15000 0..
+group.share.max.delivery.count.limit int 10 5..25
+group.share.max.heartbeat.interval.ms int 15000 1..
+group.share.max.partition.max.record.locks int 4000 2000..10000
+group.share.max.record.lock.duration.ms int 60000 30000..3600000
+group.share.max.session.timeout.ms int 60000 1..
+group.share.max.share.sessions int 2000 1..
+group.share.max.size int 200 1..1000
+group.share.min.assignment.interval.ms int 0 0..
+group.share.min.delivery.count.limit int 2 2..5
+group.share.min.heartbeat.interval.ms int 5000 1..
+group.share.min.partition.max.record.locks int 100 100..2000
+group.share.min.record.lock.duration.ms int 15000 1000..30000
+group.share.min.session.timeout.ms int 45000 1..
+group.share.partition.max.record.locks int 2000 100..10000
+group.share.record.lock.duration.ms int 30000 1000..3600000
+group.share.session.timeout.ms int 45000 1..
+share.coordinator.append.linger.ms int -1 -1..
+share.coordinator.cached.buffer.max.bytes int 1048588 524288.. cluster-wide
+share.coordinator.load.buffer.size int 5242880 1..
+share.coordinator.snapshot.update.records.per.snapshot int 500 0..500
 share.coordinator.state.topic.compression.codec int 0
-share.coordinator.state.topic.min.isr short 1
-share.coordinator.state.topic.num.partitions int 50
-share.coordinator.state.topic.replication.factor short 1
-share.coordinator.state.topic.segment.bytes int 104857600
-share.coordinator.threads int 1
-share.coordinator.write.timeout.ms int 5000
+share.coordinator.state.topic.min.isr short 1 1..
+share.coordinator.state.topic.num.partitions int 50 1..
+share.coordinator.state.topic.replication.factor short 1 1..
+share.coordinator.state.topic.segment.bytes int 104857600 1..
+share.coordinator.threads int 1 1..
+share.coordinator.write.timeout.ms int 5000 1..
 share.fetch.purgatory.purge.interval.requests int 1000
 # there are no streams groups
-group.streams.assignment.interval.ms int 1000 cluster-wide
-group.streams.heartbeat.interval.ms int 5000
-group.streams.initial.rebalance.delay.ms int 3000
-group.streams.max.assignment.interval.ms int 15000
-group.streams.max.heartbeat.interval.ms int 15000
-group.streams.max.session.timeout.ms int 60000
-group.streams.max.size int 2147483647
-group.streams.max.standby.replicas int 2
-group.streams.min.assignment.interval.ms int 0
-group.streams.min.heartbeat.interval.ms int 5000
-group.streams.min.session.timeout.ms int 45000
-group.streams.num.standby.replicas int 0
-group.streams.session.timeout.ms int 45000
+group.streams.assignment.interval.ms int 1000 0.. cluster-wide
+group.streams.heartbeat.interval.ms int 5000 1..
+group.streams.initial.rebalance.delay.ms int 3000 0..
+group.streams.max.assignment.interval.ms int 15000 0..
+group.streams.max.heartbeat.interval.ms int 15000 1..
+group.streams.max.session.timeout.ms int 60000 1..
+group.streams.max.size int 2147483647 1..
+group.streams.max.standby.replicas int 2 0..
+group.streams.min.assignment.interval.ms int 0 0..
+group.streams.min.heartbeat.interval.ms int 5000 1..
+group.streams.min.session.timeout.ms int 45000 1..
+group.streams.num.standby.replicas int 0 0..
+group.streams.session.timeout.ms int 45000 1..
 # the metadata log is embedded
 controlled.shutdown.enable boolean true
 controller.listener.names list -
-controller.quorum.append.linger.ms int 25
+controller.quorum.append.linger.ms int 25 0..
 controller.quorum.auto.join.enable boolean false
 controller.quorum.bootstrap.servers list ""
-controller.quorum.election.backoff.max.ms int 1000
-controller.quorum.election.timeout.ms int 1000
-controller.quorum.fetch.max.bytes int 1048576
-controller.quorum.fetch.snapshot.max.bytes int 1048576
-controller.quorum.fetch.timeout.ms int 2000
-controller.quorum.request.timeout.ms int 2000
-controller.quorum.retry.backoff.ms int 20
+controller.quorum.election.backoff.max.ms int 1000 0..
+controller.quorum.election.timeout.ms int 1000 0..
+controller.quorum.fetch.max.bytes int 1048576 1..
+controller.quorum.fetch.snapshot.max.bytes int 1048576 1..
+controller.quorum.fetch.timeout.ms int 2000 0..
+controller.quorum.request.timeout.ms int 2000 0..
+controller.quorum.retry.backoff.ms int 20 0..
 controller.quorum.voters list ""
-controller.quota.window.num int 11
-controller.quota.window.size.seconds int 1
+controller.quota.window.num int 11 1..
+controller.quota.window.size.seconds int 1 1..
 controller.socket.timeout.ms int 30000
 early.start.listeners list -
 initial.broker.registration.timeout.ms int 60000
 metadata.log.dir string -
-metadata.log.max.record.bytes.between.snapshots long 20971520
-metadata.log.max.snapshot.interval.ms long 3600000
-metadata.log.segment.bytes int 1073741824
+metadata.log.max.record.bytes.between.snapshots long 20971520 1..
+metadata.log.max.snapshot.interval.ms long 3600000 0..
+metadata.log.segment.bytes int 1073741824 8388608..
 metadata.log.segment.ms long 604800000
-metadata.max.idle.interval.ms int 500
+metadata.max.idle.interval.ms int 500 0..
 metadata.max.retention.bytes long 104857600
 metadata.max.retention.ms long 604800000
 # one broker holds every replica
 inter.broker.listener.name string -
 broker.heartbeat.interval.ms int 2000
 broker.session.timeout.ms int 9000
-alter.log.dirs.replication.quota.window.num int 11
-alter.log.dirs.replication.quota.window.size.seconds int 1
+alter.log.dirs.replication.quota.window.num int 11 1..
+alter.log.dirs.replication.quota.window.size.seconds int 1 1..
 auto.leader.rebalance.enable boolean true
 cordoned.log.dirs list "" per-broker
-leader.imbalance.check.interval.seconds long 300
+leader.imbalance.check.interval.seconds long 300 1..
 num.replica.alter.log.dirs.threads int -
-num.replica.fetchers int 1 cluster-wide
-replica.fetch.backoff.ms int 1000
-replica.fetch.max.bytes int 1048576
+num.replica.fetchers int 1 1.. cluster-wide
+replica.fetch.backoff.ms int 1000 0..
+replica.fetch.max.bytes int 1048576 0..
 replica.fetch.min.bytes int 1
-replica.fetch.response.max.bytes int 10485760
+replica.fetch.response.max.bytes int 10485760 0..
 replica.fetch.wait.max.ms int 500
+follower.replication.throttled.rate long 9223372036854775807 0.. cluster-wide
+leader.replication.throttled.rate long 9223372036854775807 0.. cluster-wide
+replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. cluster-wide
 replica.lag.time.max.ms long 30000
 replica.selector.class string -
 replica.socket.receive.buffer.bytes int 65536
 replica.socket.timeout.ms int 30000
-replication.quota.window.num int 11
-replication.quota.window.size.seconds int 1
+replication.quota.window.num int 11 1..
+replication.quota.window.size.seconds int 1 1..
 unclean.leader.election.enable boolean false cluster-wide
 # one event loop serves every connection
-background.threads int 10 cluster-wide
+background.threads int 10 1.. cluster-wide
 delete.records.purgatory.purge.interval.requests int 1
 fetch.purgatory.purge.interval.requests int 1000
-group.coordinator.append.linger.ms int -1
-group.coordinator.background.threads int 2
-group.coordinator.cached.buffer.max.bytes int 1048588 cluster-wide
+group.coordinator.append.linger.ms int -1 -1..
+group.coordinator.background.threads int 2 1..
+group.coordinator.cached.buffer.max.bytes int 1048588 524288.. cluster-wide
 group.coordinator.rebalance.protocols list classic,consumer,streams
-group.coordinator.threads int 4
-num.io.threads int 8 cluster-wide
-num.network.threads int 3 cluster-wide
-num.recovery.threads.per.data.dir int 2 cluster-wide
+group.coordinator.threads int 4 1..
+num.io.threads int 8 1.. cluster-wide
+num.network.threads int 3 1.. cluster-wide
+num.recovery.threads.per.data.dir int 2 1.. cluster-wide
 producer.purgatory.purge.interval.requests int 1000
-queued.max.requests int 500
+queued.max.requests int 500 1..
 # what a batch may take decompressed is fixed
 max.decompressed.message.bytes int 2147483639
 # each codec has one level
-compression.gzip.level int -1 cluster-wide
-compression.lz4.level int 9
-compression.zstd.level int 3 cluster-wide
+compression.gzip.level int -1 1..9|-1 cluster-wide
+compression.lz4.level int 9 1..17 cluster-wide
+compression.zstd.level int 3 -131072..22 cluster-wide
 offsets.topic.compression.codec int 0
-# compaction does not run yet
-log.cleaner.delete.retention.ms long 86400000 cluster-wide
-log.cleaner.max.compaction.lag.ms long 9223372036854775807 cluster-wide
-log.cleaner.min.cleanable.ratio double 0.5 cluster-wide
-log.cleaner.min.compaction.lag.ms long 0 cluster-wide
-log.cleaner.backoff.ms long 15000 cluster-wide
-log.cleaner.dedupe.buffer.size long 134217728 cluster-wide
-log.cleaner.enable boolean true
-log.cleaner.io.buffer.load.factor double 0.9 cluster-wide
-log.cleaner.io.buffer.size int 524288 cluster-wide
-log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 cluster-wide
-log.cleaner.threads int 1 cluster-wide
 # there are no metrics reporters
-kafka.metrics.polling.interval.secs int 10
+kafka.metrics.polling.interval.secs int 10 1..
 kafka.metrics.reporters list ""
 metric.reporters list "" cluster-wide
-metrics.num.samples int 2
+metrics.num.samples int 2 1..
 metrics.recording.level string INFO
-metrics.sample.window.ms long 30000
-telemetry.max.bytes int 1048576
+metrics.sample.window.ms long 30000 1..
+telemetry.max.bytes int 1048576 1..
 # max.connections.per.ip holds for every address
 max.connections.per.ip.overrides string "" cluster-wide
 # a commit waits for no other replica
-offsets.commit.timeout.ms int 5000
+offsets.commit.timeout.ms int 5000 1..
 # there are no quotas
-max.connection.creation.rate int 2147483647 cluster-wide
-quota.window.num int 11
-quota.window.size.seconds int 1
+max.connection.creation.rate int 2147483647 0.. cluster-wide
+quota.window.num int 11 1..
+quota.window.size.seconds int 1 1..
 # the kernel sizes socket buffers
 socket.connection.setup.timeout.max.ms long 30000
 socket.connection.setup.timeout.ms long 10000
@@ -297,33 +300,76 @@ socket.receive.buffer.bytes int 102400
 socket.send.buffer.bytes int 102400
 # nothing here corresponds to it
 log.preallocate boolean false cluster-wide
-log.dir.failure.timeout.ms long 30000
-max.request.partition.size.limit int 2000
-offsets.load.buffer.size int 5242880
+log.dir.failure.timeout.ms long 30000 1..
+offsets.load.buffer.size int 5242880 1..
 request.timeout.ms int 30000
+#! it is meant for those who test Apache Kafka
+controller.performance.always.log.threshold.ms long 2000 0..
+controller.performance.sample.period.ms long 60000 100..
+group.consumer.regex.refresh.interval.ms int 600000 10000..
+group.share.initialize.retry.interval.ms int 30000 1..
+group.share.persister.class.name string -
+internal.metadata.delete.delay.millis long 60000
+internal.metadata.log.segment.bytes int -
+internal.metadata.max.batch.size.in.bytes int 8388608
+log.initial.task.delay.ms long 30000 0..
+producer.id.expiration.check.interval.ms int 600000 1..
+remote.log.index.file.cache.ttl.ms long 900000 -1..
+remote.log.manager.task.retry.backoff.max.ms long 30000 1..
+remote.log.manager.task.retry.backoff.ms long 500 1..
+remote.log.manager.task.retry.jitter double 0.2 0..0.5
+server.max.startup.time.ms long 9223372036854775807 0..
+share.coordinator.cold.partition.snapshot.interval.ms int 300000 1..
+share.coordinator.state.topic.prune.interval.ms int 300000 1..
+unclean.leader.election.interval.ms long 300000 1..
+unstable.api.versions.enable boolean false
+unstable.feature.versions.enable boolean false
 """
 
 
 def _keys() -> tuple[ConfigKey, ...]:
     keys = []
-    reason = ""
+    reason, internal = "", False
     for line in _TABLE.strip().split("\n"):
-        if line.startswith("# "):
-            reason = line.removeprefix("# ")
-            continue
-        name, config_type, default, *mode = line.split()
-        keys.append(
-            ConfigKey(
-                name,
-                ConfigType[config_type.upper()],
-                None if default == "-" else default.strip('"'),
-                "",
-                update_mode=UpdateMode(mode[0]) if mode else UpdateMode.READ_ONLY,
-                effect=Effect.NONE,
-                reason=reason,
-            )
-        )
+        mark, _, words = line.partition(" ")
+        if mark in ("#", "#!"):
+            reason, internal = words, mark == "#!"
+        else:
+            keys.append(_key(line, reason, internal=internal))
     return tuple(keys)
 
 
+def _key(row: str, reason: str, *, internal: bool) -> ConfigKey:
+    name, type_name, default, *rest = row.split()
+    config_type = ConfigType[type_name.upper()]
+    mode = UpdateMode(rest.pop()) if rest and rest[-1] in _MODES else UpdateMode.READ_ONLY
+    return ConfigKey(
+        name,
+        config_type,
+        None if default == "-" else default.strip('"'),
+        "",
+        _bound(rest[0], config_type) if rest else None,
+        update_mode=mode,
+        effect=Effect.NONE,
+        reason=reason,
+        internal=internal,
+    )
+
+
+def _bound(text: str, config_type: ConfigType) -> Validator:
+    if text.startswith("in:"):
+        choices = text.removeprefix("in:").split("|")
+        return list_of(*choices) if config_type is ConfigType.LIST else one_of(*choices)
+    span, _, other = text.partition("|")
+    low, _, high = span.partition("..")
+    if other:
+        return between_or(int(low), int(high), int(other))
+    return between(_number(low), _number(high)) if high else at_least(int(low))
+
+
+def _number(text: str) -> float:
+    return float(text) if "." in text else int(text)
+
+
+_MODES = {mode.value for mode in UpdateMode}
 INERT_KEYS = _keys()

@@ -12,7 +12,9 @@ from lakelog.base.topic_config import TOPIC_CONFIGS
 _INTRODUCTION = """\
 # Configuration
 
-Keys, types and defaults are Apache Kafka's; a `server.properties` can be brought along. Broker keys
+Keys, types and defaults are Apache Kafka's; a `server.properties` can be brought along. Every topic
+key and every broker key of Kafka 4 is on this page: honoured, refused, or accepted without effect.
+`lakelog config explain KEY` says where a value comes from. Broker keys
 come from `--properties FILE` and `--set key=value`, and those marked dynamic can be altered while
 the broker runs (`kafka-configs.sh --alter` or any admin client). Topic keys are set when a topic is
 created and altered later; a topic that does not set one has the broker key of the last column.
@@ -49,7 +51,7 @@ def config_page() -> str:
 
 
 def _of(keys: Iterable[ConfigKey], effect: Effect) -> list[ConfigKey]:
-    return [key for key in keys if key.effect is effect and not key.internal]
+    return [key for key in keys if key.effect is effect]
 
 
 def _topic_table(keys: list[ConfigKey]) -> str:

@@ -100,6 +100,15 @@ _ENTRIES = (
         (ErrorCode.OFFSET_OUT_OF_RANGE,),
     ),
     Entry(
+        "LL0108",
+        "not allowed by the topic's policy",
+        ExitCode.CONFLICT,
+        "A topic that is only compacted does not let its first records be deleted: what goes from "
+        "it is decided by key. `lakelog topic alter --config cleanup.policy=compact,delete` allows "
+        "it.",
+        (ErrorCode.POLICY_VIOLATION,),
+    ),
+    Entry(
         "LL0201",
         "group not found",
         ExitCode.NOT_FOUND,

@@ -91,6 +91,7 @@ def describe_broker(
             read_only=key.update_mode is UpdateMode.READ_ONLY,
         )
         for key in _selected(BROKER_CONFIGS, keys)
+        if not key.internal or broker.is_set(key.name)
     ]
 
 
@@ -158,7 +159,10 @@ def _topic_synonyms(
 
 
 def _broker_synonyms(names: Iterable[Synonym], broker: BrokerConfig) -> list[SynonymValue]:
-    """Layer by layer, in each the finest unit first; at the end the first one's default."""
+    """Layer by layer, in each the finest unit first; the built-in defaults come last.
+
+    As in Kafka, nothing is shown for hours alone while they are at their default.
+    """
     layers = (
         (broker.dynamic_broker, ConfigSource.DYNAMIC_BROKER),
         (broker.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
@@ -171,9 +175,13 @@ def _broker_synonyms(names: Iterable[Synonym], broker: BrokerConfig) -> list[Syn
         for item in names
         if item.name in values
     ]
-    default = BROKER_CONFIGS[names[0].name].default if names else None
-    if default is not None:
-        found.append(SynonymValue(names[0].name, default, ConfigSource.DEFAULT))
+    defaults = [(item.name, BROKER_CONFIGS[item.name].default) for item in names]
+    if found or (defaults and defaults[0][1] is not None):
+        found += [
+            SynonymValue(name, value, ConfigSource.DEFAULT)
+            for name, value in defaults
+            if value is not None
+        ]
     return found
 
 

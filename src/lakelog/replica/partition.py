@@ -232,6 +232,30 @@ class Partition:
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
 
+    def delete_records(self, before: int) -> int:
+        """Lets the log begin at `before` unless it does so later; returns where it begins.
+
+        Raises OFFSET_OUT_OF_RANGE outside the committed log, and POLICY_VIOLATION for a topic that
+        is compacted and nothing else. What is known of producers stays (KAFKA-7190).
+        """
+        self._check_online()
+        log = self.log
+        if log.config.cleanup_policy == {"compact"}:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, "records of a compacted topic cannot be deleted"
+            )
+        if not 0 <= before <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{before} is not in 0 to {self.high_watermark}"
+            )
+        log.advance_log_start(before)
+        return log.log_start_offset
+
+    def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
+        """The largest epoch at or below `leader_epoch` and where it ends; (-1, -1) if unknown."""
+        self._check_online()
+        return self.log.leader_epochs.end_offset(leader_epoch, self.log.log_end_offset)
+
     def check_min_insync(self) -> None:
         """For `acks=all`: the leader alone is in sync, and the topic may ask for more."""
         if self.log.config.min_insync_replicas > 1:

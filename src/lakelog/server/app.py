@@ -32,8 +32,9 @@ from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
-from lakelog.runtime.api import Clock, Disk, Net, Random, Tasks
+from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
+from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.broker import Broker
 from lakelog.server.coordinators import Coordinators
 from lakelog.server.dispatch import Dispatcher
@@ -66,6 +67,7 @@ class World:
     net: Net
     tasks: Tasks
     random: Random
+    processes: Processes
     open_files_max: int
     """Of logs; connections and everything else come on top."""
 
@@ -114,6 +116,7 @@ class Server:
             transactions=coordinators.transactions,
             markers=coordinators.markers,
             disk_space=lambda: world.disk.space(options.data),
+            checkpoint=lambda: self._maintenance.checkpoint_soon(),
             advertised=options.advertise,
             static_config=options.config,
         )
@@ -158,6 +161,8 @@ class Server:
         for acceptor in self._acceptors:
             acceptor.start()
         self._maintenance.start()
+        self._cleaner = self._maintenance.make_cleaner(self._world.processes)
+        self._cleaner.start()
 
     async def _open(self) -> None:
         try:
@@ -290,6 +295,7 @@ class Server:
         for connection in list(self._dispatcher.connections):
             connection.close()
         self._coordinators.close()
+        await self._cleaner.stop()
         self._replicas.stop()
         await self._maintenance.stop()
         await self._metadata.close()
@@ -324,7 +330,13 @@ async def _serve(options: ServeOptions) -> None:
     tasks = AsyncioTasks(loop)
     open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
     world = World(
-        SystemClock(), PosixDisk(), AsyncioNet(loop), tasks, SystemRandom(), open_files_max
+        SystemClock(),
+        PosixDisk(),
+        AsyncioNet(loop),
+        tasks,
+        SystemRandom(),
+        PythonProcesses(),
+        open_files_max,
     )
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -36,7 +36,8 @@ class Node:
 
 @dataclass(slots=True)
 class Broker:
-    """One per process. `advertised` maps a listener's name to the address clients are told."""
+    """One per process. `advertised` maps a listener's name to the address clients are told;
+    `checkpoint` has written soon where the logs begin."""
 
     node_id: int
     cluster_id: str
@@ -53,6 +54,7 @@ class Broker:
     transactions: TransactionCoordinator
     markers: LocalMarkers
     disk_space: Callable[[], tuple[int, int]]
+    checkpoint: Callable[[], None]
     advertised: Mapping[str, tuple[str, int]]
     static_config: BrokerConfig
     config: BrokerConfig = field(init=False)

@@ -45,6 +45,9 @@ AUTO_CREATED_MAX = 1000
 """Topics that one request may bring into being by naming them."""
 _IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""What may be done to a topic, as bits of Kafka's AclOperation: all, without an authorizer."""
+
 
 class Topics:
     """`config` gives the broker's configuration in force."""

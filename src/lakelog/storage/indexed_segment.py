@@ -228,9 +228,9 @@ class IndexedSegment:
         try:
             for _, header in scan_headers(self.open().file, entry[1], self.size):
                 if header.last_offset - self.base_offset == time[1]:
-                    found = header.max_timestamp == time[0]
-                if header.max_timestamp > greatest[0]:
-                    greatest = header.max_timestamp, header.last_offset
+                    found = header.newest_timestamp == time[0]
+                if header.newest_timestamp > greatest[0]:
+                    greatest = header.newest_timestamp, header.last_offset
         except CorruptLog:
             return False
         if found and greatest[0] >= time[0]:
@@ -262,8 +262,8 @@ class IndexedSegment:
                 return False
             self.bytes_since_entry += header.size
             self.next_offset = header.last_offset + 1
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = header.max_timestamp
+            if header.newest_timestamp > self.max_timestamp:
+                self.max_timestamp = header.newest_timestamp
                 self.max_timestamp_offset = header.last_offset
         return start < self.size or not self.size
 
@@ -291,17 +291,17 @@ class IndexedSegment:
         start = index.positions[floor] if floor >= 0 else 0
         for position, header in scan_headers(self.open().file, start, self.size):
             if header.last_offset == self.max_timestamp_offset:
-                time_found = time_found or header.max_timestamp == self.max_timestamp
+                time_found = time_found or header.newest_timestamp == self.max_timestamp
             if position >= last_entry:
                 self.note_header(position, header)
-            elif header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = header.max_timestamp
+            elif header.newest_timestamp > self.max_timestamp:
+                self.max_timestamp = header.newest_timestamp
                 self.max_timestamp_offset = header.last_offset
         return time_found
 
     def note_header(self, position: int, header: BatchHeader) -> None:
         """`note` for a batch that is found in the file."""
-        self.note(position, header.size, header.last_offset, header.max_timestamp)
+        self.note(position, header.size, header.last_offset, header.newest_timestamp)
         self.next_offset = header.last_offset + 1
 
     def _is_true(self, index: SegmentIndex, entry: int) -> bool:

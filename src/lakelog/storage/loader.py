@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lakelog.base.topic_config import LogConfig
 from lakelog.storage.checkpoint import LEADER_EPOCHS, MalformedCheckpoint, decode_epochs
+from lakelog.storage.compaction.swap import finish_interrupted_swaps
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import read_if_exists, remove_if_exists
@@ -85,6 +86,8 @@ class LogLoader:
     def load(self, request: LoadRequest) -> tuple[Log, Recovery]:
         """Raises `CorruptLog` when data that was durable is missing or wrong."""
         folder, recovery = request.folder, Recovery()
+        for name in finish_interrupted_swaps(self._disk, folder):
+            _logger.info("%s: the compaction that a stop interrupted is completed", folder / name)
         scanned: list[Segment] = []
         names = self._remove_leftovers(folder)
         segments = self._segments(request, names)

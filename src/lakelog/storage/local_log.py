@@ -53,6 +53,7 @@ class LocalLog:
         "recovery_point",
         "segments",
         "snapshots",
+        "swapping",
         "topic",
         "topic_id",
         "truncations",
@@ -105,6 +106,8 @@ class LocalLog:
         self.broken = False
         """Whether the device failed: what is durable is not known, and nothing is retried."""
         self._flushing = False
+        self.swapping = False
+        """Whether compacted segments are about to take the place of others: none may go."""
         self._new_names: set[Path] = {folder, folder.parent} if created else set()
         self._doomed: list[tuple[int, Path]] = []
         self._known = KnownBatches()
@@ -231,6 +234,19 @@ class LocalLog:
         ).create()
         self.segments, self._bases = [segment], [offset]
         self.active_segment = segment
+        self._new_names.add(self.folder)
+
+    def replace_segments(self, old: list[Segment], new: Segment, due_ms: int) -> None:
+        """Takes a run of sealed segments out and `new`, whose files are about to come, in."""
+        first = self.segments.index(old[0])
+        for segment in old:
+            self._delete_segment(segment, due_ms)
+        self.segments[first : first + len(old)] = [new]
+        self._bases = [segment.base_offset for segment in self.segments]
+        for segment in old[1:]:
+            self.snapshots.remove_at(segment.base_offset)
+        self.has_aborted = any(segment.txn_index is not None for segment in self.segments)
+        self._known.clear()
         self._new_names.add(self.folder)
 
     def _delete_segment(self, segment: Segment, due_ms: int) -> None:

@@ -292,6 +292,8 @@ class Log(LocalLog):
         Their files are renamed now and removed by a later call, after `file.delete.delay.ms`.
         """
         self._remove_doomed(now_ms)
+        if self.swapping:
+            return 0
         committed = self.log_end_offset if high_watermark is None else high_watermark
         count = count_deletable(self, now_ms, committed)
         if not count:

@@ -86,7 +86,7 @@ class Segment(IndexedSegment):
         time, offset = index.times[entry], self.base_offset + index.time_offsets[entry]
         position = self.position_of(offset)
         for _, header in scan_headers(self.open().file, position, self.size):
-            if header.last_offset == offset and header.max_timestamp == time:
+            if header.last_offset == offset and header.newest_timestamp == time:
                 return position
             break
         self.rebuild_index()

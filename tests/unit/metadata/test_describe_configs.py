@@ -52,6 +52,7 @@ def test_each_layer_stands_over_the_next(image: MetadataImage) -> None:
         ("log.retention.ms", "4", "DYNAMIC_DEFAULT_BROKER"),
         ("log.retention.minutes", "3", "STATIC_BROKER"),
         ("log.retention.hours", "2", "STATIC_BROKER"),
+        ("log.retention.hours", "168", "DEFAULT"),
     ]
     assert effective_log_config(image, "orders", broker).retention_ms == 1
     assert effective_log_config(image, "other", broker).retention_ms == 4
@@ -93,7 +94,10 @@ def test_a_broker_key_shows_its_own_value_only() -> None:
     broker = BrokerConfig({"log.retention.hours": "3"})
     fine, coarse = describe_broker(broker, ["log.retention.ms", "log.retention.hours"])[::-1]
     assert (fine.value, coarse.value) == (None, "3")
-    assert _synonyms(fine) == [("log.retention.hours", "3", "STATIC_BROKER")]
+    assert _synonyms(fine) == [
+        ("log.retention.hours", "3", "STATIC_BROKER"),
+        ("log.retention.hours", "168", "DEFAULT"),
+    ]
 
 
 def test_the_default_of_all_brokers_shows_only_what_was_set(image: MetadataImage) -> None:

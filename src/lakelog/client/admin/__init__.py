@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from lakelog.client.admin.api import Admin, LogDir
-from lakelog.client.admin.configs import ConfigEntry, ConfigSource, ResourceType
+from lakelog.client.admin.configs import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    ResourceType,
+)
 from lakelog.client.admin.groups import Group, GroupListing, GroupMember, Lag
 from lakelog.client.admin.transactions import ActiveProducer, Transaction, TransactionListing
 
@@ -12,6 +17,7 @@ __all__ = [
     "Admin",
     "ConfigEntry",
     "ConfigSource",
+    "ConfigSynonym",
     "Group",
     "GroupListing",
     "GroupMember",

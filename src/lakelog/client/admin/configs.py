@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from lakelog.base.config import ConfigType
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ConnectionLostError, UnreachableError, check
 from lakelog.protocol.describe_configs import (
@@ -28,6 +29,7 @@ _DELETE = 1
 class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -45,8 +47,20 @@ class ConfigSource(IntEnum):
 
 
 @dataclass(slots=True, frozen=True)
+class ConfigSynonym:
+    """One place that a value was looked for; `name` may be a broker's key of a topic's."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(slots=True, frozen=True)
 class ConfigEntry:
-    """`value` is `None` for secrets and for what has none."""
+    """`value` is `None` for secrets and for what has none.
+
+    `synonyms`, when they were asked for, are the places in order: the first one is in force.
+    """
 
     name: str
     value: str | None
@@ -54,6 +68,8 @@ class ConfigEntry:
     is_read_only: bool
     is_sensitive: bool
     documentation: str = ""
+    type: ConfigType | None = None
+    synonyms: tuple[ConfigSynonym, ...] = ()
 
     @property
     def is_default(self) -> bool:
@@ -67,15 +83,28 @@ class Configs:
         self._cluster = cluster
 
     def describe(
-        self, kind: ResourceType, name: str, *, documentation: bool = False
+        self,
+        kind: ResourceType,
+        name: str,
+        *,
+        keys: Collection[str] | None = None,
+        documentation: bool = False,
+        synonyms: bool = False,
     ) -> dict[str, ConfigEntry]:
-        """Every key with its value in force. Raises UNKNOWN_TOPIC_OR_PARTITION at once."""
+        """Every key, or those named, with its value in force; keys that do not exist are left out.
+
+        A BROKER named "" is what was set for all brokers. Raises UNKNOWN_TOPIC_OR_PARTITION at
+        once.
+        """
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
-                    resource_type=kind, resource_name=name, configuration_keys=None
+                    resource_type=kind,
+                    resource_name=name,
+                    configuration_keys=None if keys is None else list(keys),
                 )
             ],
+            include_synonyms=synonyms,
             include_documentation=documentation,
         )
         node = int(name) if kind is ResourceType.BROKER and name else None
@@ -123,10 +152,17 @@ class Configs:
 
 
 def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
-    try:
-        source = ConfigSource(row.config_source)
-    except ValueError:
-        source = ConfigSource.UNKNOWN
     return ConfigEntry(
-        row.name, row.value, source, row.read_only, row.is_sensitive, row.documentation or ""
+        row.name,
+        row.value,
+        _source(row.config_source),
+        row.read_only,
+        row.is_sensitive,
+        row.documentation or "",
+        ConfigType(row.config_type) if row.config_type in set(ConfigType) else None,
+        tuple(ConfigSynonym(item.name, item.value, _source(item.source)) for item in row.synonyms),
     )
+
+
+def _source(number: int) -> ConfigSource:
+    return ConfigSource(number) if number in set(ConfigSource) else ConfigSource.UNKNOWN

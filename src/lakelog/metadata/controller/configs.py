@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (KIP-339): one operation per key, each resource whole or not at all.
+"""Changes of configurations (KIP-339): one operation per key, each resource whole or not at all.
 
 Codes are Kafka 4.3.1's: INVALID_CONFIG for a topic's value, INVALID_REQUEST for a broker's. Kafka
 takes broker keys it does not know, for plug-ins to read; here they are refused as mistakes.
@@ -14,6 +14,7 @@ from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
 from lakelog.base.config import ConfigError, ConfigKey, ConfigType, UpdateMode
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import TOPIC_CONFIGS, LogConfig
+from lakelog.metadata.controller.names import check_topic_name
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, Record, ResourceType
@@ -42,6 +43,14 @@ class ResourceChange(NamedTuple):
     resource_type: int
     resource_name: str
     changes: Sequence[ConfigChange]
+
+
+class Replacement(NamedTuple):
+    """All that is to be set on a resource (AlterConfigs); other keys go back to their defaults."""
+
+    resource_type: int
+    resource_name: str
+    configs: Sequence[tuple[str, str | None]]
 
 
 class ConfigResult(NamedTuple):
@@ -74,9 +83,37 @@ def plan_alter_configs(
     return Plan(() if validate_only else tuple(records), results)
 
 
+def plan_replace_configs(
+    image: MetadataImage,
+    resources: Sequence[Replacement],
+    *,
+    broker: BrokerConfig,
+    validate_only: bool = False,
+) -> Plan[list[ConfigResult]]:
+    """As `plan_alter_configs`, for the older request that names every setting."""
+    changes = [_as_change(image, resource) for resource in resources]
+    return plan_alter_configs(image, changes, broker=broker, validate_only=validate_only)
+
+
+def _as_change(image: MetadataImage, wanted: Replacement) -> ResourceChange:
+    named = {key for key, _ in wanted.configs}
+    present = image.config_map.get((wanted.resource_type, wanted.resource_name)) or ()
+    return ResourceChange(
+        wanted.resource_type,
+        wanted.resource_name,
+        [
+            *(ConfigChange(key, Operation.SET, value) for key, value in wanted.configs),
+            *(ConfigChange(key, Operation.DELETE, None) for key in present if key not in named),
+        ],
+    )
+
+
 def _alter(image: MetadataImage, change: ResourceChange, broker: BrokerConfig) -> list[Record]:
     _check_request(change)
     if change.resource_type == ResourceType.TOPIC:
+        if not change.resource_name:
+            raise _request("topics have no configuration that is the default of all")
+        check_topic_name(change.resource_name)
         if change.resource_name not in image.topic_ids:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {change.resource_name}"

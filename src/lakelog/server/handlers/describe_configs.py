@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.controller.names import check_topic_name
 from lakelog.metadata.describe_configs import (
     DescribedConfig,
     describe_broker,
@@ -57,6 +58,7 @@ def _find(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedCo
     keys = resource.configuration_keys
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
+        check_topic_name(name)
         if broker.image.topic(name) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name}")
         return describe_topic(broker.image, name, broker.config, keys)

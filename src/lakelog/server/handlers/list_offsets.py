@@ -6,12 +6,15 @@ told.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from lakelog.replica.partition import Partition
@@ -38,8 +41,11 @@ def handle(broker: Broker, context: Context, request: ListOffsetsRequest) -> Lis
     topics = []
     for topic in request.topics:
         results = []
+        repeated = _repeated(topic)
         for entry in topic.partitions:
             try:
+                if entry.partition_index in repeated:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
                 partition = broker.partitions.find(topic.name, entry.partition_index)
                 partition.check_epoch(entry.current_leader_epoch)
                 result = _offset(partition, entry, committed, context.version)
@@ -49,6 +55,11 @@ def handle(broker: Broker, context: Context, request: ListOffsetsRequest) -> Lis
             results.append(result)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
     return ListOffsetsResponse(topics=topics)
+
+
+def _repeated(topic: ListOffsetsTopic) -> set[int]:
+    counts = Counter(entry.partition_index for entry in topic.partitions)
+    return {partition for partition, count in counts.items() if count > 1}
 
 
 def _offset(

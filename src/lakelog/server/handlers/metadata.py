@@ -19,9 +19,8 @@ from lakelog.protocol.metadata import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
-from lakelog.server.topics import INTERNAL_TOPICS
+from lakelog.server.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 
-_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bits of Kafka's AclOperation codes; without an authorizer everything is allowed."""
 _Reference = tuple[str | None, bytes]
@@ -40,7 +39,7 @@ async def handle(broker: Broker, context: Context, request: MetadataRequest) -> 
     if request.include_topic_authorized_operations:
         for topic in topics:
             if not topic.error_code:
-                topic.topic_authorized_operations = _TOPIC_OPERATIONS
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
     wants_cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -107,8 +106,8 @@ def _missing(name: str) -> ErrorCode:
 def _by_id(
     broker: Broker, name: str | None, topic_id: bytes, version: int
 ) -> MetadataResponseTopic:
-    """Asking by id came with version 12; before it, an id or a missing name is a mistake."""
-    if version < _TOPIC_IDS_SINCE or name is not None or topic_id == ZERO_UUID:
+    """Asking by id came with version 12, and goes before a name; earlier it is a mistake."""
+    if version < _TOPIC_IDS_SINCE or topic_id == ZERO_UUID:
         return MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id
         )

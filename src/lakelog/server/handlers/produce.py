@@ -14,6 +14,7 @@ from typing import Any
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -28,6 +29,7 @@ from lakelog.server.connection import ProtocolViolation
 from lakelog.server.dispatch import Context
 from lakelog.server.topics import INTERNAL_TOPICS
 from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
+from lakelog.storage.record_errors import RecordsRefusedError
 
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
@@ -107,14 +109,7 @@ def _produce(
                     )
                 )
             except KafkaError as error:
-                results.append(
-                    PartitionProduceResponse(
-                        index=entry.index,
-                        error_code=error.code,
-                        base_offset=-1,
-                        error_message=error.message or None,
-                    )
-                )
+                results.append(_refused(entry.index, error))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
@@ -140,6 +135,20 @@ def _check(partition: Partition, entry: PartitionProduceData, acks: int, version
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
     if acks == _ACKS_ALL:
         partition.check_min_insync()
+
+
+def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+    records = error.errors if isinstance(error, RecordsRefusedError) else ()
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
+            for place, text in records
+        ],
+        error_message=error.message or None,
+    )
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:

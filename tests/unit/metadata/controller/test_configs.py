@@ -7,8 +7,10 @@ from lakelog.base.errors import ErrorCode
 from lakelog.metadata.controller.configs import (
     ConfigChange,
     Operation,
+    Replacement,
     ResourceChange,
     plan_alter_configs,
+    plan_replace_configs,
 )
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import ConfigRecord, ResourceType
@@ -124,3 +126,17 @@ def test_a_resource_named_twice_is_refused_and_validating_changes_nothing(
     plan = plan_alter_configs(image, [wanted], broker=STATIC, validate_only=True)
     assert plan.result[0].error is ErrorCode.NONE
     assert plan.records == ()
+
+
+def test_a_replacement_puts_back_what_it_does_not_name(image: MetadataImage) -> None:
+    image, _ = _alter(image, TOPIC, "orders", ("retention.ms", SET, "5"), ("segment.ms", SET, "7"))
+    wanted = Replacement(TOPIC, "orders", [("segment.ms", "8"), ("flush.ms", "9")])
+    plan = plan_replace_configs(image, [wanted], broker=STATIC)
+    assert plan.result[0].error is ErrorCode.NONE
+    image = image.apply_all(plan.records, image.end)
+    assert _topic(image) == {"segment.ms": "8", "flush.ms": "9"}
+
+    for bad in ([("segment.ms", None)], [("segment.ms", "1"), ("segment.ms", "2")]):
+        refused = plan_replace_configs(image, [Replacement(TOPIC, "orders", bad)], broker=STATIC)
+        assert refused.result[0].error is ErrorCode.INVALID_REQUEST
+        assert not refused.records

@@ -1,0 +1,202 @@
+"""`lakelog config`: get, set and explain settings of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from lakelog.cli.failures import CliError, suggestion
+from lakelog.cli.options import (
+    DEFAULT_OUTPUT,
+    DEFAULT_SESSION,
+    Output,
+    Session,
+    noun,
+    split_pair,
+)
+from lakelog.cli.render import Document, Listing, note, show, show_all
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import Admin, ConfigEntry, ResourceType
+
+app = noun("config", "Show, change and explain settings of topics and brokers.")
+
+_COLUMNS = ("name", "value", "source")
+_CHAIN_COLUMNS = ("in_force", "value", "source", "key")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Of:
+    """Whose settings; without any of these, those of the broker asked first."""
+
+    topic: Annotated[str | None, Parameter(help="A topic's settings.")] = None
+    broker: Annotated[int | None, Parameter(help="A broker's settings, by its node id.")] = None
+    all_brokers: Annotated[
+        bool, Parameter(negative="", help="What is set for all brokers at once.")
+    ] = False
+    group: Annotated[str | None, Parameter(help="A group's settings.")] = None
+
+    def resource(self, admin: Admin) -> tuple[ResourceType, str]:
+        """Kind and name as the protocol has them; raises `CliError` for more than one."""
+        from lakelog.client.admin import ResourceType
+
+        named: list[tuple[ResourceType, str]] = []
+        if self.topic is not None:
+            named.append((ResourceType.TOPIC, self.topic))
+        if self.broker is not None:
+            named.append((ResourceType.BROKER, str(self.broker)))
+        if self.group is not None:
+            named.append((ResourceType.GROUP, self.group))
+        if self.all_brokers:
+            named.append((ResourceType.BROKER, ""))
+        if len(named) > 1:
+            raise CliError("LL0902", "settings of one thing at a time", "say one of the options")
+        if named:
+            return named[0]
+        return ResourceType.BROKER, str(min(admin.describe_cluster().brokers))
+
+
+THE_BROKER = Of()
+
+
+@app.command
+def get(
+    *keys: str,
+    of: Of = THE_BROKER,
+    everything: Annotated[bool, Parameter(name=["--all", "-a"], negative="")] = False,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Show settings: those that are not at their default, all of them, or some keys.
+
+    Parameters
+    ----------
+    keys
+        Keys to show.
+    everything
+        Show what is at its default as well.
+    """
+    with _admin(session) as admin:
+        entries = _described(admin, of, keys)
+    shown = [entry for entry in entries if keys or everything or not entry.is_default]
+    show(listing(shown), output.format)
+
+
+@app.command(name="set")
+def set_values(
+    *changes: str,
+    of: Of = THE_BROKER,
+    unset: Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)] = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    session: Session = DEFAULT_SESSION,
+) -> None:
+    """Change settings, all of those named or none.
+
+    Parameters
+    ----------
+    changes
+        KEY=VALUE to set.
+    unset
+        KEY to put back to its default; may be repeated.
+    dry_run
+        Let the broker check the change without making it.
+    """
+    values: dict[str, str | None] = dict(split_pair(text, "setting") for text in changes)
+    values |= dict.fromkeys(unset or ())
+    if not values:
+        raise CliError("LL0902", "nothing to change", "say KEY=VALUE or --unset KEY")
+    with _admin(session) as admin:
+        kind, name = of.resource(admin)
+        admin.configs.alter(kind, name, values, validate_only=dry_run)
+    did = "could be changed" if dry_run else "is changed"
+    note(f"{_whose(kind, name)}: {', '.join(values)} {did}", quiet=session.quiet)
+
+
+@app.command
+def explain(
+    key: str,
+    /,
+    *keys: str,
+    of: Of = THE_BROKER,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Explain where a value comes from: every place it was looked for, in order.
+
+    Parameters
+    ----------
+    key
+        Keys to explain.
+    """
+    with _admin(session) as admin:
+        entries = _described(admin, of, (key, *keys))
+    show_all([document(entry) for entry in entries], output.format)
+
+
+def _admin(session: Session) -> Admin:
+    from lakelog.client.admin import Admin
+
+    return Admin(session.brokers, timeout_s=session.timeout_s)
+
+
+def _described(admin: Admin, of: Of, keys: tuple[str, ...]) -> Iterable[ConfigEntry]:
+    """In the order named, or of all keys by name; raises `CliError` for a key that is none."""
+    kind, name = of.resource(admin)
+    found = admin.configs.describe(kind, name, documentation=True, synonyms=True)
+    unknown = [key for key in keys if key not in found]
+    if unknown:
+        raise CliError(
+            "LL0501",
+            f"{_whose(kind, name)} has no setting '{unknown[0]}'",
+            suggestion(unknown[0], found) or "lakelog config get --all lists them",
+        )
+    return [found[key] for key in keys] if keys else found.values()
+
+
+def _whose(kind: ResourceType, name: str) -> str:
+    return f"{kind.name.lower()} '{name}'" if name else "all brokers"
+
+
+def listing(entries: Iterable[ConfigEntry]) -> Listing:
+    """One row a key."""
+    rows = [_facts(entry) for entry in entries]
+    return Listing(rows, _COLUMNS, empty="everything is at its default; --all shows it")
+
+
+def document(entry: ConfigEntry) -> Document:
+    """One key with the places its value was looked for, the one in force first."""
+    chain = [
+        {
+            "in_force": number == 0,
+            "value": _shown(item.value, entry),
+            "source": source_name(item.source.name),
+            "key": item.name,
+        }
+        for number, item in enumerate(entry.synonyms)
+    ]
+    facts = {**_facts(entry), "documentation": entry.documentation or None}
+    return Document({**facts, "chain": chain}, facts, [Listing(chain, _CHAIN_COLUMNS)])
+
+
+def _facts(entry: ConfigEntry) -> Mapping[str, Any]:
+    return {
+        "name": entry.name,
+        "value": _shown(entry.value, entry),
+        "source": source_name(entry.source.name),
+        "type": entry.type.name.lower() if entry.type is not None else None,
+        "is_read_only": entry.is_read_only,
+        "is_sensitive": entry.is_sensitive,
+    }
+
+
+def source_name(name: str) -> str:
+    """As a person reads it: `static-broker` is the broker's file and command line."""
+    return name.lower().replace("_", "-")
+
+
+def _shown(value: str | None, entry: ConfigEntry) -> str | None:
+    return "[hidden]" if entry.is_sensitive and value is None else value

@@ -1,0 +1,88 @@
+"""Elections by hand (KIP-183, KIP-460): a leader is moved to where it is wanted.
+
+Codes are those of Kafka's `ReplicationControlManager.electLeaders`. A broker that is registered is
+taken to be alive: what is not alive has no part in a cluster of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import PartitionRecord
+
+
+class ElectionType(IntEnum):
+    """`election_type` on the wire."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ElectionResult(NamedTuple):
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+def plan_elect_leaders(
+    image: MetadataImage,
+    election_type: ElectionType,
+    topics: Sequence[tuple[str, Sequence[int]]] | None,
+) -> Plan[list[ElectionResult]]:
+    """`topics` None is every partition; then those that need no election are left out."""
+    records = []
+    results = []
+    for topic, partition in _wanted(image, topics):
+        try:
+            records.append(_elect(image.topic(topic), partition, election_type))
+            results.append(ElectionResult(topic, partition))
+        except KafkaError as error:
+            if topics is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
+                results.append(ElectionResult(topic, partition, error.code, error.message))
+    return Plan(tuple(records), results)
+
+
+def _wanted(
+    image: MetadataImage, topics: Sequence[tuple[str, Sequence[int]]] | None
+) -> Iterator[tuple[str, int]]:
+    if topics is None:
+        topics = [(topic.name, sorted(topic.partitions)) for topic in image.topics]
+    return ((name, partition) for name, partitions in topics for partition in partitions)
+
+
+def _elect(topic: TopicImage | None, number: int, election_type: ElectionType) -> PartitionRecord:
+    partition = None if topic is None else topic.partition(number)
+    if topic is None or partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
+    preferred = partition.replicas[0]
+    if election_type is ElectionType.PREFERRED:
+        if partition.leader == preferred:
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the preferred replica leads already")
+        if preferred not in partition.isr:
+            raise KafkaError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred} is not in sync"
+            )
+        return _led_by(topic.topic_id, partition, preferred, partition.isr)
+    if partition.leader >= 0:
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the partition has a leader")
+    return _led_by(topic.topic_id, partition, preferred, (preferred,))
+
+
+def _led_by(
+    topic_id: bytes, partition: PartitionImage, leader: int, isr: tuple[int, ...]
+) -> PartitionRecord:
+    return PartitionRecord(
+        topic_id,
+        partition.partition,
+        partition.replicas,
+        isr,
+        leader,
+        partition.leader_epoch + 1,
+        partition.partition_epoch + 1,
+    )

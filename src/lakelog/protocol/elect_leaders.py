@@ -1,0 +1,45 @@
+"""ElectLeaders (key 43): elections by hand (KIP-183, KIP-460)."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, string
+
+
+class TopicPartitions(Struct):
+    """Partitions of one topic."""
+
+    topic: str = string()
+    partitions: list[int] = array(int32)
+
+
+class ElectLeadersRequest(Message, versions="0-2", flexible="2+"):
+    """Versions: 1 can ask for an unclean election, 2 is flexible."""
+
+    election_type: int = int8("1+")
+    """0 the preferred replica, 1 unclean."""
+    topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
+    """Null is every partition."""
+    timeout_ms: int = int32(default=60_000)
+
+
+class PartitionResult(Struct):
+    """One partition."""
+
+    partition_id: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+class ReplicaElectionResult(Struct):
+    """One topic."""
+
+    topic: str = string()
+    partition_result: list[PartitionResult] = array(PartitionResult)
+
+
+class ElectLeadersResponse(Message, versions="0-2", flexible="2+"):
+    """What became of each partition."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16("1+")
+    replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)

@@ -1,0 +1,46 @@
+"""ListPartitionReassignments (key 46): the moves that are under way (KIP-455)."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, int16, int32, string
+
+
+class ListPartitionReassignmentsTopics(Struct):
+    """Partitions of one topic."""
+
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+class ListPartitionReassignmentsRequest(Message, versions="0", flexible="0+"):
+    """Null topics means all of them."""
+
+    timeout_ms: int = int32(default=60_000)
+    topics: list[ListPartitionReassignmentsTopics] | None = array(
+        ListPartitionReassignmentsTopics, nullable="0+", default=None
+    )
+
+
+class OngoingPartitionReassignment(Struct):
+    """A partition and its replicas: all of them, those that come, those that go."""
+
+    partition_index: int = int32()
+    replicas: list[int] = array(int32)
+    adding_replicas: list[int] = array(int32)
+    removing_replicas: list[int] = array(int32)
+
+
+class OngoingTopicReassignment(Struct):
+    """One topic."""
+
+    name: str = string()
+    partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
+
+
+class ListPartitionReassignmentsResponse(Message, versions="0", flexible="0+"):
+    """Partitions that are not being moved are left out."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)

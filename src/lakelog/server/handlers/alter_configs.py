@@ -1,0 +1,55 @@
+"""AlterConfigs (33): replaces all settings of topics and brokers, in one go for each."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.configs import (
+    ConfigResult,
+    Replacement,
+    plan_replace_configs,
+)
+from lakelog.protocol.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+
+async def handle(
+    broker: Broker, context: Context, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    wanted = [
+        Replacement(
+            resource.resource_type,
+            resource.resource_name,
+            [(config.name, config.value) for config in resource.configs],
+        )
+        for resource in request.resources
+    ]
+    try:
+        results = await broker.metadata.submit(
+            lambda image: plan_replace_configs(
+                image,
+                wanted,
+                broker=broker.static_config,
+                validate_only=request.validate_only,
+            )
+        )
+    except KafkaError as error:
+        results = [
+            ConfigResult(one.resource_type, one.resource_name, error.code, error.message)
+            for one in wanted
+        ]
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                resource_type=result.resource_type,
+                resource_name=result.resource_name,
+                error_code=result.error,
+                error_message=result.message,
+            )
+            for result in results
+        ]
+    )

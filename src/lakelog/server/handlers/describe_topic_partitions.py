@@ -1,0 +1,99 @@
+"""DescribeTopicPartitions (75): topics in order of their names, a page at a time (KIP-966).
+
+A page ends after as many partitions as asked for, or as `max.request.partition.size.limit` allows;
+its cursor is where the next one begins. Eligible leader replicas are not kept: their lists are
+empty.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.controller.names import check_topic_name
+from lakelog.metadata.image import PartitionImage, TopicImage
+from lakelog.protocol.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+from lakelog.server.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
+
+
+def handle(
+    broker: Broker, context: Context, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    start = request.cursor or Cursor(topic_name="", partition_index=0)
+    asked = {topic.name for topic in request.topics}
+    if start.partition_index < 0 or (request.cursor and asked and start.topic_name not in asked):
+        return _refused(request, ErrorCode.INVALID_REQUEST)
+    limit = broker.config.get_int("max.request.partition.size.limit")
+    room = max(min(limit, request.response_partition_limit), 1)
+    response = DescribeTopicPartitionsResponse()
+    for name in _names(broker, asked, start):
+        if not room:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        first = start.partition_index if name == start.topic_name else 0
+        topic = broker.image.topic(name)
+        if topic is None:
+            response.topics.append(_missing(name))
+            continue
+        last = min(first + room, len(topic))
+        response.topics.append(_described(topic, range(first, last)))
+        room -= max(last - first, 0)
+        if last < len(topic):
+            response.next_cursor = Cursor(topic_name=name, partition_index=last)
+            break
+    return response
+
+
+def _names(broker: Broker, asked: set[str], start: Cursor) -> list[str]:
+    names = asked or set(broker.image.topic_ids)
+    return sorted(name for name in names if name >= start.topic_name)
+
+
+def _described(topic: TopicImage, numbers: range) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition(topic.partitions[number]) for number in numbers],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=partition.partition,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
+
+
+def _refused(
+    request: DescribeTopicPartitionsRequest, code: ErrorCode
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,72 @@
+"""ElectLeaders (43): moves leaders to the preferred replica, or to one that is not in sync.
+
+Version 0 has no election type and no error of the whole request.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.controller.elections import (
+    ElectionResult,
+    ElectionType,
+    plan_elect_leaders,
+)
+from lakelog.protocol.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+
+async def handle(
+    broker: Broker, context: Context, request: ElectLeadersRequest
+) -> ElectLeadersResponse:
+    asked = request.topic_partitions
+    wanted = None if asked is None else [(entry.topic, entry.partitions) for entry in asked]
+    try:
+        election_type = _election_type(request.election_type)
+        results = await broker.metadata.submit(
+            lambda image: plan_elect_leaders(image, election_type, wanted)
+        )
+    except KafkaError as error:
+        return _refused(request, error)
+    return ElectLeadersResponse(replica_election_results=_by_topic(results))
+
+
+def _election_type(number: int) -> ElectionType:
+    try:
+        return ElectionType(number)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown election type {number}") from None
+
+
+def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    """The error of the whole is that of each partition too: version 0 has no other place."""
+    results = [
+        ElectionResult(entry.topic, partition, error.code, error.message)
+        for entry in request.topic_partitions or ()
+        for partition in entry.partitions
+    ]
+    return ElectLeadersResponse(error_code=error.code, replica_election_results=_by_topic(results))
+
+
+def _by_topic(results: list[ElectionResult]) -> list[ReplicaElectionResult]:
+    return [
+        ReplicaElectionResult(
+            topic=topic,
+            partition_result=[
+                PartitionResult(
+                    partition_id=result.partition,
+                    error_code=result.error,
+                    error_message=result.message,
+                )
+                for result in group
+            ],
+        )
+        for topic, group in groupby(results, lambda result: result.topic)
+    ]

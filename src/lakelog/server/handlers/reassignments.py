@@ -1,0 +1,74 @@
+"""AlterPartitionReassignments (45) and ListPartitionReassignments (46).
+
+Nothing is ever under way (metadata/controller/reassignments.py), so the list is always empty.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.reassignments import (
+    Reassignment,
+    ReassignmentResult,
+    plan_reassignments,
+)
+from lakelog.protocol.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from lakelog.protocol.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+
+async def alter(
+    broker: Broker, context: Context, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    allowed = request.allow_replication_factor_change
+    wanted = [
+        Reassignment(topic.name, partition.partition_index, partition.replicas)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    try:
+        results = await broker.metadata.submit(
+            lambda image: plan_reassignments(image, wanted, allow_replication_factor_change=allowed)
+        )
+    except KafkaError as error:
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=allowed,
+            error_code=error.code,
+            error_message=error.message,
+        )
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=allowed, responses=_by_topic(results)
+    )
+
+
+def list_ongoing(
+    broker: Broker, context: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_message=None)
+
+
+def _by_topic(results: list[ReassignmentResult]) -> list[ReassignableTopicResponse]:
+    return [
+        ReassignableTopicResponse(
+            name=topic,
+            partitions=[
+                ReassignablePartitionResponse(
+                    partition_index=result.partition,
+                    error_code=result.error,
+                    error_message=result.message,
+                )
+                for result in group
+            ],
+        )
+        for topic, group in groupby(results, lambda result: result.topic)
+    ]

@@ -1,0 +1,226 @@
+"""Bad requests about configurations and the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.case import Case, Difference, World
+from lakelog.protocol.alter_configs import AlterableConfig as OldConfig
+from lakelog.protocol.alter_configs import AlterConfigsRequest
+from lakelog.protocol.alter_configs import AlterConfigsResource as OldResource
+from lakelog.protocol.api_versions import ApiVersionsRequest
+from lakelog.protocol.describe_cluster import DescribeClusterRequest
+from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from lakelog.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from lakelog.protocol.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from lakelog.protocol.list_config_resources import ListConfigResourcesRequest
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+RETENTION = ("retention.ms", SET, "5")
+
+Change = tuple[str, int, str | None]
+
+
+def _alter(
+    *changes: Change, kind: int = TOPIC, name: str | None = None, copies: int = 1
+) -> Callable[[World], Any]:
+    """Asks for validation only; `name` None is the world's topic."""
+
+    def build(world: World) -> Any:
+        resource = AlterConfigsResource(
+            resource_type=kind,
+            resource_name=world.topic if name is None else name,
+            configs=[
+                AlterableConfig(name=key, config_operation=operation, value=value)
+                for key, operation, value in changes
+            ],
+        )
+        return IncrementalAlterConfigsRequest(resources=[resource] * copies, validate_only=True)
+
+    return build
+
+
+INCREMENTAL = [
+    Case("IncrementalAlterConfigs", name, build)
+    for name, build in (
+        ("accepted", _alter(RETENTION)),
+        ("no changes", _alter()),
+        ("no resources", _alter(copies=0)),
+        ("a resource twice", _alter(RETENTION, copies=2)),
+        ("a key twice", _alter(RETENTION, ("retention.ms", SET, "6"))),
+        ("a key set and deleted", _alter(RETENTION, ("retention.ms", DELETE, None))),
+        ("unknown topic", _alter(RETENTION, name="no-such-topic")),
+        ("empty topic", _alter(RETENTION, name="")),
+        ("topic that cannot be", _alter(RETENTION, name="a b")),
+        ("unknown key", _alter(("no.such.key", SET, "1"))),
+        ("unknown key deleted", _alter(("no.such.key", DELETE, None))),
+        ("wrong type", _alter(("retention.ms", SET, "soon"))),
+        ("out of bounds", _alter(("retention.ms", SET, "-2"))),
+        ("no value", _alter(("retention.ms", SET, None))),
+        ("empty value", _alter(("retention.ms", SET, ""))),
+        ("empty list", _alter(("cleanup.policy", SET, ""))),
+        ("unknown item", _alter(("cleanup.policy", APPEND, "shrink"))),
+        ("appended", _alter(("cleanup.policy", APPEND, "compact"))),
+        ("subtracted what is not there", _alter(("cleanup.policy", SUBTRACT, "compact"))),
+        ("appended to a number", _alter(("retention.ms", APPEND, "5"))),
+        ("subtracted from a number", _alter(("retention.ms", SUBTRACT, "5"))),
+        ("unknown resource type", _alter(RETENTION, kind=99)),
+        ("unknown resource type 0", _alter(RETENTION, kind=0)),
+        (
+            "lags that contradict",
+            _alter(("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "8")),
+        ),
+    )
+]
+INCREMENTAL += [
+    Case(
+        "IncrementalAlterConfigs",
+        f"operation {operation}",
+        _alter(("retention.ms", operation, "5")),
+        differs=Difference("INVALID_REQUEST", "UNKNOWN_SERVER_ERROR", "Kafka fails inside"),
+    )
+    for operation in (9, -1)
+]
+
+
+def _of_broker(*changes: Change, name: str = "1") -> Callable[[World], Any]:
+    return _alter(*changes, kind=BROKER, name=name)
+
+
+OF_A_BROKER = [
+    Case("IncrementalAlterConfigs", f"broker: {name}", build)
+    for name, build in (
+        ("accepted", _of_broker(("message.max.bytes", SET, "5000000"))),
+        ("default of all", _of_broker(("message.max.bytes", SET, "5000000"), name="")),
+        ("unknown broker", _of_broker(("message.max.bytes", SET, "5000000"), name="9")),
+        ("no number", _of_broker(("message.max.bytes", SET, "5000000"), name="one")),
+        ("read-only key", _of_broker(("node.id", SET, "7"))),
+        ("read-only key for all", _of_broker(("socket.request.max.bytes", SET, "7"), name="")),
+        ("wrong type", _of_broker(("message.max.bytes", SET, "big"))),
+        ("out of bounds", _of_broker(("message.max.bytes", SET, "-1"))),
+        ("per-broker key for all", _of_broker(("ssl.keystore.type", SET, "JKS"), name="")),
+        ("no value", _of_broker(("message.max.bytes", SET, None))),
+        ("deleted what is not set", _of_broker(("message.max.bytes", DELETE, None))),
+        ("appended to a number", _of_broker(("message.max.bytes", APPEND, "1"))),
+    )
+]
+
+
+def _replace(
+    *configs: tuple[str, str | None], kind: int = TOPIC, name: str | None = None, copies: int = 1
+) -> Callable[[World], Any]:
+    def build(world: World) -> Any:
+        resource = OldResource(
+            resource_type=kind,
+            resource_name=world.topic if name is None else name,
+            configs=[OldConfig(name=key, value=value) for key, value in configs],
+        )
+        return AlterConfigsRequest(resources=[resource] * copies, validate_only=True)
+
+    return build
+
+
+REPLACE = [
+    Case("AlterConfigs", name, build)
+    for name, build in (
+        ("accepted", _replace(("retention.ms", "5"))),
+        ("nothing set", _replace()),
+        ("no resources", _replace(copies=0)),
+        ("unknown topic", _replace(("retention.ms", "5"), name="no-such-topic")),
+        ("unknown key", _replace(("no.such.key", "5"))),
+        ("wrong type", _replace(("retention.ms", "soon"))),
+        ("no value", _replace(("retention.ms", None))),
+        ("a key twice", _replace(("retention.ms", "5"), ("retention.ms", "6"))),
+        ("unknown resource type", _replace(("retention.ms", "5"), kind=99)),
+        ("broker", _replace(("message.max.bytes", "5000000"), kind=BROKER, name="1")),
+        ("unknown broker", _replace(("message.max.bytes", "5000000"), kind=BROKER, name="9")),
+        ("read-only key", _replace(("node.id", "7"), kind=BROKER, name="1")),
+    )
+]
+REPLACE.append(
+    Case(
+        "AlterConfigs",
+        "a resource twice",
+        _replace(("retention.ms", "5"), copies=2),
+        (2, 2),
+        Difference("INVALID_REQUEST", "no answer", "Kafka fails inside"),
+    )
+)
+
+
+def _describe(kind: int, name: str, keys: list[str] | None = None) -> Callable[[World], Any]:
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=keys
+    )
+    return lambda world: DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+
+
+DESCRIBE = [
+    Case("DescribeConfigs", name, build)
+    for name, build in (
+        ("topic", _describe(TOPIC, "conformance")),
+        ("unknown key", _describe(TOPIC, "conformance", ["no.such.key"])),
+        ("no keys", _describe(TOPIC, "conformance", [])),
+        ("unknown topic", _describe(TOPIC, "no-such-topic")),
+        ("empty topic", _describe(TOPIC, "")),
+        ("topic that cannot be", _describe(TOPIC, "a b")),
+        ("broker", _describe(BROKER, "1")),
+        ("default of all brokers", _describe(BROKER, "")),
+        ("unknown broker", _describe(BROKER, "9")),
+        ("no number", _describe(BROKER, "one")),
+        ("unknown resource type", _describe(99, "x")),
+        ("resource type 0", _describe(0, "x")),
+        ("no resources", lambda w: DescribeConfigsRequest(resources=[])),
+    )
+]
+
+CLUSTER = [
+    Case(
+        "ListConfigResources",
+        "unknown type",
+        lambda w: ListConfigResourcesRequest(resource_types=[99]),
+        (1, 1),
+    ),
+    Case("ListConfigResources", "all", lambda w: ListConfigResourcesRequest()),
+    Case("DescribeCluster", "brokers", lambda w: DescribeClusterRequest()),
+    Case(
+        "DescribeCluster",
+        "controllers of a broker",
+        lambda w: DescribeClusterRequest(endpoint_type=2),
+        (1, 2),
+    ),
+    Case(
+        "DescribeCluster",
+        "unknown endpoint type",
+        lambda w: DescribeClusterRequest(endpoint_type=9),
+        (1, 2),
+    ),
+    Case(
+        "DescribeLogDirs",
+        "unknown topic",
+        lambda w: DescribeLogDirsRequest(
+            topics=[DescribableLogDirTopic(topic="no-such-topic", partitions=[0])]
+        ),
+    ),
+    Case("DescribeLogDirs", "no topics", lambda w: DescribeLogDirsRequest(topics=[])),
+    Case(
+        "ApiVersions",
+        "name of software that cannot be",
+        lambda w: ApiVersionsRequest(client_software_name="a b", client_software_version="1"),
+        (3, 99),
+    ),
+    Case(
+        "ApiVersions",
+        "no version of the software",
+        lambda w: ApiVersionsRequest(client_software_name="a", client_software_version=""),
+        (3, 99),
+    ),
+]
+
+CASES = [*INCREMENTAL, *OF_A_BROKER, *REPLACE, *DESCRIBE, *CLUSTER]

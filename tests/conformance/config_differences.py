@@ -1,0 +1,77 @@
+"""Where our tables of configuration keys differ from Apache Kafka 4.3.1's, with the reasons."""
+
+from __future__ import annotations
+
+NEWER = {
+    "topic": {
+        "errors.deadletterqueue.group.enable",
+        "max.decompressed.message.bytes",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms",
+    },
+    "broker": {"max.decompressed.message.bytes", "super.users"},
+}
+"""Keys of Kafka 4.4, and one that is its authorizer's."""
+
+ONE_NODE = "one node is a whole cluster"
+NO_JAVA = "a Java class that does not run here"
+LOOPBACK = "nothing beyond loopback, and no TLS or SASL"
+DEFAULTS = {
+    "group.share.persister.class.name": NO_JAVA,
+    "listener.security.protocol.map": LOOPBACK,
+    "listeners": LOOPBACK,
+    "log.dir": "no data folder is guessed",
+    "metric.reporters": NO_JAVA,
+    "node.id": ONE_NODE,
+    "offsets.topic.replication.factor": ONE_NODE,
+    "principal.builder.class": NO_JAVA,
+    "process.roles": ONE_NODE,
+    "remote.log.metadata.manager.class.name": NO_JAVA,
+    "queued.max.request.bytes": "the memory of requests is bounded",
+    "sasl.oauthbearer.jwt.retriever.class": NO_JAVA,
+    "sasl.oauthbearer.jwt.validator.class": NO_JAVA,
+    "socket.listen.backlog.size": "one loop accepts between its other work",
+    "share.coordinator.state.topic.min.isr": ONE_NODE,
+    "share.coordinator.state.topic.replication.factor": ONE_NODE,
+    "transaction.state.log.min.isr": ONE_NODE,
+    "transaction.state.log.replication.factor": ONE_NODE,
+}
+TYPES = {"listener.security.protocol.map": "its entries are checked one by one"}
+MODES = {
+    "config.providers": "refused altogether",
+    "listener.security.protocol.map": "listeners are fixed at the start",
+    "listeners": "listeners are fixed at the start",
+}
+STRICTER = {
+    "advertised.listeners": LOOPBACK,
+    "default.replication.factor": "Kafka fails later, when a topic is created",
+    "group.initial.rebalance.delay.ms": "a negative time has no meaning",
+    "group.max.session.timeout.ms": "a session of no length has no meaning",
+    "group.min.session.timeout.ms": "a session of no length has no meaning",
+    "internal.segment.bytes": "a segment of no size has no meaning",
+    "listeners": LOOPBACK,
+    "log.flush.interval.ms": "the topic key's own bound",
+    "log.flush.scheduler.interval.ms": "the topic key's own bound",
+    "log.roll.jitter.ms": "the topic key's own bound",
+    "log.roll.ms": "the topic key's own bound",
+    "max.connections.per.ip": "nobody could connect",
+    "offset.metadata.max.bytes": "a negative size has no meaning",
+    "queued.max.request.bytes": "the memory of requests is bounded",
+    "replica.high.watermark.checkpoint.interval.ms": "a negative time has no meaning",
+}
+LOOSER = {
+    "controller.listener.names": "no effect",
+    "controller.quorum.bootstrap.servers": "no effect",
+    "controller.quorum.voters": "no effect",
+    "group.consumer.assignors": "no effect",
+    "group.consumer.migration.policy": "no effect",
+    "group.coordinator.rebalance.protocols": "no effect",
+    "group.share.assignors": "no effect",
+    "log.dir": "unset and empty are one",
+    "log.dirs": "unset and empty are one",
+    "remote.log.metadata.manager.class.name": "no effect",
+    "remote.log.metadata.manager.impl.prefix": "no effect",
+    "remote.log.metadata.manager.listener.name": "no effect",
+    "remote.log.storage.manager.class.name": "no effect",
+    "remote.log.storage.manager.impl.prefix": "no effect",
+}

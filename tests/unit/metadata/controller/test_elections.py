@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode
+from lakelog.metadata.controller.elections import ElectionType, plan_elect_leaders
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import PartitionRecord
+
+PREFERRED, UNCLEAN = ElectionType
+
+
+def _with(image: MetadataImage, isr: tuple[int, ...], leader: int) -> MetadataImage:
+    topic = image.topic("orders")
+    assert topic is not None
+    return image.apply(PartitionRecord(topic.topic_id, 0, (1, 2), isr, leader, 5, 7))
+
+
+def _elect(
+    image: MetadataImage, kind: ElectionType, partition: int = 0, topic: str = "orders"
+) -> tuple[MetadataImage, ErrorCode]:
+    plan = plan_elect_leaders(image, kind, [(topic, [partition])])
+    (result,) = plan.result
+    assert (result.topic, result.partition) == (topic, partition)
+    return image.apply_all(plan.records, image.end), result.error
+
+
+def test_the_preferred_replica_takes_over(image: MetadataImage) -> None:
+    after, error = _elect(_with(image, (1, 2), 2), PREFERRED)
+    assert error is ErrorCode.NONE
+    topic = after.topic("orders")
+    assert topic is not None
+    partition = topic.partitions[0]
+    assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 6, 8)
+    assert _elect(after, PREFERRED)[1] is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_it_must_be_in_sync(image: MetadataImage) -> None:
+    lagging = _with(image, (2,), 2)
+    assert _elect(lagging, PREFERRED)[1] is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def test_an_unclean_election_needs_a_partition_without_a_leader(image: MetadataImage) -> None:
+    assert _elect(image, UNCLEAN)[1] is ErrorCode.ELECTION_NOT_NEEDED
+    after, error = _elect(_with(image, (2,), -1), UNCLEAN)
+    assert error is ErrorCode.NONE
+    topic = after.topic("orders")
+    assert topic is not None
+    assert (topic.partitions[0].leader, topic.partitions[0].isr) == (1, (1,))
+
+
+def test_what_does_not_exist(image: MetadataImage) -> None:
+    assert _elect(image, PREFERRED, 9)[1] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert _elect(image, PREFERRED, 0, "no")[1] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_of_all_partitions_only_those_that_needed_it_are_told(image: MetadataImage) -> None:
+    assert plan_elect_leaders(image, PREFERRED, None).result == []
+    (result,) = plan_elect_leaders(_with(image, (1, 2), 2), PREFERRED, None).result
+    assert (result.partition, result.error) == (0, ErrorCode.NONE)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from lakelog.protocol.api_notes import API_NOTES
+from lakelog.protocol.api_page import api_page
+from lakelog.protocol.registry import APIS
+
+ROOT = Path(__file__).parents[3]
+WITHOUT_VERSIONS = {4, 5, 6, 7}
+
+
+def _rows() -> dict[int, tuple[str, str]]:
+    """Name and versions, or the reason of absence, by key, as the page has them."""
+    page = (ROOT / "docs" / "api-support.md").read_text(encoding="utf-8")
+    cells = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    found = [[cell.strip("| ") for cell in row] for row in cells]
+    return {int(row[0]): (row[1], row[2]) for row in found if row[0].isdecimal()}
+
+
+def test_the_page_is_generated() -> None:
+    page = (ROOT / "docs" / "api-support.md").read_text(encoding="utf-8")
+    assert page == api_page(), "run: python -m lakelog.protocol.api_page > docs/api-support.md"
+
+
+def test_the_page_says_what_is_advertised() -> None:
+    rows = _rows()
+    assert rows.keys() == set(range(95)) - WITHOUT_VERSIONS
+    for key, api in APIS.items():
+        assert rows[key] == (api.name, f"{api.min_version}–{api.max_version}")
+
+
+def test_what_is_served_says_what_is_done_and_what_is_not_says_why() -> None:
+    names = {key: api.name for key, api in APIS.items()}
+    for note in API_NOTES:
+        assert names.get(note.key, note.name) == note.name
+        assert note.done if note.key in APIS else note.done or note.missing
