@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
+import heapq
 import random
+import struct
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GroupCoordinator
-from lakelog.records.batch import iter_batches, patch_offset_and_epoch, read_header
+from lakelog.coordinator.shard import TransactionMarker
+from lakelog.records.batch import patch_offset_and_epoch, read_header
+from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
 
 T = TypeVar("T")
@@ -29,6 +34,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def _run_once(self) -> None:
+        while self._scheduled and self._scheduled[0].cancelled():
+            heapq.heappop(self._scheduled)._scheduled = False
+            self._timer_cancelled_count -= 1
         if not self._ready:
             assert self._scheduled, "everything waits, and nothing will happen"
             self._now = max(self._now, self._scheduled[0].when())
@@ -78,6 +86,13 @@ class FakeLog:
         self.fate: Callable[[], str] = lambda: "ok"
         self.read_gate: asyncio.Event | None = None
 
+    async def append_marker(self, partition: int, marker: TransactionMarker) -> int:
+        builder = BatchBuilder()
+        builder.append(0, struct.pack(">hh", 0, marker.commit), struct.pack(">hi", 0, 0))
+        producer = (marker.producer_id, marker.producer_epoch)
+        batch = builder.build(*producer, is_transactional=True, is_control=True)
+        return await self.append(partition, batch)
+
     async def append(self, partition: int, batch: bytearray) -> int:
         assert partition not in self.in_flight, "two appends to one partition at once"
         self.in_flight.add(partition)
@@ -112,11 +127,15 @@ class FakeLog:
     async def read(self, partition: int, offset: int) -> bytes:
         if self.read_gate is not None:
             await self.read_gate.wait()
-        for batch in self.batches.get(partition, []):
-            header, _ = next(iter_batches(batch))
-            if header.last_offset >= offset:
-                return batch
-        return b""
+        batches = self.batches.get(partition, [])
+        found = bisect.bisect_left(
+            batches, offset, key=lambda batch: read_header(batch).last_offset
+        )
+        return batches[found] if found < len(batches) else b""
+
+
+def _last_offset(batch: bytes) -> int:
+    return read_header(batch).last_offset
 
 
 class FakeTopics:

@@ -8,6 +8,7 @@ from pathlib import Path
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.records.builder import BatchBuilder
+from lakelog.records.control import EndTransactionMarker
 from lakelog.records.record import Record, decode_records
 from lakelog.runtime.api import Disk
 from lakelog.storage.directory import LogDirectory
@@ -38,13 +39,43 @@ def make_batch(
     timestamp: int = NOW,
     codec: int = 0,
     producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
 ) -> bytearray:
     """Records of `size` bytes whose timestamps rise by 1 ms; `producer` is id, epoch, sequence."""
     builder = BatchBuilder(codec)
     for number in range(count):
         builder.append(timestamp + number, b"key", b"%0*d" % (size, number))
     producer_id, epoch, sequence = producer
-    return builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return builder.build(producer_id, epoch, sequence, is_transactional=transactional)
+
+
+def append_in_transaction(
+    log: Log, producer: tuple[int, int, int], count: int = 1, *, size: int = 20, now_ms: int = NOW
+) -> int:
+    """Verifies the producer as its coordinator would have it, then appends `count` records."""
+    verification = log.producers.start_verification(*producer, now_ms, supports_epoch_bump=False)
+    batch = make_batch(count, size=size, producer=producer, transactional=True, timestamp=now_ms)
+    return log.append(batch, leader_epoch=3, now_ms=now_ms, verification=verification).base_offset
+
+
+def append_marker(
+    log: Log,
+    producer_id: int,
+    epoch: int,
+    *,
+    commit: bool,
+    coordinator_epoch: int = 0,
+    now_ms: int = NOW,
+    transaction_version: int = 0,
+) -> int:
+    return log.append_marker(
+        producer_id,
+        epoch,
+        EndTransactionMarker(commit, coordinator_epoch),
+        leader_epoch=3,
+        now_ms=now_ms,
+        transaction_version=transaction_version,
+    )
 
 
 def append(log: Log, batch: bytearray, *, now_ms: int = NOW, leader_epoch: int = 3) -> int:

@@ -114,15 +114,16 @@ class WireClient:
 
 
 def batch_of(
-    *values: bytes, producer: tuple[int, int, int] = (-1, -1, -1), first_ms: int = RECENTLY_MS
+    *values: bytes,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    first_ms: int = RECENTLY_MS,
+    transactional: bool = False,
 ) -> bytes:
     """A record batch of values without keys; `producer` is id, epoch and base sequence."""
     builder = BatchBuilder()
     for index, value in enumerate(values):
         builder.append(first_ms + index, None, value, [])
-    producer_id, epoch, sequence = producer
-    built = builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-    return bytes(built)
+    return bytes(builder.build(*producer, is_transactional=transactional))
 
 
 def produce_request(
@@ -160,6 +161,7 @@ def fetch_request(
     partition_max_bytes: int = 1 << 26,
     leader_epoch: int = -1,
     session: tuple[int, int] = (0, -1),
+    isolation_level: int = 0,
 ) -> FetchRequest:
     """Of versions up to 12, which name the topic; `session` is id and epoch."""
     wanted = FetchPartition(
@@ -172,6 +174,7 @@ def fetch_request(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
+        isolation_level=isolation_level,
         session_id=session[0],
         session_epoch=session[1],
         topics=[FetchTopic(topic=topic, partitions=[wanted])],

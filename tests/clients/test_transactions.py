@@ -1,45 +1,178 @@
-"""Transactional producers are told that there are no transactions, by each library."""
+"""Transactions by each library: what is seen, by whom, and who is kept from writing."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
 
-import aiokafka
-import confluent_kafka
-import kafka
 import pytest
 
-from clients.adapters.aio import LOOP
+from broker_process import eventually
+from clients.adapters.own import OwnAdmin
+from clients.adapters.transactions import (
+    COMMITTED,
+    LIBRARIES,
+    TIMEOUT_S,
+    UNCOMMITTED,
+    Transactional,
+    read_all,
+)
+from lakelog.client.admin import Admin
+
+Make = Callable[..., Transactional]
 
 
-def _confluent(bootstrap: str) -> None:
-    settings = {"bootstrap.servers": bootstrap, "transactional.id": "t"}
-    confluent_kafka.Producer(settings).init_transactions(2)
+@pytest.fixture(params=LIBRARIES, ids=lambda library: library.name)
+def library(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
-def _kafka_python(bootstrap: str) -> None:
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
-    try:
-        producer.init_transactions()
-    finally:
-        producer.close()
+@pytest.fixture
+def make(library: Any, bootstrap: str) -> Iterator[Make]:
+    """Makes producers of one library, and closes them."""
+    made: list[Transactional] = []
 
+    def new(transactional_id: str, **settings: Any) -> Transactional:
+        made.append(library(bootstrap, transactional_id, **settings))
+        return made[-1]
 
-def _aiokafka(bootstrap: str) -> None:
-    async def start() -> None:
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
+    yield new
+    for producer in made:
         try:
-            await producer.start()
-        finally:
-            await producer.stop()
-
-    LOOP.run(start())
+            producer.close()
+        except Exception as error:  # noqa: BLE001 - one that was fenced may say so again
+            print(f"closing {producer.name}: {error!r}")
 
 
-@pytest.mark.parametrize("begin", [_confluent, _kafka_python, _aiokafka])
-def test_the_reason_is_told(begin: Callable[[str], None], bootstrap: str) -> None:
-    if "LAKELOG_TEST_BOOTSTRAP" in os.environ:
-        pytest.skip("another broker is being tested")
-    with pytest.raises(Exception, match=r"(?i)unsupported_?version|version not supported"):
-        begin(bootstrap)
+@pytest.fixture
+def unique() -> str:
+    return f"txn-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def topic(bootstrap: str, unique: str) -> str:
+    with closing(OwnAdmin(bootstrap)) as admin:
+        admin.create_topic(unique, 2)
+    return unique
+
+
+def test_committed_and_aborted(make: Make, bootstrap: str, topic: str) -> None:
+    producer = make(topic)
+    producer.init()
+    for number in range(4):
+        producer.begin()
+        producer.send(topic, b"%d a" % number, 0)
+        producer.send(topic, b"%d b" % number, 1)
+        if number % 2:
+            producer.abort()
+        else:
+            producer.commit()
+    assert read_all(bootstrap, topic, COMMITTED, 2) == [b"0 a", b"2 a", b"0 b", b"2 b"]
+    everything = [b"%d %s" % (number, name) for name in (b"a", b"b") for number in range(4)]
+    assert read_all(bootstrap, topic, UNCOMMITTED, 2) == everything
+
+
+def test_what_is_open_holds_back_what_follows(make: Make, bootstrap: str, topic: str) -> None:
+    first, second = make(f"{topic}-1"), make(f"{topic}-2")
+    first.init()
+    second.init()
+    first.begin()
+    first.send(topic, b"first")
+    second.begin()
+    second.send(topic, b"second")
+    second.commit()
+    assert read_all(bootstrap, topic, COMMITTED) == []
+    assert read_all(bootstrap, topic, UNCOMMITTED) == [b"first", b"second"]
+    first.commit()
+    assert read_all(bootstrap, topic, COMMITTED) == [b"first", b"second"]
+
+
+def test_a_newer_producer_fences_the_older(make: Make, bootstrap: str, topic: str) -> None:
+    older = make(topic)
+    older.init()
+    older.begin()
+    older.send(topic, b"never")
+    newer = make(topic)
+    newer.init()
+    with pytest.raises(Exception, match=r"(?i)fenced|epoch"):
+        older.send(topic, b"late")
+        older.commit()
+    newer.begin()
+    newer.send(topic, b"newer")
+    newer.commit()
+    assert read_all(bootstrap, topic, COMMITTED) == [b"newer"]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(
+    make: Make, bootstrap: str, topic: str
+) -> None:
+    """SIGKILL would look the same to the broker: nothing more is heard of the producer."""
+    silent = make(topic, timeout_ms=1_500)
+    silent.init()
+    silent.begin()
+    silent.send(topic, b"never")
+    other = make(f"{topic}-other")
+    other.init()
+    other.begin()
+    other.send(topic, b"other")
+    other.commit()
+    eventually(
+        lambda: read_all(bootstrap, topic, COMMITTED) == [b"other"], TIMEOUT_S, "still held back"
+    )
+
+
+def test_consume_transform_produce(make: Make, library: Any, bootstrap: str, topic: str) -> None:
+    """Each record once, although the first try of every batch is aborted."""
+    source = make(f"{topic}-source")
+    source.init()
+    source.begin()
+    for number in range(6):
+        source.send(topic, b"%d" % number, number % 2)
+    source.commit()
+    target = f"{topic}-out"
+    with closing(OwnAdmin(bootstrap)) as admin:
+        admin.create_topic(target, 1)
+    producer = make(topic)
+    producer.init()
+    with closing(library.Reading(bootstrap, topic, topic, COMMITTED)) as consumer:
+        done: dict[int, int] = {}
+        while sum(done.values()) < 6:
+            rows = eventually(consumer.poll, TIMEOUT_S, f"only {done} came: more")
+            offsets = {partition: offset + 1 for partition, offset, _ in rows}
+            for commits in (False, True):
+                producer.begin()
+                for _, _, value in rows:
+                    producer.send(target, value * 2)
+                producer.send_offsets(consumer, offsets)
+                if commits:
+                    producer.commit()
+                else:
+                    producer.abort()
+            for partition, _, _ in rows:
+                done[partition] = done.get(partition, 0) + 1
+    assert sorted(read_all(bootstrap, target, COMMITTED)) == [b"%d%d" % (n, n) for n in range(6)]
+    with Admin(bootstrap) as admin:
+        found = {key: place.offset for key, place in admin.groups.offsets(topic).items()}
+    assert found.keys() == {(topic, 0), (topic, 1)}
+    assert all(offset >= 3 for offset in found.values())
+
+
+def test_an_aborted_read_leaves_the_groups_offsets(
+    make: Make, library: Any, bootstrap: str, topic: str
+) -> None:
+    source = make(f"{topic}-source")
+    source.init()
+    source.begin()
+    source.send(topic, b"again")
+    source.commit()
+    producer = make(topic)
+    producer.init()
+    for _ in range(2):
+        with closing(library.Reading(bootstrap, topic, topic, COMMITTED)) as consumer:
+            rows = eventually(consumer.poll, TIMEOUT_S)
+            assert [value for *_, value in rows] == [b"again"]
+            producer.begin()
+            producer.send_offsets(consumer, {0: rows[0][1] + 1})
+            producer.abort()

@@ -149,3 +149,12 @@ def test_reading_ahead_makes_a_range_resident(place: Place) -> None:
     place.disk.read_ahead(file, 0, 10_000)
     assert place.disk.is_resident(file, 0, 10_000)
     file.close()
+
+
+def test_the_time_of_a_change_can_be_set(place: Place) -> None:
+    path = place.folder / "file"
+    place.disk.open(path, create=True).close()
+    place.disk.set_modified_ms(path, 1_600_000_000_123)
+    assert place.disk.modified_ms(path) == 1_600_000_000_123
+    with pytest.raises(FileNotFoundError):
+        place.disk.set_modified_ms(place.folder / "none", 1)

@@ -11,18 +11,25 @@ import java.util.TreeMap;
 import java.util.stream.Stream;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.message.AbortedTxn;
+import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.metadata.properties.MetaProperties;
 import org.apache.kafka.metadata.properties.PropertiesUtils;
+import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler;
 import org.apache.kafka.storage.internals.checkpoint.LeaderEpochCheckpointFile;
 import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
 import org.apache.kafka.storage.internals.checkpoint.PartitionMetadataFile;
+import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
 import org.apache.kafka.storage.internals.log.BatchMetadata;
 import org.apache.kafka.storage.internals.log.EpochEntry;
+import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.OffsetIndex;
 import org.apache.kafka.storage.internals.log.ProducerStateEntry;
 import org.apache.kafka.storage.internals.log.ProducerStateManager;
+import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 import org.apache.kafka.storage.internals.log.TimeIndex;
 import org.apache.kafka.storage.internals.log.TransactionIndex;
 
@@ -51,6 +58,14 @@ public class FileOracle {
                 System.out.println("ERROR\t" + data.relativize(file) + "\t" + error);
             }
         }
+        for (Path folder : files.stream().map(Path::getParent).distinct().toList()) {
+            try {
+                String found = replay(folder);
+                if (found != null) System.out.println(data.relativize(folder) + "\t" + found);
+            } catch (Throwable error) {
+                System.out.println("ERROR\t" + data.relativize(folder) + "\t" + error);
+            }
+        }
     }
 
     private static String check(File file) throws Exception {
@@ -77,9 +92,76 @@ public class FileOracle {
         if (name.endsWith(".txnindex")) {
             TransactionIndex index = new TransactionIndex(base(name), file);
             index.sanityCheck();
-            return index.allAbortedTxns().size() + " transactions";
+            return transactions(index);
         }
         return null;
+    }
+
+    private static String transactions(TransactionIndex index) {
+        StringBuilder text = new StringBuilder();
+        for (AbortedTxn txn : index.allAbortedTxns()) {
+            text.append(txn.producerId()).append(' ').append(txn.firstOffset()).append(' ')
+                .append(txn.lastOffset()).append(' ').append(txn.lastStableOffset()).append(',');
+        }
+        return text.toString();
+    }
+
+    /**
+     * Lets Kafka recover a copy of the partition from its .log files alone, and compares producers
+     * and aborted transactions with those in the files. Only of a log that begins at offset 0.
+     */
+    private static String replay(Path folder) throws Exception {
+        List<Long> bases;
+        try (Stream<Path> files = Files.list(folder)) {
+            bases = files.map(file -> file.getFileName().toString()).filter(name -> name.endsWith(".log"))
+                .map(FileOracle::base).sorted().toList();
+        }
+        if (bases.isEmpty() || bases.get(0) != 0) return null;
+        Path copy = Files.createTempDirectory(scratch, "replay");
+        TopicPartition partition = new TopicPartition("replay", 0);
+        LeaderEpochFileCache epochs = new LeaderEpochFileCache(partition, new LeaderEpochCheckpointFile(
+            LeaderEpochCheckpointFile.newFile(copy.toFile()), new LogDirFailureChannel(1)), new KafkaScheduler(1));
+        ProducerStateManager producers = new ProducerStateManager(partition, copy.toFile(), 900_000,
+            new ProducerStateManagerConfig(86_400_000, true), Time.SYSTEM);
+        int snapshots = 0;
+        int indexes = 0;
+        for (long base : bases) {
+            snapshots += sameProducers(folder, copy, producers);
+            String log = String.format("%020d.log", base);
+            Files.copy(folder.resolve(log), copy.resolve(log));
+            LogSegment segment = LogSegment.open(
+                copy.toFile(), base, new LogConfig(Map.of()), Time.SYSTEM, true, 0, false, "");
+            segment.recover(producers, epochs);
+            String theirs = transactions(segment.txnIndex());
+            Path ours = folder.resolve(String.format("%020d.txnindex", base));
+            String found = Files.exists(ours) ? transactions(new TransactionIndex(base, ours.toFile())) : "";
+            if (!found.equals(theirs)) throw new IllegalStateException(ours + ": Kafka finds " + theirs);
+            if (!found.isEmpty()) {
+                same(ours.toFile(), copy.resolve(ours.getFileName()));
+                indexes++;
+            }
+        }
+        snapshots += sameProducers(folder, copy, producers);
+        return snapshots + " snapshots, " + indexes + " transaction indexes";
+    }
+
+    private static int sameProducers(Path folder, Path copy, ProducerStateManager producers) throws Exception {
+        Path ours = folder.resolve(String.format("%020d.snapshot", producers.mapEndOffset()));
+        if (!Files.exists(ours)) return 0;
+        Path theirs = copy.resolve("theirs.snapshot");
+        ProducerStateManager.writeSnapshot(theirs.toFile(), producers.activeProducers(), false);
+        String found = sortedProducers(ours);
+        String wanted = sortedProducers(theirs);
+        if (!found.equals(wanted)) throw new IllegalStateException(ours + " has " + found + " not " + wanted);
+        return 1;
+    }
+
+    private static String sortedProducers(Path file) throws Exception {
+        Map<Long, String> sorted = new TreeMap<>();
+        for (ProducerStateEntry entry : ProducerStateManager.readSnapshot(file.toFile())) {
+            sorted.put(entry.producerId(), producer(entry));
+        }
+        return sorted.values().toString();
     }
 
     private static long base(String name) {
@@ -135,14 +217,18 @@ public class FileOracle {
         StringBuilder text = new StringBuilder();
         for (ProducerStateEntry entry : ProducerStateManager.readSnapshot(file)) {
             entries.put(entry.producerId(), entry);
-            text.append(entry.producerId()).append(' ').append(entry.producerEpoch()).append(' ')
-                .append(lastSequence(entry)).append(' ').append(entry.firstDataOffset()).append(' ')
-                .append(entry.lastDataOffset()).append(' ').append(entry.lastTimestamp()).append(',');
+            text.append(producer(entry)).append(',');
         }
         Path copy = Files.createTempDirectory(scratch, "snapshot").resolve(file.getName());
         ProducerStateManager.writeSnapshot(copy.toFile(), entries, false);
         same(file, copy);
         return text.toString();
+    }
+
+    private static String producer(ProducerStateEntry entry) {
+        return entry.producerId() + " " + entry.producerEpoch() + " " + lastSequence(entry) + " "
+            + entry.firstDataOffset() + " " + entry.lastDataOffset() + " " + entry.lastTimestamp() + " "
+            + entry.coordinatorEpoch() + " " + entry.currentTxnFirstOffset().orElse(-1L);
     }
 
     private static int lastSequence(ProducerStateEntry entry) {

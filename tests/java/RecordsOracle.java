@@ -14,13 +14,29 @@ import org.apache.kafka.common.record.internal.*;
  * record: offset, timestamp, key, value and headers, bytes in hexadecimal and "-" for null.
  *
  * read FILE...: prints "batch ..." and the records of each. write FOLDER: makes one file a codec.
+ * markers FILE: writes transaction markers, two for each of three producers.
  */
 public class RecordsOracle {
     public static void main(String[] args) throws Exception {
         if (args[0].equals("read")) {
             for (int i = 1; i < args.length; i++) read(Path.of(args[i]));
+        } else if (args[0].equals("markers")) {
+            markers(Path.of(args[1]));
         } else {
             write(Path.of(args[1]));
+        }
+    }
+
+    static void markers(Path file) throws IOException {
+        try (OutputStream out = Files.newOutputStream(file)) {
+            for (int i = 0; i < 6; i++) {
+                ControlRecordType type = i % 2 == 0 ? ControlRecordType.ABORT : ControlRecordType.COMMIT;
+                MemoryRecords records = MemoryRecords.withEndTransactionMarker(10L + i, 1700000000000L + i,
+                    i, 1L << 40 | i / 2, (short) (32765 + i / 2), new EndTransactionMarker(type, i * 1000 - 1));
+                byte[] bytes = new byte[records.sizeInBytes()];
+                records.buffer().get(bytes);
+                out.write(bytes);
+            }
         }
     }
 

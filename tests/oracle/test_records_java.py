@@ -8,9 +8,17 @@ from pathlib import Path
 import pytest
 
 import kafka_jars
-from lakelog.records.batch import BatchHeader, check_crc, iter_batches, read_header, set_append_time
+from lakelog.records.batch import (
+    BatchHeader,
+    check_crc,
+    iter_batches,
+    patch_offset_and_epoch,
+    read_header,
+    set_append_time,
+)
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
+from lakelog.records.control import EndTransactionMarker, build_marker, read_marker
 from lakelog.records.record import Record, decode_records
 
 pytestmark = pytest.mark.java
@@ -106,3 +114,18 @@ def test_uncompressed_batches_are_byte_identical(tmp_path: Path) -> None:
     for record in decode_records(theirs, header, LIMIT):
         builder.append(record.timestamp, record.key, record.value, record.headers)
     assert builder.build(4711, 3, 2**31 - 2, 100, leader_epoch=9) == theirs
+
+
+def test_markers_are_byte_identical(tmp_path: Path) -> None:
+    """Among the epochs is the greatest there is, and a coordinator epoch of -1."""
+    file = tmp_path / "markers"
+    run_oracle("markers", str(file))
+    theirs = list(iter_batches(file.read_bytes()))
+    assert len(theirs) == 6
+    for index, (header, batch) in enumerate(theirs):
+        marker = EndTransactionMarker(index % 2 == 1, index * 1000 - 1)
+        producer_id, epoch = 1 << 40 | index // 2, 32765 + index // 2
+        ours = build_marker(producer_id, epoch, marker, 1_700_000_000_000 + index)
+        patch_offset_and_epoch(ours, 0, 10 + index, index)
+        assert ours == batch
+        assert read_marker(batch, header) == marker

@@ -7,12 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from compaction_kit import Cleaner, headers
 from file_oracle import check_data_folder, dump
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.uuids import encode_uuid
+from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.log import Log
-from storage_kit import NOW, TOPIC_ID, Store, append, make_batch
+from storage_kit import (
+    NOW,
+    TOPIC_ID,
+    Store,
+    append,
+    append_in_transaction,
+    append_marker,
+    make_batch,
+)
 
 pytestmark = pytest.mark.java
 
@@ -39,17 +49,43 @@ def fill(log: Log, count: int, *, first: int = 0, leader_epoch: int = 0) -> None
         append(log, batch, leader_epoch=leader_epoch)
 
 
+def fill_transactions(log: Log, rounds: int, *, first: int = 0) -> None:
+    """Overlapping transactions of four producers, both versions, some across segments."""
+    for number in range(first, first + rounds):
+        epoch = number // 4
+        for producer_id in range(4):
+            if (number + producer_id) % 4 == 3 and producer_id:
+                version = 2 if producer_id == 1 else 0
+                marker_epoch = epoch + 1 if version else epoch
+                append_marker(
+                    log,
+                    producer_id,
+                    marker_epoch,
+                    commit=producer_id == 3,
+                    coordinator_epoch=number // 10,
+                    transaction_version=version,
+                )
+            elif producer_id or number % 9 == 0:
+                state = log.producers.entries.get(producer_id)
+                epoch_now = max(epoch, state.epoch if state else 0)
+                same = state is not None and state.epoch == epoch_now
+                sequence = state.last_sequence + 1 if state is not None and same else 0
+                append_in_transaction(log, (producer_id, epoch_now, sequence), 2, size=40)
+        append(log, make_batch(1))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a history: rolls, retention, truncation, a kill, a clean stop."""
     path = tmp_path_factory.mktemp("data")
     store = Store(PosixDisk(), config=SMALL, path=path)
-    for partition in range(6):
+    for partition in range(7):
         store.create(partition=partition)
     logs = store.directory.logs
     for log in logs.values():
-        if log.partition != 5:
+        if log.partition < 5:
             fill(log, 60, leader_epoch=1)
+    fill_transactions(logs["topic", 6], 40)
     store.config = LogConfig(segment_bytes=4000, index_interval_bytes=300, retention_bytes=9000)
     logs["topic", 1].config = store.config
     logs["topic", 1].delete_old_segments(NOW)
@@ -62,8 +98,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store.directory.close(clean=False)
     store.start()
     for log in store.directory.logs.values():
-        if log.partition != 5:
+        if log.partition < 5:
             fill(log, 20, first=60, leader_epoch=2)
+    fill_transactions(store.directory.logs["topic", 6], 30, first=40)
     store.restart()
     store.directory.close()
     return path
@@ -79,8 +116,21 @@ def test_kafka_reads_all_of_it(folder: Path) -> None:
     snapshots = [name for name in found if name.endswith(".snapshot")]
     assert len(snapshots) > 10
     assert any("7 2 11 " in found[name] for name in snapshots)
+    assert found["topic-0"].endswith(" snapshots, 0 transaction indexes")
     assert ".kafka_cleanshutdown" in found
     assert any(name.endswith(".cut") for name in map(str, folder.rglob("*.cut")))
+
+
+def test_kafka_finds_the_same_transactions_in_the_log(folder: Path) -> None:
+    """It recovers producers and aborted transactions from the `.log` files alone."""
+    found = check_data_folder(folder)
+    snapshots, indexes = map(int, found["topic-6"].split()[0:3:2])
+    assert snapshots > 4
+    assert indexes > 4
+    aborted = [found[name] for name in found if name.endswith(".txnindex")]
+    assert sum(text.count(",") for text in aborted) > 20
+    entry = found[max(name for name in found if name.startswith("topic-6/0") and "snap" in name)]
+    assert entry.split(",")[0].split()[-1] == "0"
 
 
 def test_every_batch_is_counted(folder: Path) -> None:
@@ -98,12 +148,63 @@ def test_kafka_finds_the_indexes_sane(folder: Path) -> None:
     assert sane == len(indexes)
 
 
+@pytest.fixture(scope="module")
+def compacted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with logs that were compacted more than once, all codecs and emptied batches."""
+    path = tmp_path_factory.mktemp("compacted")
+    config = SMALL._replace(
+        cleanup_policy=frozenset({"compact"}), delete_retention_ms=500, file_delete_delay_ms=0
+    )
+    store = Store(PosixDisk(), config=config, path=path)
+    log, cleaner, number = store.create(), Cleaner(store), 0
+    for _ in range(4):
+        for _ in range(40):
+            number += 1
+            append(log, keyed(number), leader_epoch=number // 50)
+        log.roll(store.clock.now_ms)
+        log.flush()
+        store.clock.now_ms += 300
+        cleaner.run()
+        store.directory.cleaner_offsets["topic", 0] = cleaner.cleaned or 0
+    store.log.delete_old_segments(store.clock.now_ms)
+    assert any(not header.records_count for header in headers(store.log))
+    assert any(header.has_delete_horizon for header in headers(store.log))
+    store.directory.close()
+    return path
+
+
+def keyed(number: int) -> bytearray:
+    builder = BatchBuilder(number % 5)
+    for key in range(number % 4 + 1):
+        value = None if (number + key) % 5 == 0 else b"%d" % number * 20
+        builder.append(NOW + number * 10 - key * 25, b"%d" % (number * 7 % 11 + key), value)
+    if number % 6 == 0:
+        return builder.build(40 + number % 12, number, 0)
+    return builder.build()
+
+
+def test_kafka_reads_compacted_logs(compacted: Path) -> None:
+    found = check_data_folder(compacted, compacted=True)
+    assert "topic-0" in found["cleaner-offset-checkpoint"]
+    logs = sorted((compacted / "topic-0").glob("*.log"))
+    output, errors = dump(logs, "--deep-iteration")
+    assert not [line for line in errors if "followed by" not in line and "Non-c" not in line]
+    assert "deleteHorizonMs: OptionalLong[" in output
+    assert output.count("isvalid: true") == output.count("baseOffset:")
+    indexes = sorted(compacted.rglob("*.index")) + sorted(compacted.rglob("*.timeindex"))
+    output, errors = dump(indexes, "--index-sanity-check")
+    assert errors == []
+    sane = output.count("passed sanity check.") + output.count("is empty")
+    assert sane == len(indexes)
+
+
 PLANTED = [
     ("*.index", 3, b"\x01", "Mismatches in"),
     ("*.log", 100, b"\xff", "isvalid: false"),
     ("*.timeindex", 7, b"\x00", "timestamp"),
     ("*.snapshot", 20, b"\xff", "crc"),
     ("leader-epoch-checkpoint", 4, b"x", "leader-epoch-checkpoint"),
+    ("*.txnindex", 25, b"\x01", "Kafka finds"),
     ("partition.metadata", 9, b"7", "partition.metadata"),
 ]
 
@@ -120,11 +221,11 @@ def test_the_oracle_sees_what_is_planted(folder: Path, tmp_path: Path) -> None:
     damaged = []
     for partition, (pattern, position, value, complaint) in enumerate(PLANTED):
         copy = tmp_path / f"topic-{partition}"
-        shutil.copytree(folder / "topic-0", copy)
+        shutil.copytree(folder / ("topic-6" if "txn" in pattern else "topic-0"), copy)
         damaged.append((plant(copy, pattern, position, value), complaint))
     with pytest.raises(AssertionError) as failure:
         check_data_folder(tmp_path)
     lines = str(failure.value).splitlines()
     for file, complaint in damaged:
-        name = f"{file.parent.name}/{file.name}"
+        name = file.parent.name if file.suffix == ".txnindex" else f"{file.parent.name}/{file.name}"
         assert any(name in line and complaint in line for line in lines), (name, complaint)

@@ -13,6 +13,7 @@ from lakelog.coordinator.group.records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from lakelog.coordinator.transaction.records import TransactionLogKey, TransactionLogValue
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -25,6 +26,7 @@ from wire_oracle import JavaOracle, JavaRefusedError, Target
 
 pytestmark = pytest.mark.java
 
+TRANSACTION_RECORDS = "org.apache.kafka.coordinator.transaction.generated"
 GROUP_RECORDS = "org.apache.kafka.coordinator.group.generated"
 MESSAGES_A_VERSION = 12
 
@@ -83,6 +85,8 @@ TARGETS = [
     Target.of(GroupMetadataKey, GROUP_RECORDS),
     Target.of(GroupMetadataValue, GROUP_RECORDS),
     Target.of(ConsumerGroupMemberMetadataValue, GROUP_RECORDS),
+    Target.of(TransactionLogKey, TRANSACTION_RECORDS),
+    Target.of(TransactionLogValue, TRANSACTION_RECORDS),
 ]
 
 

@@ -18,6 +18,7 @@ from lakelog.coordinator.group.records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from lakelog.coordinator.transaction.records import TransactionLogKey, TransactionLogValue
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -33,9 +34,11 @@ API_MESSAGES = [
     ConsumerProtocolSubscription,
 ]
 GROUP_RECORDS = [OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue]
+TRANSACTION_RECORDS = [TransactionLogKey, TransactionLogValue]
 MESSAGES = [
     *(("kafka-clients", kind) for kind in API_MESSAGES),
     *(("kafka-group-coordinator", kind) for kind in GROUP_RECORDS),
+    *(("kafka-transaction-coordinator", kind) for kind in TRANSACTION_RECORDS),
 ]
 
 
@@ -104,7 +107,7 @@ class Comparison:
         is_array = theirs["type"].startswith("[]")
         base = theirs["type"].removeprefix("[]")
         assert (ours.type_name, ours.is_array) == (base, is_array), where
-        present = schema_range(theirs["versions"], within)
+        present = schema_range(theirs.get("versions", theirs.get("taggedVersions", "")), within)
         nullable = parse(theirs.get("nullableVersions", "none"))
         tagged = parse(theirs.get("taggedVersions", "none"))
         for version in within:

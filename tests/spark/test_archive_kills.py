@@ -52,14 +52,16 @@ class Driver:
     def __init__(self, folder: Path, number: int, arguments: list[str]) -> None:
         path = os.pathsep.join([str(HERE / "faults"), os.environ.get("PYTHONPATH", "")])
         log = folder / f"driver-{number}.log"
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "archive_driver.py"), *arguments, str(log)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log.open("ab"),
-            text=True,
-            env=os.environ | {"PYTHONPATH": path, "LAKELOG_TEST_FAULTS": str(folder / "faults")},
-        )
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(HERE / "archive_driver.py"), *arguments, str(log)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=os.environ
+                | {"PYTHONPATH": path, "LAKELOG_TEST_FAULTS": str(folder / "faults")},
+            )
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 

@@ -11,9 +11,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark]
 
+AT_FIRST = signal.getsignal(signal.SIGINT)
+"""The program's own: no session has begun while tests are collected."""
+
 
 def test_a_session_leaves_interrupts_to_its_program(spark: SparkSession) -> None:
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is AT_FIRST
 
 
 def test_workers_use_this_python_and_its_compiled_packages(spark: SparkSession) -> None:

@@ -11,11 +11,14 @@ from types import MappingProxyType
 
 from lakelog.base.broker_keys import HONOURED_KEYS, REFUSED_KEYS
 from lakelog.base.broker_keys_inert import INERT_KEYS
+from lakelog.base.broker_keys_transactions import TRANSACTION_KEYS
 from lakelog.base.config import ConfigError, ConfigKey, ConfigValue, Effect, key_table
 from lakelog.base.endpoint import Endpoint, parse_endpoint
 from lakelog.base.topic_config import LogConfig
 
-BROKER_CONFIGS: Mapping[str, ConfigKey] = key_table(HONOURED_KEYS, REFUSED_KEYS, INERT_KEYS)
+BROKER_CONFIGS: Mapping[str, ConfigKey] = key_table(
+    HONOURED_KEYS, TRANSACTION_KEYS, REFUSED_KEYS, INERT_KEYS
+)
 
 IGNORED_PREFIXES: Mapping[str, str] = MappingProxyType(
     {
@@ -80,6 +83,11 @@ class BrokerConfig:
         value = self.get(name)
         assert isinstance(value, int)
         return value
+
+    def get_float(self, name: str) -> float:
+        value = self.get(name)
+        assert isinstance(value, float | int)
+        return float(value)
 
     def get_bool(self, name: str) -> bool:
         value = self.get(name)

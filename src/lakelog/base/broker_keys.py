@@ -8,6 +8,7 @@ loop accepts between its other work.
 
 from __future__ import annotations
 
+from lakelog.base.broker_keys_cleaner import CLEANER_KEYS
 from lakelog.base.config import (
     ConfigKey,
     ConfigType,
@@ -312,5 +313,5 @@ _REFUSED = (
     _refused("remote.log.storage.system.enable", _BOOLEAN, "false", "there is no tiered storage"),
 )
 
-HONOURED_KEYS = _NODE + _NETWORK + _TOPICS + _LOG + _GROUPS
+HONOURED_KEYS = _NODE + _NETWORK + _TOPICS + _LOG + CLEANER_KEYS + _GROUPS
 REFUSED_KEYS = _REFUSED

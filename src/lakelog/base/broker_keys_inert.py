@@ -135,20 +135,13 @@ remote.log.reader.threads int 10 1.. cluster-wide
 remote.log.storage.manager.class.name string -
 remote.log.storage.manager.class.path string -
 remote.log.storage.manager.impl.prefix string rsm.config.
-# there are no transactions
+# a transaction's coordinator is asked without leaving the process
 add.partitions.to.txn.retry.backoff.max.ms int 100 0..
 add.partitions.to.txn.retry.backoff.ms int 20 1..
+# a transaction is aborted at its timeout, not by a scan
 transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1..
-transaction.max.timeout.ms int 900000 1..
-transaction.partition.verification.enable boolean true cluster-wide
-transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 1..
+# logs of coordinators are read in steps of 1 MiB
 transaction.state.log.load.buffer.size int 5242880 1..
-transaction.state.log.min.isr int 1 1..
-transaction.state.log.num.partitions int 50 1..
-transaction.state.log.replication.factor short 1 1..
-transaction.state.log.segment.bytes int 104857600 1..
-transaction.two.phase.commit.enable boolean false
-transactional.id.expiration.ms int 604800000 1..
 # groups speak the classic protocol
 group.consumer.assignment.interval.ms int 1000 0.. cluster-wide
 group.consumer.assignors list uniform,range
@@ -284,18 +277,6 @@ compression.gzip.level int -1 1..9|-1 cluster-wide
 compression.lz4.level int 9 1..17 cluster-wide
 compression.zstd.level int 3 -131072..22 cluster-wide
 offsets.topic.compression.codec int 0
-# compaction does not run yet
-log.cleaner.delete.retention.ms long 86400000 0.. cluster-wide
-log.cleaner.max.compaction.lag.ms long 9223372036854775807 1.. cluster-wide
-log.cleaner.min.cleanable.ratio double 0.5 0..1 cluster-wide
-log.cleaner.min.compaction.lag.ms long 0 0.. cluster-wide
-log.cleaner.backoff.ms long 15000 0.. cluster-wide
-log.cleaner.dedupe.buffer.size long 134217728 cluster-wide
-log.cleaner.enable boolean true
-log.cleaner.io.buffer.load.factor double 0.9 cluster-wide
-log.cleaner.io.buffer.size int 524288 0.. cluster-wide
-log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 cluster-wide
-log.cleaner.threads int 1 0.. cluster-wide
 # there are no metrics reporters
 kafka.metrics.polling.interval.secs int 10 1..
 kafka.metrics.reporters list ""

@@ -33,7 +33,6 @@ COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"
 _TIERED = "there is no tiered storage"
 _ONE_REPLICA = "one broker holds every replica"
 _LEVELS = "each codec has one level"
-_NO_COMPACTION = "compaction does not run yet"
 
 
 def _whole(
@@ -270,51 +269,38 @@ _CLEANUP = (
         "cleanup.policy",
         ConfigType.LIST,
         "delete",
-        "Whether old segments are deleted, compacted by key, or both; empty keeps everything. "
-        "Until compaction runs, `compact` keeps every record.",
+        "Whether old segments are deleted, compacted by key, or both; empty keeps everything.",
         list_of("compact", "delete"),
         synonyms=(Synonym("log.cleanup.policy"),),
     ),
-    _not_yet(
-        _whole(
-            "delete.retention.ms",
-            DAY_MS,
-            "Time for which a compacted topic keeps the markers of deleted keys.",
-            at_least(0),
-            "log.cleaner.delete.retention.ms",
-        ),
-        _NO_COMPACTION,
+    _whole(
+        "delete.retention.ms",
+        DAY_MS,
+        "Time for which a compacted topic keeps the markers of deleted keys.",
+        at_least(0),
+        "log.cleaner.delete.retention.ms",
     ),
-    _not_yet(
-        _whole(
-            "min.compaction.lag.ms",
-            0,
-            "Age below which a record is not compacted away.",
-            at_least(0),
-            "log.cleaner.min.compaction.lag.ms",
-        ),
-        _NO_COMPACTION,
+    _whole(
+        "min.compaction.lag.ms",
+        0,
+        "Age below which a record is not compacted away.",
+        at_least(0),
+        "log.cleaner.min.compaction.lag.ms",
     ),
-    _not_yet(
-        _whole(
-            "max.compaction.lag.ms",
-            LONG_MAX,
-            "Age at which a record becomes due for compaction.",
-            at_least(1),
-            "log.cleaner.max.compaction.lag.ms",
-        ),
-        _NO_COMPACTION,
+    _whole(
+        "max.compaction.lag.ms",
+        LONG_MAX,
+        "Age at which a record becomes due for compaction.",
+        at_least(1),
+        "log.cleaner.max.compaction.lag.ms",
     ),
-    _not_yet(
-        ConfigKey(
-            "min.cleanable.dirty.ratio",
-            ConfigType.DOUBLE,
-            "0.5",
-            "Share of a log that must be uncompacted before it is compacted again.",
-            between(0, 1),
-            synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
-        ),
-        _NO_COMPACTION,
+    ConfigKey(
+        "min.cleanable.dirty.ratio",
+        ConfigType.DOUBLE,
+        "0.5",
+        "Share of a log that must be uncompacted before it is compacted again.",
+        between(0, 1),
+        synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
     ),
 )
 

@@ -100,6 +100,15 @@ _ENTRIES = (
         (ErrorCode.OFFSET_OUT_OF_RANGE,),
     ),
     Entry(
+        "LL0108",
+        "not allowed by the topic's policy",
+        ExitCode.CONFLICT,
+        "A topic that is only compacted does not let its first records be deleted: what goes from "
+        "it is decided by key. `lakelog topic alter --config cleanup.policy=compact,delete` allows "
+        "it.",
+        (ErrorCode.POLICY_VIOLATION,),
+    ),
+    Entry(
         "LL0201",
         "group not found",
         ExitCode.NOT_FOUND,
@@ -133,6 +142,38 @@ _ENTRIES = (
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             ErrorCode.NOT_COORDINATOR,
         ),
+    ),
+    Entry(
+        "LL0211",
+        "transactional id not found",
+        ExitCode.NOT_FOUND,
+        "No transactional id of this name is known: none was ever used, or it has been idle for "
+        "longer than `transactional.id.expiration.ms`. `lakelog txn list` shows those that are.",
+        (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ),
+    Entry(
+        "LL0212",
+        "no open transaction",
+        ExitCode.NOT_FOUND,
+        "The partition has no transaction that could be aborted, or none of this producer: it has "
+        "been committed or aborted.",
+    ),
+    Entry(
+        "LL0213",
+        "transaction does not hang",
+        ExitCode.CONFLICT,
+        "A coordinator knows of the transaction and will end it: when its producer says so, or at "
+        "its timeout. Aborting it in one partition could tear it, since its other partitions may "
+        "still be committed.",
+    ),
+    Entry(
+        "LL0214",
+        "producer is fenced",
+        ExitCode.CONFLICT,
+        "A newer producer with the same transactional id has taken over, or the transaction took "
+        "longer than its timeout and was aborted. What this producer had open is void; begin again "
+        "with a new producer.",
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
     ),
     Entry(
         "LL0301",

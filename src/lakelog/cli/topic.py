@@ -1,7 +1,8 @@
-"""`lakelog topic`: list, create, describe, alter and delete topics."""
+"""`lakelog topic`: list, create, describe, alter, shorten and delete topics."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ from cyclopts import Parameter
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import encode_uuid
 from lakelog.cli.asking import confirm, for_each
-from lakelog.cli.bounds import TopicPartition, read_bounds
+from lakelog.cli.bounds import TopicPartition, read_bounds, resolve_position
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
@@ -22,7 +23,7 @@ from lakelog.cli.options import (
     noun,
     split_pair,
 )
-from lakelog.cli.positions import Bounds
+from lakelog.cli.positions import Bounds, parse_position
 from lakelog.cli.render import Document, Listing, note, show, show_all
 
 if TYPE_CHECKING:
@@ -199,6 +200,62 @@ def delete(
             note(f"topic '{topic}' is deleted", quiet=session.quiet)
 
         return for_each(topics, remove)
+
+
+@app.command
+def delete_records(
+    name: str,
+    /,
+    *,
+    before: Annotated[str, Parameter(name=["--before"])],
+    partition: Annotated[
+        list[int] | None, Parameter(name=["--partition", "-p"], consume_multiple=False)
+    ] = None,
+    session: Session = DEFAULT_SESSION,
+    consent: Consent = NO_CONSENT,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Delete a topic's records before an offset, for good.
+
+    Parameters
+    ----------
+    name
+        Topic to shorten.
+    before
+        First record to keep: an offset, end, +10, -10, @TIME or @-1h.
+    partition
+        Partition to shorten; may be repeated (default: all).
+    """
+    position = parse_position(before, time.time_ns() // 1_000_000)
+    with _admin(session) as admin:
+        keys = [(name, index) for index in _chosen(admin.topics.describe(name), partition)]
+        bounds = read_bounds(admin, keys)
+        offsets = resolve_position(admin, position, bounds)
+        count = sum(offset - bounds[key].start for key, offset in offsets.items())
+        confirm(f"delete {count} records of '{name}'", yes=consent.yes)
+        starts = admin.topics.delete_records(offsets)
+    show(shortened(bounds, starts), output.format)
+
+
+def _chosen(topic: Topic, partitions: list[int] | None) -> list[int]:
+    return partitions or [row.partition for row in topic.partitions]
+
+
+def shortened(
+    bounds: Mapping[TopicPartition, Bounds], starts: Mapping[TopicPartition, int]
+) -> Listing:
+    """One row a partition: where it began and where it begins."""
+    rows = [
+        {
+            "partition": key[1],
+            "log_start_offset": starts[key],
+            "log_end_offset": limits.end,
+            "deleted": starts[key] - limits.start,
+        }
+        for key, limits in sorted(bounds.items())
+    ]
+    columns = ("partition", "log_start_offset", "log_end_offset", "deleted")
+    return Listing(rows, columns)
 
 
 def _admin(session: Session) -> Admin:

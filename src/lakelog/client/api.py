@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
     from lakelog.client.consumer import Consumer, PartitionReader
-    from lakelog.client.producer import Producer
+    from lakelog.client.producer import Producer, TransactionalProducer
 
 
 class Client:
@@ -36,6 +36,15 @@ class Client:
         from lakelog.client.producer import Producer
 
         return Producer(self.bootstrap, **{"client_id": self._client_id, **settings})
+
+    def transactional_producer(
+        self, transactional_id: str, **settings: Any
+    ) -> TransactionalProducer:
+        """A `TransactionalProducer`; the settings are its own."""
+        from lakelog.client.producer import TransactionalProducer
+
+        merged = {"client_id": self._client_id, **settings}
+        return TransactionalProducer(self.bootstrap, transactional_id, **merged)
 
     def consumer(self, group: str | None = None, **settings: Any) -> Consumer:
         """A `Consumer`; the settings are its own."""

@@ -34,7 +34,8 @@ R = TypeVar("R", bound=Message)
 
 _BOOTSTRAP = -1
 _CREATION_S = 5.0
-_GROUP = 0
+GROUP, TRANSACTION = 0, 1
+"""What a coordinator coordinates."""
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -60,7 +61,7 @@ class Cluster:
         self._allow_auto_create = allow_auto_create
         self._max_response_bytes = max_response_bytes
         self._connections: dict[int, Connection] = {}
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
         self.timeout_s = timeout_s
         self.request_timeout_s = request_timeout_s
         self.view = ClusterView()
@@ -127,16 +128,16 @@ class Cluster:
             raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
         return broker
 
-    def coordinator(self, group: str) -> Broker:
-        """The coordinator of a consumer group, asked for when unknown."""
-        node = self._coordinators.get(group)
+    def coordinator(self, key: str, key_type: int = GROUP) -> Broker:
+        """The coordinator of a consumer group or transactional id, asked for when unknown."""
+        node = self._coordinators.get((key_type, key))
         if node is None or node not in self.view.brokers:
-            node = self._find_coordinator(group)
-            self._coordinators[group] = node
+            node = self._find_coordinator(key, key_type)
+            self._coordinators[key_type, key] = node
         return self.view.brokers[node]
 
-    def forget_coordinator(self, group: str) -> None:
-        self._coordinators.pop(group, None)
+    def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
+        self._coordinators.pop((key_type, key), None)
 
     def retrying(self, work: Callable[[], T], timeout_s: float | None = None) -> T:
         """`work()`, again with growing pauses while it raises what another try may cure.
@@ -182,23 +183,24 @@ class Cluster:
 
     def ask_coordinator(
         self,
-        group: str,
+        key: str,
         request: Message,
         kind: type[R],
         *,
+        key_type: int = GROUP,
         newest: int | None = None,
         timeout_s: float | None = None,
     ) -> R:
-        """Asks the coordinator of a group; a lost connection is `UnreachableError` here, for
-        requests that may be sent twice."""
-        node = self.coordinator(group).node_id
+        """Asks the coordinator of a group or transactional id; a lost connection is
+        `UnreachableError` here, for requests that may be sent twice."""
+        node = self.coordinator(key, key_type).node_id
         try:
             return self.ask(node, request, kind, newest=newest, timeout_s=timeout_s)
         except (ConnectionLostError, UnreachableError) as error:
-            self.forget_coordinator(group)
+            self.forget_coordinator(key, key_type)
             raise UnreachableError(error.message) from error
 
-    def retrying_coordinator(self, group: str, work: Callable[[], T]) -> T:
+    def retrying_coordinator(self, key: str, work: Callable[[], T], key_type: int = GROUP) -> T:
         """`retrying`, and the coordinator is looked for again after each failure."""
 
         def attempt() -> T:
@@ -206,7 +208,7 @@ class Cluster:
                 return work()
             except ClientError as error:
                 if error.retriable:
-                    self.forget_coordinator(group)
+                    self.forget_coordinator(key, key_type)
                 raise
 
         return self.retrying(attempt)
@@ -277,8 +279,8 @@ class Cluster:
         close = difflib.get_close_matches(name, self.refresh().topics, n=1)
         return f"Did you mean {close[0]!r}?" if close else ""
 
-    def _find_coordinator(self, group: str) -> int:
-        request = FindCoordinatorRequest(key=group, key_type=_GROUP, coordinator_keys=[group])
+    def _find_coordinator(self, key: str, key_type: int) -> int:
+        request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         response = self.ask_any(request, FindCoordinatorResponse)
         if response.coordinators:
             found = response.coordinators[0]
@@ -290,5 +292,5 @@ class Cluster:
         if broker.node_id not in self.view.brokers:
             self.refresh([])
         if broker.node_id not in self.view.brokers:
-            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group!r}")
+            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"for {key!r}")
         return broker.node_id

@@ -41,8 +41,12 @@ S = TypeVar("S", bound=Shard[Any])
 _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 32
 """More than a record takes beside its key and value."""
+_ABORT, _COMMIT = b"\x00\x00", b"\x00\x01"
+"""Types of a control record, which follow the version in its key."""
 _LOADED_RECORDS_BYTES_MAX = 64 << 20
 """What one batch may decompress to while loading."""
+
+_Encoded = tuple[bytes, bytes | None]
 
 _UNREADABLE = (KafkaError, OSError, CorruptRecord, WireError)
 
@@ -160,8 +164,7 @@ class ShardHost(Generic[S]):
             for header, batch in iter_batches(data):
                 if not check_crc(batch, 0, header):
                     raise CorruptRecord(f"{self._topic}-{hosted.partition}: bad CRC at {offset}")
-                if not header.is_control:
-                    self._replay_batch(hosted.shard, header, batch, offset)
+                self._replay_batch(hosted.shard, header, batch, offset)
                 offset = header.last_offset + 1
             if offset == previous:
                 raise CorruptRecord(f"{self._topic}-{hosted.partition} gives no batch at {offset}")
@@ -171,8 +174,13 @@ class ShardHost(Generic[S]):
         for record in decode_records(batch, header, _LOADED_RECORDS_BYTES_MAX):
             if record.offset < offset or record.key is None:
                 continue
-            decoded = shard.decode(record.key, record.value)
-            if decoded is not None:
+            if header.is_control:
+                _replay_control(shard, header.producer_id, record.key)
+            elif (decoded := shard.decode(record.key, record.value)) is None:
+                continue
+            elif header.is_transactional:
+                shard.replay_pending(decoded, header.producer_id)
+            else:
                 shard.replay(decoded)
 
     async def _breathe(self) -> None:
@@ -204,7 +212,7 @@ class ShardHost(Generic[S]):
     # Writing
 
     def _accept(self, hosted: _Hosted[S], result: Result[Any] | None) -> None:
-        while result is not None and not result.records:
+        while result is not None and not result.records and result.marker is None:
             result = result.committed(self.now()) if result.committed is not None else None
         if result is None:
             return
@@ -221,35 +229,48 @@ class ShardHost(Generic[S]):
         """Appends what is queued until nothing is."""
         try:
             while hosted.queue:
-                results, batch = self._next_batch(hosted)
-                if not await self._append(hosted, results, batch):
+                if not await self._append(hosted, *self._next(hosted)):
                     break
                 self._arm(hosted)
         finally:
             hosted.writing = False
             del self._writers[hosted.partition]
 
-    def _next_batch(self, hosted: _Hosted[S]) -> tuple[list[Result[Any]], bytearray]:
-        builder = BatchBuilder(self._codec)
+    def _next(self, hosted: _Hosted[S]) -> tuple[list[Result[Any]], list[_Encoded]]:
+        """Takes what goes into the next append; what belongs to a transaction goes alone."""
         results: list[Result[Any]] = []
+        records: list[_Encoded] = []
         size = _BATCH_OVERHEAD
-        now_ms = self._clock.wall_ms()
         while hosted.queue:
-            encoded = [hosted.shard.encode(record) for record in hosted.queue[0].records]
+            head = hosted.queue[0]
+            is_alone = head.marker is not None or head.producer is not None
+            encoded = [hosted.shard.encode(record) for record in head.records]
             size += sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in encoded)
-            if results and size > self._batch_bytes_max:
+            if results and (is_alone or size > self._batch_bytes_max):
                 break
             results.append(hosted.queue.popleft())
-            for key, value in encoded:
-                builder.append(now_ms, key, value)
-        return results, builder.build()
+            records += encoded
+            if is_alone:
+                break
+        return results, records
+
+    def _batch(self, producer: tuple[int, int] | None, records: list[_Encoded]) -> bytearray:
+        builder = BatchBuilder(self._codec)
+        now_ms = self._clock.wall_ms()
+        for key, value in records:
+            builder.append(now_ms, key, value)
+        return builder.build(*(producer or ()), is_transactional=producer is not None)
 
     async def _append(
-        self, hosted: _Hosted[S], results: list[Result[Any]], batch: bytearray
+        self, hosted: _Hosted[S], results: list[Result[Any]], records: list[_Encoded]
     ) -> bool:
         """Whether the shard can go on."""
+        producer, marker = results[0].producer, results[0].marker
         try:
-            await self._log.append(hosted.partition, batch)
+            if marker is not None:
+                await self._log.append_marker(hosted.partition, marker)
+            else:
+                await self._log.append(hosted.partition, self._batch(producer, records))
         except (KafkaError, OSError) as error:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
             logger.warning("append to %s-%d: %s", self._topic, hosted.partition, error)
@@ -258,8 +279,7 @@ class ShardHost(Generic[S]):
             self._fail(hosted, results, ErrorCode.NOT_COORDINATOR)
             return False
         for result in results:
-            for record in result.records:
-                hosted.shard.replay(record)
+            _replay_result(hosted.shard, result)
             if result.committed is not None:
                 self._accept(hosted, result.committed(self.now()))
         return True
@@ -311,3 +331,20 @@ class ShardHost(Generic[S]):
         for result in hosted.shard.advance(self.now()):
             self._accept(hosted, result)
         self._arm(hosted)
+
+
+def _replay_result(shard: Shard[Any], result: Result[Any]) -> None:
+    if result.marker is not None:
+        shard.replay_end(result.marker.producer_id, commit=result.marker.commit)
+    for record in result.records:
+        if result.producer is not None:
+            shard.replay_pending(record, result.producer[0])
+        else:
+            shard.replay(record)
+
+
+def _replay_control(shard: Shard[Any], producer_id: int, key: bytes) -> None:
+    """Other control records (a leader change, a snapshot's head) do not concern coordinators."""
+    kind = key[2:4]
+    if kind in (_ABORT, _COMMIT):
+        shard.replay_end(producer_id, commit=kind == _COMMIT)

@@ -31,17 +31,32 @@ class Now(NamedTuple):
     """Milliseconds of the monotonic clock, for deadlines: a clock set by hours ends no session."""
 
 
+class TransactionMarker(NamedTuple):
+    """The end of a producer's transaction, as its coordinator has decided it."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+    """The level of `transaction.version` that the client speaks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R]):
     """A decision: records to append as one, and what follows from their fate.
 
-    Exactly one of `committed` and `failed` is called, once. Without records that is `committed`,
-    at once. Either may decide something further.
+    Exactly one of `committed` and `failed` is called, once. Without anything to append that is
+    `committed`, at once. Either may decide something further.
     """
 
     records: Sequence[R] = ()
+    """With a marker there are none."""
     committed: Callable[[Now], Result[R] | None] | None = None
     failed: Callable[[Now, ErrorCode], Result[R] | None] | None = None
+    producer: tuple[int, int] | None = None
+    """Producer id and epoch whose transaction the records belong to: they count if it commits."""
+    marker: TransactionMarker | None = None
 
 
 class Shard(Protocol[R]):
@@ -57,6 +72,14 @@ class Shard(Protocol[R]):
 
     def replay(self, record: R) -> None:
         """Applies a committed record to the durable state; the same for loading and for living."""
+        ...
+
+    def replay_pending(self, record: R, producer_id: int) -> None:
+        """Takes in a record of a producer's transaction that may still be aborted."""
+        ...
+
+    def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        """Applies what is pending of a producer, or forgets it."""
         ...
 
     def loaded(self, now: Now) -> list[Result[R]]:
@@ -100,6 +123,10 @@ class PartitionLog(Protocol):
         """
         ...
 
+    def append_marker(self, partition: int, marker: TransactionMarker) -> Awaitable[int]:
+        """Appends the end of a transaction; otherwise as `append`."""
+        ...
+
     def start_offset(self, partition: int) -> Awaitable[int]:
         """The first offset there is."""
         ...
@@ -112,7 +139,17 @@ class PartitionLog(Protocol):
         ...
 
 
-NOT_APPENDED = frozenset(
+PRODUCER_REFUSED = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
+"""Codes of an append on behalf of a producer that is not, or no longer, entitled to it."""
+
+NOT_APPENDED = PRODUCER_REFUSED | frozenset(
     {
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -145,4 +182,6 @@ def coordinator_code(code: ErrorCode) -> ErrorCode:
     told = _COORDINATOR_CODES.get(code)
     if told is not None:
         return told
+    if code in PRODUCER_REFUSED:
+        return code
     return ErrorCode.UNKNOWN_SERVER_ERROR if code in NOT_APPENDED else code

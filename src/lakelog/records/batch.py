@@ -117,6 +117,11 @@ class BatchHeader:
         return self.base_offset + self.last_offset_delta
 
     @property
+    def newest_timestamp(self) -> int:
+        """The greatest of its records; -1 for a batch of which compaction left the header only."""
+        return self.max_timestamp if self.records_count else -1
+
+    @property
     def codec(self) -> int:
         """The compression's number; one without a `Codec` is the reader's to refuse."""
         return self.attributes & CODEC_MASK

@@ -1,7 +1,8 @@
 """One partition as this broker holds it: a log, a leader epoch and the high watermark.
 
 A partition has one owner, the loop; no method suspends. With a single replica the high watermark
-is the log end offset: a record is committed once it is appended.
+is the log end offset: a record is committed once it is appended. Consumers of committed records
+only are served up to the last stable offset, before the first transaction that is under way.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from collections.abc import Callable
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.compression import Codec
+from lakelog.records.control import EndTransactionMarker
 from lakelog.records.errors import CorruptRecord
 from lakelog.records.recompress import with_codec
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.timestamps import TimestampOffset
+from lakelog.storage.txn_index import AbortedTransaction
 from lakelog.storage.validate import DECODED_BYTES_MAX, Origin, read_batch
+from lakelog.storage.verification import Verification
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +72,7 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The end of what `read_committed` consumers may read, exclusive."""
-        return self.log.log_end_offset
+        return self.log.last_stable_offset
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Fences a client whose metadata is older or newer than this broker's (KIP-320)."""
@@ -79,23 +83,97 @@ class Partition:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def append(
-        self, batch: bytearray | memoryview, now_ms: int, *, origin: Origin = "client"
+        self,
+        batch: bytearray | memoryview,
+        now_ms: int,
+        *,
+        origin: Origin = "client",
+        verification: Verification | None = None,
     ) -> AppendResult:
-        """Appends one record batch, whose offset and epoch fields are overwritten in place."""
+        """Appends one record batch, whose offset and epoch fields are overwritten in place.
+
+        A transactional batch needs its producer to have a transaction here already, or the
+        `verification` that was taken before the transaction's coordinator was asked.
+        """
         self._check_online()
         log = self.log
         if log.config.compression_type != "producer" and origin == "client":
             batch = _recompressed(batch, log.config)
         try:
-            result = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+            result = log.append(
+                batch,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                origin=origin,
+                verification=verification,
+            )
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
                 self._flush_now()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
         if log.active_segment is not self._active_segment:
-            self._active_segment = log.active_segment
-            self._on_roll(self)
+            self._note_roll()
         return result
+
+    def _note_roll(self) -> None:
+        self._active_segment = self.log.active_segment
+        self._on_roll(self)
+
+    def start_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        now_ms: int,
+        *,
+        supports_epoch_bump: bool,
+    ) -> Verification | None:
+        """To be taken before the transaction's coordinator is asked about this partition (KIP-890).
+
+        `None` when nobody need be asked: the producer has a transaction here. A client that
+        `supports_epoch_bump` speaks transaction version 2. Raises `KafkaError` 47.
+        """
+        self._check_online()
+        return self.log.producers.start_verification(
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            now_ms,
+            supports_epoch_bump=supports_epoch_bump,
+        )
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+        *,
+        transaction_version: int,
+    ) -> int:
+        """Ends a producer's transaction, if it has one here; the marker's offset.
+
+        Raises `KafkaError` 47 or 52 for the marker of an older epoch or an older coordinator.
+        """
+        self._check_online()
+        log = self.log
+        try:
+            offset = log.append_marker(
+                producer_id,
+                producer_epoch,
+                EndTransactionMarker(commit, coordinator_epoch),
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                transaction_version=transaction_version,
+            )
+            if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+                self._flush_now()
+        except (OSError, CorruptLog) as error:
+            raise self._storage_error(error) from error
+        if log.active_segment is not self._active_segment:
+            self._note_roll()
+        return offset
 
     def _flush_now(self) -> None:
         """`flush.messages` promises that so many records are durable before they are answered."""
@@ -124,6 +202,20 @@ class Partition:
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
 
+    def read_committed(
+        self, offset: int, max_bytes: int, *, min_one: bool
+    ) -> tuple[LogSlice | None, list[AbortedTransaction]]:
+        """As `read`, up to the last stable offset, and which transactions in it were aborted."""
+        log = self.log
+        if log.producers.first_unstable_offset < 0 and not log.has_aborted:
+            return self.read(offset, max_bytes, min_one=min_one), []
+        self._check_online()
+        try:
+            found = log.read(offset, max_bytes, end_offset=log.last_stable_offset, min_one=min_one)
+            return found, log.aborted_transactions(offset, found) if found is not None else []
+        except (OSError, CorruptLog) as error:
+            raise self._reading_error(error) from error
+
     def at_time(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after a time, or none."""
         self._check_online()
@@ -139,6 +231,30 @@ class Partition:
             return self.log.max_timestamp()
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
+
+    def delete_records(self, before: int) -> int:
+        """Lets the log begin at `before` unless it does so later; returns where it begins.
+
+        Raises OFFSET_OUT_OF_RANGE outside the committed log, and POLICY_VIOLATION for a topic that
+        is compacted and nothing else. What is known of producers stays (KAFKA-7190).
+        """
+        self._check_online()
+        log = self.log
+        if log.config.cleanup_policy == {"compact"}:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, "records of a compacted topic cannot be deleted"
+            )
+        if not 0 <= before <= self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{before} is not in 0 to {self.high_watermark}"
+            )
+        log.advance_log_start(before)
+        return log.log_start_offset
+
+    def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
+        """The largest epoch at or below `leader_epoch` and where it ends; (-1, -1) if unknown."""
+        self._check_online()
+        return self.log.leader_epochs.end_offset(leader_epoch, self.log.log_end_offset)
 
     def check_min_insync(self) -> None:
         """For `acks=all`: the leader alone is in sync, and the topic may ask for more."""

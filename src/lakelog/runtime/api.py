@@ -95,6 +95,8 @@ class Disk(Protocol):
 
     def modified_ms(self, path: Path) -> int: ...
 
+    def set_modified_ms(self, path: Path, time_ms: int) -> None: ...
+
     def list(self, path: Path) -> list[str]:
         """The names in a folder, sorted."""
         ...
@@ -198,4 +200,28 @@ class Tasks(Protocol):
 
     def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
         """Runs `work` in a thread. Work of one lane never waits behind another lane's."""
+        ...
+
+
+class Child(Protocol):
+    """Another process of this program, which is talked to in lines and ends with this one."""
+
+    async def send(self, line: bytes) -> None:
+        """A line without its end. `OSError` when the process is gone."""
+        ...
+
+    async def receive(self) -> bytes:
+        """The next line without its end; empty when the process has ended."""
+        ...
+
+    async def end(self) -> int:
+        """Kills it if need be, waits for it, and returns its exit status."""
+        ...
+
+
+class Processes(Protocol):
+    """For work that would hold up the loop if it ran in this process."""
+
+    async def start(self, module: str) -> Child:
+        """Runs `module` as a program. `OSError` when that is not possible."""
         ...

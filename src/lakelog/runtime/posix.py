@@ -123,6 +123,9 @@ class PosixDisk:
     def modified_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: Path, time_ms: int) -> None:
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
     def list(self, path: Path) -> list[str]:
         return sorted(os.listdir(path))  # noqa: PTH208 - names, not paths
 

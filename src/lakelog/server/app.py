@@ -17,8 +17,6 @@ from lakelog.base.config import ConfigError
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
 from lakelog.base.uuids import encode_uuid, random_uuid
-from lakelog.coordinator.group.config import GroupConfig
-from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
     plan_producer_ids,
@@ -30,18 +28,18 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import Record
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
-from lakelog.records.errors import CorruptRecord
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
-from lakelog.runtime.api import Clock, Disk, Net, Random, Tasks
+from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
+from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.broker import Broker
+from lakelog.server.coordinators import Coordinators
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
 from lakelog.server.maintenance import Maintenance
-from lakelog.server.offsets_log import LocalPartitionLog
 from lakelog.server.options import ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
@@ -51,7 +49,6 @@ from lakelog.server.topics import Topics
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 from lakelog.storage.names import parse_dir_name
-from lakelog.wire.errors import WireError
 
 __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World", "serve"]
 
@@ -70,6 +67,7 @@ class World:
     net: Net
     tasks: Tasks
     random: Random
+    processes: Processes
     open_files_max: int
     """Of logs; connections and everything else come on top."""
 
@@ -95,6 +93,10 @@ class Server:
         self._acceptors: list[Acceptor] = []
         purgatory = Purgatory(clock, tasks)
         topics = Topics(self._metadata, random, lambda: self.broker.config)
+        producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
+        self._coordinators = coordinators = Coordinators(
+            options.config, world, self._partitions, purgatory, topics, producer_ids
+        )
         self.broker = Broker(
             node_id=options.node_id,
             cluster_id="",
@@ -108,17 +110,13 @@ class Server:
                 random,
                 slots_max=options.config.get_int("max.incremental.fetch.session.cache.slots"),
             ),
-            producer_ids=ProducerIds(self._reserve_producer_ids, tasks),
+            producer_ids=producer_ids,
             topics=topics,
-            groups=GroupCoordinator(
-                GroupConfig.from_broker(options.config),
-                clock,
-                tasks,
-                random,
-                LocalPartitionLog(GROUP_TOPIC, self._partitions, purgatory, clock),
-                topics,
-            ),
+            groups=coordinators.groups,
+            transactions=coordinators.transactions,
+            markers=coordinators.markers,
             disk_space=lambda: world.disk.space(options.data),
+            checkpoint=lambda: self._maintenance.checkpoint_soon(),
             advertised=options.advertise,
             static_config=options.config,
         )
@@ -163,6 +161,8 @@ class Server:
         for acceptor in self._acceptors:
             acceptor.start()
         self._maintenance.start()
+        self._cleaner = self._maintenance.make_cleaner(self._world.processes)
+        self._cleaner.start()
 
     async def _open(self) -> None:
         try:
@@ -173,9 +173,9 @@ class Server:
             await self._open_metadata()
             await self._replicas.load(self._metadata.image)
             self._metadata.subscribe(self)
-            await self._load_groups(self._metadata.image)
+            await self._coordinators.load(self._metadata.image)
         except BaseException as error:
-            self.broker.groups.close()
+            self._coordinators.close()
             await self._metadata.close()
             asked = isinstance(error, asyncio.CancelledError)
             self._directory.close(clean=asked and self._directory.clean)
@@ -253,14 +253,10 @@ class Server:
         if new.config_map is not old.config_map:
             self._use_dynamic_config(new)
         gone = await self._replicas.follow(old, new, records)
-        if any(name == GROUP_TOPIC for name, _ in gone):
-            self.broker.groups.close()
         if gone:
-            self.broker.groups.on_topics_deleted(gone)
+            self._coordinators.on_topics_deleted(gone)
             self._wake_fetches(old, gone)
-        topic = new.topic(GROUP_TOPIC)
-        if topic is not None and topic is not old.topic(GROUP_TOPIC):
-            self._world.tasks.spawn(self._load_groups(new), name="load-groups")
+        self._coordinators.follow(old, new)
 
     def _wake_fetches(self, old: MetadataImage, gone: list[tuple[str, bytes]]) -> None:
         """A fetch that waits on a deleted topic is answered that it is unknown."""
@@ -276,17 +272,6 @@ class Server:
             )
         except ConfigError as error:
             logger.warning("dynamic configuration is ignored: %s", error)
-
-    async def _load_groups(self, image: MetadataImage) -> None:
-        topic = image.topic(GROUP_TOPIC)
-        groups = self.broker.groups
-        for index in sorted(topic.partitions) if topic is not None else ():
-            if index in groups.partitions or self._partitions.get(GROUP_TOPIC, index) is None:
-                continue
-            try:
-                await groups.load_partition(index)
-            except (KafkaError, OSError, CorruptRecord, WireError) as error:
-                logger.error("groups of %s-%d cannot be loaded: %s", GROUP_TOPIC, index, error)
 
     async def _reserve_producer_ids(self) -> range:
         return await self._metadata.submit(
@@ -309,7 +294,8 @@ class Server:
         self._close_listeners()
         for connection in list(self._dispatcher.connections):
             connection.close()
-        self.broker.groups.close()
+        self._coordinators.close()
+        await self._cleaner.stop()
         self._replicas.stop()
         await self._maintenance.stop()
         await self._metadata.close()
@@ -344,7 +330,13 @@ async def _serve(options: ServeOptions) -> None:
     tasks = AsyncioTasks(loop)
     open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
     world = World(
-        SystemClock(), PosixDisk(), AsyncioNet(loop), tasks, SystemRandom(), open_files_max
+        SystemClock(),
+        PosixDisk(),
+        AsyncioNet(loop),
+        tasks,
+        SystemRandom(),
+        PythonProcesses(),
+        open_files_max,
     )
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.coordinator.group.coordinator import GroupCoordinator
+from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.replica.fetch_session import FetchSessions
@@ -18,6 +19,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
 from lakelog.server.connection import Connection
+from lakelog.server.markers import LocalMarkers
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.topics import Topics
 
@@ -34,7 +36,8 @@ class Node:
 
 @dataclass(slots=True)
 class Broker:
-    """One per process. `advertised` maps a listener's name to the address clients are told."""
+    """One per process. `advertised` maps a listener's name to the address clients are told;
+    `checkpoint` has written soon where the logs begin."""
 
     node_id: int
     cluster_id: str
@@ -48,7 +51,10 @@ class Broker:
     producer_ids: ProducerIds
     topics: Topics
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    markers: LocalMarkers
     disk_space: Callable[[], tuple[int, int]]
+    checkpoint: Callable[[], None]
     advertised: Mapping[str, tuple[str, int]]
     static_config: BrokerConfig
     config: BrokerConfig = field(init=False)

@@ -16,7 +16,8 @@ from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.topic_keys import LONG_MAX
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
-from lakelog.runtime.api import Clock, Disk, Tasks, Timer
+from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
+from lakelog.server.cleaner import Cleaner
 from lakelog.server.connection import Connection
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.storage.directory import LogDirectory
@@ -54,8 +55,21 @@ class Maintenance:
         self._tasks = tasks
         self._timers: dict[str, Timer] = {}
         self._under_way: set[asyncio.Future[None]] = set()
-        self._checkpointing = False
+        self._checkpointing = self._checkpoint_again = False
         self._stopped = False
+
+    def make_cleaner(self, processes: Processes) -> Cleaner:
+        """What compacts the same logs, with this broker's checkpoints and flushes."""
+        return Cleaner(
+            self._partitions,
+            self._directory,
+            self._config,
+            self._clock,
+            self._tasks,
+            processes,
+            self.checkpoint_soon,
+            self.flush_soon,
+        )
 
     def start(self) -> None:
         self._every("flush", lambda: _FLUSH_CHECK_S, self._flush_aged)
@@ -149,9 +163,16 @@ class Maintenance:
 
     # The data folder
 
+    def checkpoint_soon(self) -> None:
+        """Something is worth being written before the interval is over."""
+        if not self._stopped:
+            self._tasks.call_soon(self._checkpoint)
+
     def _checkpoint(self) -> None:
         if self._checkpointing:
+            self._checkpoint_again = True
             return
+        self._checkpoint_again = False
         marks = {
             (partition.topic, partition.index): partition.high_watermark
             for partition in self._partitions
@@ -167,6 +188,8 @@ class Maintenance:
         self._checkpointing = False
         if work.exception() is not None:
             logger.error("the checkpoints could not be written: %s", work.exception())
+        elif self._checkpoint_again and not self._stopped:
+            self._checkpoint()
 
     def _retain(self) -> None:
         now = self._clock.wall_ms()

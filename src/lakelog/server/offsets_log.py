@@ -1,8 +1,9 @@
-"""The group coordinator's way to the partitions of `__consumer_offsets` on this broker."""
+"""A coordinator's way to the partitions of its topic on this broker."""
 
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.shard import TransactionMarker
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
@@ -27,6 +28,19 @@ class LocalPartitionLog:
         result = replica.append(batch, self._clock.wall_ms(), origin="coordinator")
         self._purgatory.check(replica.key)
         return result.base_offset
+
+    async def append_marker(self, partition: int, marker: TransactionMarker) -> int:
+        replica = self._replica(partition)
+        offset = replica.append_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.commit,
+            marker.coordinator_epoch,
+            self._clock.wall_ms(),
+            transaction_version=marker.transaction_version,
+        )
+        self._purgatory.check(replica.key)
+        return offset
 
     async def start_offset(self, partition: int) -> int:
         return self._replica(partition).log.log_start_offset

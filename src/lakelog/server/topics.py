@@ -7,16 +7,40 @@ allow that, or the broker needs one of its internal topics.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.assignment import PARTITIONS_PER_REQUEST_MAX
 from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
 from lakelog.metadata.log import MetadataLog
 from lakelog.runtime.api import Random
 
-INTERNAL_TOPICS = frozenset({GROUP_TOPIC, "__transaction_state", "__share_group_state"})
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, "__share_group_state"})
+
+
+class _Keys(NamedTuple):
+    """Of the broker's configuration, for a coordinator's topic."""
+
+    partitions: str
+    replication_factor: str
+    segment_bytes: str
+
+
+_MADE_HERE = {
+    GROUP_TOPIC: _Keys(
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+    ),
+    TRANSACTION_TOPIC: _Keys(
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
+    ),
+}
 AUTO_CREATED_MAX = 1000
 """Topics that one request may bring into being by naming them."""
 _IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -58,7 +82,7 @@ class Topics:
         wanted = [
             NewTopic(name)
             for name in dict.fromkeys(names)
-            if name not in known and (name == GROUP_TOPIC or name not in INTERNAL_TOPICS)
+            if name not in known and (name in _MADE_HERE or name not in INTERNAL_TOPICS)
         ]
         room = PARTITIONS_PER_REQUEST_MAX // self._config().get_int("num.partitions")
         results = await self._create(wanted[: min(max(room, 1), AUTO_CREATED_MAX)])
@@ -70,32 +94,44 @@ class Topics:
 
     async def ensure_group_topic(self) -> None:
         """Creates `__consumer_offsets` unless it exists; raises `KafkaError`."""
-        if GROUP_TOPIC in self._metadata.image.topic_ids:
+        await self._ensure_internal(GROUP_TOPIC)
+
+    async def ensure_transaction_topic(self) -> None:
+        """Creates `__transaction_state` unless it exists; raises `KafkaError`."""
+        await self._ensure_internal(TRANSACTION_TOPIC)
+
+    async def _ensure_internal(self, name: str) -> None:
+        if name in self._metadata.image.topic_ids:
             return
-        (result,) = await self._create([NewTopic(GROUP_TOPIC)])
+        (result,) = await self._create([NewTopic(name)])
         if result.error not in _IS_THERE:
             raise KafkaError(result.error, result.message or "")
 
     def with_defaults(self, topic: NewTopic) -> NewTopic:
-        """`__consumer_offsets` as configured where nothing else is said of it.
+        """A coordinator's topic as configured where nothing else is said of it.
 
-        With the defaults of other topics, retention would delete what groups have committed.
+        With the defaults of other topics, retention would delete what it has to remember.
         """
-        if topic.name != GROUP_TOPIC:
+        if topic.name not in _MADE_HERE:
             return topic
         config = self._config()
+        keys = _MADE_HERE[topic.name]
         if not topic.assignments:
             topic = topic._replace(
-                partitions=_or_default(topic.partitions, config, "offsets.topic.num.partitions"),
+                partitions=_or_default(topic.partitions, config, keys.partitions),
                 replication_factor=_or_default(
-                    topic.replication_factor, config, "offsets.topic.replication.factor"
+                    topic.replication_factor, config, keys.replication_factor
                 ),
             )
         defaults = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
+            "segment.bytes": str(config.get_int(keys.segment_bytes)),
         }
+        if topic.name == TRANSACTION_TOPIC:
+            defaults["compression.type"] = "uncompressed"
+            defaults["min.insync.replicas"] = str(config.get_int("transaction.state.log.min.isr"))
+            defaults["unclean.leader.election.enable"] = "false"
         said = {key for key, _ in topic.configs}
         unsaid = [(key, value) for key, value in defaults.items() if key not in said]
         return topic._replace(configs=[*topic.configs, *unsaid])

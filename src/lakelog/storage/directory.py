@@ -102,7 +102,8 @@ class LogDirectory:
         self._offline: dict[TopicPartition, tuple[int, int]] = {}
         self._doomed: list[tuple[int, Path]] = []
         self._written: dict[Path, bytes] = {}
-        self._cleaner_offsets: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        """Up to where each log is compacted."""
 
     @property
     def meta(self) -> MetaProperties:
@@ -174,7 +175,7 @@ class LogDirectory:
         recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         starts = self._read_checkpoint(LOG_STARTS)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
-        self._cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
+        self.cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
         found = []
         for name in self._disk.list(self.path):
             folder, key = self.path / name, parse_dir_name(name)
@@ -252,6 +253,7 @@ class LogDirectory:
         folder = self.path / dir_name(topic, partition)
         if self._disk.exists(folder):
             raise FileExistsError(f"{folder} exists")
+        self.cleaner_offsets.pop(key, None)
         self._disk.make_dirs(folder)
         replace(self._disk, folder / PARTITION_METADATA, encode_partition_metadata(topic_id))
         replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
@@ -293,6 +295,7 @@ class LogDirectory:
     def _retire(self, folder: Path, key: TopicPartition, config: LogConfig) -> Path:
         for known in (self.logs, self.failed, self._offline, self.high_watermarks):
             known.pop(key, None)
+        self.cleaner_offsets.pop(key, None)
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
         self._disk.rename(folder, target)
         self._doomed.append((self._clock.wall_ms() + config.file_delete_delay_ms, target))
@@ -329,7 +332,7 @@ class LogDirectory:
             RECOVERY_POINTS: points,
             LOG_STARTS: starts,
             HIGH_WATERMARKS: self.high_watermarks,
-            CLEANER_OFFSETS: self._cleaner_offsets,
+            CLEANER_OFFSETS: self.cleaner_offsets,
         }
         changed = {}
         for name, offsets in files.items():

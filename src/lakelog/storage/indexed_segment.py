@@ -15,11 +15,13 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import BatchHeader
 from lakelog.runtime.api import Disk
 from lakelog.storage.errors import CorruptLog
+from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle, HandleCache
 from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.index_files import IndexFiles
-from lakelog.storage.names import LOG, file_name
+from lakelog.storage.names import LOG, TXN_INDEX, file_name
 from lakelog.storage.scan import scan_headers
+from lakelog.storage.txn_index import TxnIndex
 
 SPAN = struct.Struct(">qi11xi")
 """Base offset, batch length and last offset delta of a batch header."""
@@ -51,6 +53,7 @@ class IndexedSegment:
         "sealed",
         "size",
         "torn",
+        "txn_index",
     )
 
     def __init__(
@@ -89,6 +92,8 @@ class IndexedSegment:
         """Whether a later segment has taken over."""
         self.torn = False
         """Whether a failed write may have left bytes beyond `size`."""
+        self.txn_index: TxnIndex | None = None
+        """`None` when no transaction was aborted here."""
 
     def create(self) -> Self:
         """Makes the files of a new, empty segment; what has these names is cut off."""
@@ -97,6 +102,7 @@ class IndexedSegment:
         file.close()
         self._index = SegmentIndex()
         self._files.cut(self._index)
+        remove_if_exists(self.disk, self.path(TXN_INDEX))
         self._greatest_known = True
         return self
 
@@ -222,9 +228,9 @@ class IndexedSegment:
         try:
             for _, header in scan_headers(self.open().file, entry[1], self.size):
                 if header.last_offset - self.base_offset == time[1]:
-                    found = header.max_timestamp == time[0]
-                if header.max_timestamp > greatest[0]:
-                    greatest = header.max_timestamp, header.last_offset
+                    found = header.newest_timestamp == time[0]
+                if header.newest_timestamp > greatest[0]:
+                    greatest = header.newest_timestamp, header.last_offset
         except CorruptLog:
             return False
         if found and greatest[0] >= time[0]:
@@ -256,8 +262,8 @@ class IndexedSegment:
                 return False
             self.bytes_since_entry += header.size
             self.next_offset = header.last_offset + 1
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = header.max_timestamp
+            if header.newest_timestamp > self.max_timestamp:
+                self.max_timestamp = header.newest_timestamp
                 self.max_timestamp_offset = header.last_offset
         return start < self.size or not self.size
 
@@ -285,17 +291,17 @@ class IndexedSegment:
         start = index.positions[floor] if floor >= 0 else 0
         for position, header in scan_headers(self.open().file, start, self.size):
             if header.last_offset == self.max_timestamp_offset:
-                time_found = time_found or header.max_timestamp == self.max_timestamp
+                time_found = time_found or header.newest_timestamp == self.max_timestamp
             if position >= last_entry:
                 self.note_header(position, header)
-            elif header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = header.max_timestamp
+            elif header.newest_timestamp > self.max_timestamp:
+                self.max_timestamp = header.newest_timestamp
                 self.max_timestamp_offset = header.last_offset
         return time_found
 
     def note_header(self, position: int, header: BatchHeader) -> None:
         """`note` for a batch that is found in the file."""
-        self.note(position, header.size, header.last_offset, header.max_timestamp)
+        self.note(position, header.size, header.last_offset, header.newest_timestamp)
         self.next_offset = header.last_offset + 1
 
     def _is_true(self, index: SegmentIndex, entry: int) -> bool:
@@ -327,4 +333,6 @@ class IndexedSegment:
         if self.sealed and self._index is not None:
             self.try_write_index()
             self._index = None
+        if self.sealed and self.txn_index is not None and not self.txn_index.torn:
+            self.txn_index.entries = None
         self._handles.close(self)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lakelog.base.topic_config import LogConfig
 from lakelog.storage.checkpoint import LEADER_EPOCHS, MalformedCheckpoint, decode_epochs
+from lakelog.storage.compaction.swap import finish_interrupted_swaps
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import read_if_exists, remove_if_exists
@@ -34,6 +35,7 @@ from lakelog.storage.recovery import recover_segment, set_aside
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
+from lakelog.storage.txn_index import TxnIndex
 
 _logger = logging.getLogger(__name__)
 _INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)
@@ -84,12 +86,15 @@ class LogLoader:
     def load(self, request: LoadRequest) -> tuple[Log, Recovery]:
         """Raises `CorruptLog` when data that was durable is missing or wrong."""
         folder, recovery = request.folder, Recovery()
+        for name in finish_interrupted_swaps(self._disk, folder):
+            _logger.info("%s: the compaction that a stop interrupted is completed", folder / name)
+        scanned: list[Segment] = []
         names = self._remove_leftovers(folder)
         segments = self._segments(request, names)
         if request.clean:
             segments[-1].load_tail()
         else:
-            self._recover(segments, request.recovery_point, recovery)
+            scanned = self._recover(segments, request.recovery_point, recovery)
         self._check_end(segments, request, recovery)
         if recovery.bytes_cut:
             self._disk.sync_dir(folder)  # or a power failure brings back what was set aside
@@ -115,7 +120,7 @@ class LogLoader:
             snapshots=snapshots,
         )
         snapshots.remove_beyond(log.log_end_offset)
-        log.rebuild_producers()
+        log.rebuild_producers([segment for segment in scanned if segment in segments])
         log.producers.remove_expired(self._now_ms)
         snapshots.prune({segment.base_offset for segment in segments})
         return log, recovery
@@ -130,9 +135,12 @@ class LogLoader:
     def _segments(self, request: LoadRequest, names: list[str]) -> list[Segment]:
         bases = [offset_of(name) for name in names if name.endswith(LOG)]
         segments: list[Segment] = []
+        indexed = {offset_of(name) for name in names if name.endswith(TXN_INDEX)}
         for base in sorted(base for base in bases if base is not None):
             segment = self._new_segment(request, base)
             segment.size = self._disk.size(segment.path(LOG))
+            if base in indexed:
+                segment.txn_index = TxnIndex(None)
             if segments:
                 segments[-1].sealed = True
                 segments[-1].next_offset = base
@@ -169,13 +177,20 @@ class LogLoader:
     def _new_segment(self, request: LoadRequest, base: int) -> Segment:
         return Segment(self._handles, request.folder, base, request.config, created_ms=self._now_ms)
 
-    def _recover(self, segments: list[Segment], recovery_point: int, recovery: Recovery) -> None:
-        """Scans from the recovery point on; what follows the first fault is set aside."""
+    def _recover(
+        self, segments: list[Segment], recovery_point: int, recovery: Recovery
+    ) -> list[Segment]:
+        """Scans from the recovery point on, and returns what it scanned.
+
+        What follows the first fault is set aside.
+        """
+        scanned = []
         for number, segment in enumerate(segments):
             following = segments[number + 1].base_offset if segment is not segments[-1] else None
             if following is not None and following <= recovery_point:
                 continue
             recovery.segments_scanned += 1
+            scanned.append(segment)
             cut = recover_segment(segment, recovery_point, self._breathe)
             if cut is not None:
                 recovery.bytes_cut += cut.size
@@ -190,7 +205,8 @@ class LogLoader:
                 recovery.bytes_cut += set_aside(later)
             del segments[number + 1 :]
             segment.sealed = False
-            return
+            break
+        return scanned
 
     def _check_end(self, segments: list[Segment], request: LoadRequest, recovery: Recovery) -> None:
         """The log must reach what was durable, and what has been promised as its start."""

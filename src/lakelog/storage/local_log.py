@@ -19,7 +19,7 @@ from lakelog.storage.files import remove_if_exists, replace
 from lakelog.storage.flush import FlushJob
 from lakelog.storage.handles import HandleCache
 from lakelog.storage.known_batches import KnownBatches
-from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES
+from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES, TXN_INDEX
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import PARTITION_METADATA
 from lakelog.storage.segment import Segment
@@ -44,6 +44,7 @@ class LocalLog:
         "broken",
         "folder",
         "handles",
+        "has_aborted",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -52,6 +53,7 @@ class LocalLog:
         "recovery_point",
         "segments",
         "snapshots",
+        "swapping",
         "topic",
         "topic_id",
         "truncations",
@@ -95,6 +97,8 @@ class LocalLog:
         self.snapshots = (
             snapshots if snapshots is not None else ProducerSnapshots(handles.disk, folder)
         )
+        self.has_aborted = False
+        """Whether any segment has the marker of an aborted transaction."""
         self.truncations = 0
         self.before_truncate: Callable[[], None] | None = None
         """Called when the recovery point has gone back, before anything is cut off."""
@@ -102,6 +106,8 @@ class LocalLog:
         self.broken = False
         """Whether the device failed: what is durable is not known, and nothing is retried."""
         self._flushing = False
+        self.swapping = False
+        """Whether compacted segments are about to take the place of others: none may go."""
         self._new_names: set[Path] = {folder, folder.parent} if created else set()
         self._doomed: list[tuple[int, Path]] = []
         self._known = KnownBatches()
@@ -154,6 +160,10 @@ class LocalLog:
         job = FlushJob(self, self.log_end_offset, self.truncations, [], names)
         for segment in self.unflushed_segments():
             segment.try_write_index()
+            if segment.txn_index is not None and not segment.txn_index.synced:
+                segment.cut_aborted()
+                segment.txn_index.synced = True
+                names[:0] = [segment.path(TXN_INDEX), self.folder]
             handle = segment.open()
             handle.readers += 1
             job.handles.append(handle)
@@ -224,6 +234,19 @@ class LocalLog:
         ).create()
         self.segments, self._bases = [segment], [offset]
         self.active_segment = segment
+        self._new_names.add(self.folder)
+
+    def replace_segments(self, old: list[Segment], new: Segment, due_ms: int) -> None:
+        """Takes a run of sealed segments out and `new`, whose files are about to come, in."""
+        first = self.segments.index(old[0])
+        for segment in old:
+            self._delete_segment(segment, due_ms)
+        self.segments[first : first + len(old)] = [new]
+        self._bases = [segment.base_offset for segment in self.segments]
+        for segment in old[1:]:
+            self.snapshots.remove_at(segment.base_offset)
+        self.has_aborted = any(segment.txn_index is not None for segment in self.segments)
+        self._known.clear()
         self._new_names.add(self.folder)
 
     def _delete_segment(self, segment: Segment, due_ms: int) -> None:

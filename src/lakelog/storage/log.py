@@ -10,19 +10,29 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.records.batch import BatchHeader, patch_offset_and_epoch, set_append_time
+from lakelog.records.batch import (
+    BatchHeader,
+    patch_offset_and_epoch,
+    read_header,
+    set_append_time,
+)
+from lakelog.records.control import EndTransactionMarker, build_marker
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.known_batches import Place
 from lakelog.storage.local_log import LocalLog
 from lakelog.storage.producer_state import BatchMetadata
 from lakelog.storage.retention import count_deletable
-from lakelog.storage.scan import scan_headers
 from lakelog.storage.segment import Segment
 from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
+from lakelog.storage.transactions import aborted_in, collect_aborted, replay
+from lakelog.storage.txn_index import AbortedTransaction
 from lakelog.storage.validate import Origin, check_incoming
+from lakelog.storage.verification import Verification
 
 _RELATIVE_MAX = 0x7FFFFFFF
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -57,19 +67,23 @@ class Log(LocalLog):
         leader_epoch: int,
         now_ms: int,
         origin: Origin = "client",
+        verification: Verification | None = None,
     ) -> AppendResult:
         """Appends exactly one writable batch, after giving it its offset and leader epoch.
 
+        `verification` is what `producers.start_verification` gave before the transaction's
+        coordinator was asked, for a batch that begins a transaction here.
+
         Raises `KafkaError` with nothing done: 2 checksum, 10 too large, 18 larger than a segment,
-        32 timestamp, 45 sequence gap, 47 producer epoch, 87 anything else. An `OSError` leaves
-        the log as it was.
+        32 timestamp, 45 sequence gap, 47 producer epoch, 48 transaction, 87 anything else. An
+        `OSError` leaves the log as it was.
         """
         config = self._config
         fields = check_incoming(batch, config, now_ms, origin)
         header, append_time, timestamp = None, -1, fields[8]
         if fields[9] >= 0:
             header = BatchHeader(*fields)
-            duplicate = self.producers.admit(header)
+            duplicate = self.producers.admit(header, origin, verification)
             if duplicate is not None:
                 return self._repeated(duplicate)
         if config.message_timestamp_type != "CreateTime":
@@ -89,6 +103,66 @@ class Log(LocalLog):
             assert header is not None
             self.producers.update(header, base)
         return AppendResult(base, last, append_time, self.log_start_offset, False)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int,
+    ) -> int:
+        """Ends a producer's transaction, if it has one here; the marker's offset.
+
+        Raises `KafkaError` with nothing done: 47 producer epoch, 52 coordinator epoch. An
+        `OSError` leaves the log as it was.
+        """
+        self.producers.check_marker(
+            producer_id, producer_epoch, marker.coordinator_epoch, transaction_version
+        )
+        batch = build_marker(producer_id, producer_epoch, marker, now_ms)
+        header = read_header(batch)
+        if self.config.message_timestamp_type != "CreateTime":
+            set_append_time(batch, 0, header, now_ms)
+        offset, segment = self.log_end_offset, self.active_segment
+        try:
+            if self._must_roll(segment, len(batch), offset, now_ms, now_ms):
+                segment = self.roll(now_ms)
+            self._write_marker(batch, header, marker, segment, leader_epoch)
+        except OSError as error:
+            self.broken |= error.errno not in _DISK_FULL
+            raise
+        self.log_end_offset = self.producers.end_offset = offset + 1
+        return offset
+
+    def _write_marker(
+        self,
+        batch: bytearray,
+        header: BatchHeader,
+        marker: EndTransactionMarker,
+        segment: Segment,
+        leader_epoch: int,
+    ) -> None:
+        """The index comes first: an aborted transaction that is not in it would be read."""
+        offset = self.log_end_offset
+        patch_offset_and_epoch(batch, 0, offset, leader_epoch)
+        aborted = None if marker.commit else self.producers.ending(header.producer_id, offset)
+        if aborted is not None:
+            aborted_in(self, segment)
+            segment.write_aborted(aborted)
+        try:
+            now_ms = header.max_timestamp
+            self._write(batch, offset, offset, now_ms, leader_epoch, now_ms)
+        except OSError:
+            with suppress(OSError):
+                segment.cut_aborted()
+            raise
+        self.producers.end_transaction(header, marker)
+        if aborted is not None:
+            segment.keep_aborted(aborted)
+            self.has_aborted = True
 
     def _write(
         self,
@@ -190,6 +264,26 @@ class Log(LocalLog):
         """The first record with the greatest timestamp."""
         return find_max_timestamp(self)
 
+    @property
+    def last_stable_offset(self) -> int:
+        """Every transaction that reaches below it is decided."""
+        first = self.producers.first_unstable_offset
+        return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
+
+    def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
+        """Those with records in what was read from `offset` up to the last stable offset.
+
+        By their first offsets; some that begin shortly after it may be among them.
+        """
+        if not self.has_aborted:
+            return []
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        while (handle := self.segments[number].handle) is None or handle.file is not found.file:
+            number += 1
+        end = self.segments[number].end_of_reads(found.position + found.size)
+        end = min(end, self.last_stable_offset)
+        return collect_aborted(self, self.segments[number:], offset, end)
+
     # Removing
 
     def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
@@ -198,6 +292,8 @@ class Log(LocalLog):
         Their files are renamed now and removed by a later call, after `file.delete.delay.ms`.
         """
         self._remove_doomed(now_ms)
+        if self.swapping:
+            return 0
         committed = self.log_end_offset if high_watermark is None else high_watermark
         count = count_deletable(self, now_ms, committed)
         if not count:
@@ -244,17 +340,18 @@ class Log(LocalLog):
         self._known.clear()
         self.leader_epochs.truncate_from_end(end)
         self.snapshots.remove_beyond(end)
-        self.rebuild_producers()
+        segment = self.active_segment
+        self.rebuild_producers([segment] if segment.txn_index is not None else [])
 
-    def rebuild_producers(self) -> None:
-        """Makes the producers' state from the newest snapshot and the log after it."""
+    def rebuild_producers(self, reindexed: Sequence[Segment] = ()) -> None:
+        """Makes the producers' state from the newest snapshot and the log after it.
+
+        `reindexed` are segments whose transaction indexes are made anew on the way.
+        """
         table = self.producers
-        start, table.entries = self.snapshots.newest(self.log_end_offset)
-        for segment in self.segments:
-            if segment.next_offset <= start or not segment.size:
-                continue
-            position = segment.position_of(start) if start > segment.base_offset else 0
-            for _, header in scan_headers(segment.open().file, position, segment.size):
-                if header.producer_id >= 0 and header.base_offset >= start:
-                    table.update(header, header.base_offset)
+        before = min((segment.base_offset for segment in reindexed), default=self.log_end_offset)
+        start, entries = self.snapshots.newest(before)
+        table.load(entries)
+        replay(table, self.segments, start, reindexed)
         table.end_offset = self.log_end_offset
+        self.has_aborted = any(segment.txn_index is not None for segment in self.segments)

@@ -1,11 +1,15 @@
-"""What a log remembers of its idempotent producers: epoch, sequences, the last five batches.
+"""What a log remembers of its producers: epoch, sequences, the last five batches, transactions.
 
 A batch that repeats one of the last five (same epoch, same first and last sequence) is a retry and
 is answered with the first one's offsets; otherwise sequences must go on without a gap, from 0
 after an epoch bump. A producer that is not known may begin anywhere: its state may have expired
 with it none the wiser (KIP-360). Sequences run from 0 to 2^31 - 1 and around.
 
-Source: KIP-98; `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppendInfo` of
+A transaction begins with its producer's first transactional batch, which is let in only under a
+verification (`verification`), and ends with a marker. Of all that are under way the first one's
+first offset bounds what `read_committed` consumers see.
+
+Source: KIP-98, KIP-890; `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppendInfo` of
 `org.apache.kafka.storage.internals.log`.
 """
 
@@ -14,12 +18,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.records.batch import BatchHeader
+from lakelog.records.batch import TRANSACTIONAL, BatchHeader
+from lakelog.records.control import EndTransactionMarker
+from lakelog.storage.txn_index import AbortedTransaction
+from lakelog.storage.validate import Origin
+from lakelog.storage.verification import Verification, Verifications
 
 BATCHES_KEPT = 5
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 _SEQUENCE_MAX = 0x7FFFFFFF
+_BUMPS_EPOCH = 2
+"""The first transaction version whose markers carry a bumped epoch."""
 
 
 class BatchMetadata(NamedTuple):
@@ -48,61 +58,164 @@ class ProducerEntry:
         self.epoch = epoch
         self.batches: list[BatchMetadata] = []
         self.coordinator_epoch = -1
+        """Of the coordinator whose marker came last; -1 before the first."""
         self.last_timestamp = -1
         self.txn_first_offset = -1
+        """Where its transaction began; -1 outside of one."""
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 when nothing is known of its present epoch."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Sequences start anew with each epoch."""
+        if self.epoch != epoch:
+            self.epoch = epoch
+            self.batches.clear()
 
 
 class ProducerStateTable:
     """The producers of one log. `end_offset` is how far the log is reflected in it."""
 
-    __slots__ = ("end_offset", "entries", "expiration_ms")
+    __slots__ = (
+        "_ongoing",
+        "end_offset",
+        "entries",
+        "expiration_ms",
+        "first_unstable_offset",
+        "verifications",
+    )
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
+        self._ongoing: dict[int, None] = {}
+        self.first_unstable_offset = -1
+        """Where the first transaction under way began; -1 when there is none."""
+        self.verifications = Verifications()
         self.end_offset = 0
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    def admit(self, header: BatchHeader) -> BatchMetadata | None:
+    def load(self, entries: dict[int, ProducerEntry]) -> None:
+        """Takes `entries` for all that is known."""
+        self.entries = entries
+        firsts = (entry.txn_first_offset for entry in entries.values())
+        self._ongoing = dict.fromkeys(sorted(first for first in firsts if first >= 0))
+        self.first_unstable_offset = next(iter(self._ongoing), -1)
+
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether this epoch's transaction is under way. A newer epoch's is another one."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool
+    ) -> Verification | None:
+        """What an append will need before its producer has a transaction here; else `None`.
+
+        Raises `KafkaError` 47 for an older epoch.
+        """
+        entry = self.entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise _older_epoch(producer_id, epoch, entry.epoch)
+        if self.is_in_transaction(producer_id, epoch):
+            return None
+        return self.verifications.start(
+            producer_id, epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
+        )
+
+    def admit(
+        self, header: BatchHeader, origin: Origin, verification: Verification | None
+    ) -> BatchMetadata | None:
         """The batch that `header` repeats, if it is one of the last five, else `None`.
 
-        Raises `KafkaError` 47 for an older epoch and 45 for a gap.
+        Raises `KafkaError` 47 for an older epoch, 45 for a gap, and 48 for a batch that would
+        begin a transaction unverified or is not of its producer's transaction.
         """
         entry = self.entries.get(header.producer_id)
-        if entry is None or entry.epoch == NO_EPOCH:
-            return None
-        last = -1
-        if header.producer_epoch == entry.epoch:
-            if not entry.batches:
-                return None
-            last = entry.batches[-1].last_sequence
         if (
-            header.base_sequence == (last + 1) & _SEQUENCE_MAX
-            and header.producer_epoch >= entry.epoch
+            entry is not None
+            and header.producer_epoch == entry.epoch
+            and (batches := entry.batches)
+            and header.base_sequence == (batches[-1].last_sequence + 1) & _SEQUENCE_MAX
+            and (header.attributes & TRANSACTIONAL != 0) is (entry.txn_first_offset >= 0)
         ):
             return None
-        return self._find_duplicate(entry, header, last)
+        return self._judge(header, entry, origin, verification)
 
-    def _find_duplicate(
-        self, entry: ProducerEntry, header: BatchHeader, last: int
-    ) -> BatchMetadata:
-        if header.producer_epoch < entry.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {header.producer_epoch} of producer {header.producer_id} "
-                f"is older than {entry.epoch}",
-            )
-        if header.producer_epoch == entry.epoch:
+    def _judge(
+        self,
+        header: BatchHeader,
+        entry: ProducerEntry | None,
+        origin: Origin,
+        verification: Verification | None,
+    ) -> BatchMetadata | None:
+        """`admit` for what is not simply the next batch."""
+        known = entry if entry is not None else ProducerEntry()
+        if origin == "client" and header.producer_epoch == known.epoch:
             ends = header.base_sequence, header.last_sequence
-            for batch in entry.batches:
+            for batch in known.batches:
                 if (batch.first_sequence, batch.last_sequence) == ends:
                     return batch
-        raise KafkaError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {header.producer_id} sent sequence {header.base_sequence} after {last}",
+        if header.producer_epoch < known.epoch:
+            raise _older_epoch(header.producer_id, header.producer_epoch, known.epoch)
+        in_transaction = known.txn_first_offset >= 0
+        if header.is_transactional and not (
+            in_transaction and header.producer_epoch == known.epoch
+        ):
+            self.verifications.check(header.producer_id, verification, origin)
+        if origin == "client":
+            self._check_sequence(header, known)
+        if in_transaction and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction here and wrote outside of it",
+            )
+        return None
+
+    def _check_sequence(self, header: BatchHeader, entry: ProducerEntry) -> None:
+        sequence, last = header.base_sequence, entry.last_sequence
+        self.verifications.check_sequence(
+            header.producer_id, sequence, is_known=bool(entry.batches)
         )
+        if entry.epoch == NO_EPOCH:
+            return
+        if header.producer_epoch != entry.epoch:
+            last = -1
+        if sequence != (last + 1) & _SEQUENCE_MAX:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} sent sequence {sequence} after {last}",
+            )
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> None:
+        """Raises `KafkaError` 47 for the marker of an older epoch, 52 for an older coordinator's.
+
+        With transaction version 2 the coordinator bumps the epoch before each marker, so a marker
+        of the present epoch is late, unless nothing is under way: then it repeats the last one,
+        and is written again (KIP-890, KAFKA-19999).
+        """
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return
+        is_late = (
+            transaction_version >= _BUMPS_EPOCH
+            and epoch == entry.epoch
+            and entry.txn_first_offset >= 0
+        )
+        if epoch < entry.epoch or is_late:
+            raise _older_epoch(producer_id, epoch, entry.epoch)
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} for producer {producer_id} "
+                f"is older than {entry.coordinator_epoch}",
+            )
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """Takes in a batch that has been appended at `base_offset`, or is found in the log."""
@@ -110,19 +223,44 @@ class ProducerStateTable:
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
         elif entry.epoch != header.producer_epoch:
-            entry.epoch = header.producer_epoch
-            entry.batches.clear()
+            entry.begin_epoch(header.producer_epoch)
         entry.last_timestamp = header.max_timestamp
-        if header.base_sequence < 0:
-            return
         if len(entry.batches) == BATCHES_KEPT:
             del entry.batches[0]
         delta = header.last_offset_delta
         entry.batches.append(
             BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
         )
-        if header.is_transactional and entry.txn_first_offset < 0:
-            entry.txn_first_offset = base_offset
+        if header.attributes & TRANSACTIONAL:
+            self.verifications.clear(header.producer_id)
+            if entry.txn_first_offset < 0:
+                entry.txn_first_offset = base_offset
+                self._ongoing[base_offset] = None
+                if self.first_unstable_offset < 0:
+                    self.first_unstable_offset = base_offset
+
+    def ending(self, producer_id: int, offset: int) -> AbortedTransaction | None:
+        """The producer's transaction if a marker at `offset` aborts it; `None` without one."""
+        entry = self.entries.get(producer_id)
+        if entry is None or entry.txn_first_offset < 0:
+            return None
+        first = entry.txn_first_offset
+        stable = next((other for other in self._ongoing if other != first), offset + 1)
+        return AbortedTransaction(producer_id, first, offset, stable)
+
+    def end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+        """Takes in a marker, which may find no transaction to end."""
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
+        entry.begin_epoch(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        self.verifications.clear(header.producer_id)
+        if entry.txn_first_offset >= 0:
+            self._ongoing.pop(entry.txn_first_offset, None)
+            entry.txn_first_offset = -1
+            self.first_unstable_offset = next(iter(self._ongoing), -1)
 
     def remove_expired(self, now_ms: int) -> int:
         """Forgets producers idle for `expiration_ms` outside a transaction; returns how many."""
@@ -133,4 +271,12 @@ class ProducerStateTable:
         ]
         for producer_id in expired:
             del self.entries[producer_id]
+        self.verifications.remove_older(now_ms - self.expiration_ms)
         return len(expired)
+
+
+def _older_epoch(producer_id: int, epoch: int, known: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"epoch {epoch} of producer {producer_id} is not above {known}",
+    )

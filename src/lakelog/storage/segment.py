@@ -6,13 +6,16 @@ Source: `org.apache.kafka.storage.internals.log.LogSegment`.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 
 from lakelog.runtime.api import Buffer, File
 from lakelog.storage.errors import CorruptLog
+from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle
 from lakelog.storage.indexed_segment import SPAN, IndexedSegment
-from lakelog.storage.names import LOG
+from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.scan import scan_headers
+from lakelog.storage.txn_index import AbortedTransaction, TxnIndex
 
 _WINDOW = 2048
 _LENGTH_MIN = 49
@@ -83,7 +86,7 @@ class Segment(IndexedSegment):
         time, offset = index.times[entry], self.base_offset + index.time_offsets[entry]
         position = self.position_of(offset)
         for _, header in scan_headers(self.open().file, position, self.size):
-            if header.last_offset == offset and header.max_timestamp == time:
+            if header.last_offset == offset and header.newest_timestamp == time:
                 return position
             break
         self.rebuild_index()
@@ -153,6 +156,53 @@ class Segment(IndexedSegment):
             reason = f"a batch length of {length} is impossible"
             raise CorruptLog(self.path(LOG), position, reason)
         return base, length, delta
+
+    def end_of_reads(self, position: int) -> int:
+        """An offset that no batch before `position` reaches, not far from the first such."""
+        index = self.index
+        entry = bisect_left(index.positions, position)
+        if entry == len(index.positions):
+            return self.next_offset
+        if not index.trusted and not self._is_true(index, entry):
+            self.rebuild_index()
+            return self.end_of_reads(position)
+        return self.base_offset + index.offsets[entry]
+
+    # Aborted transactions
+
+    def aborted(self) -> list[AbortedTransaction] | None:
+        """Those whose markers are here; `None` if the index file is not to be believed."""
+        index = self.txn_index
+        if index is None:
+            return []
+        if index.entries is None:
+            index.read(self.disk, self.path(TXN_INDEX), self.base_offset, self.next_offset)
+        return index.entries
+
+    def write_aborted(self, entry: AbortedTransaction) -> None:
+        """Before the marker is appended; then `keep_aborted` or `cut_aborted`."""
+        if self.txn_index is None:
+            self.txn_index = TxnIndex([])
+        self.txn_index.write(self.disk, self.path(TXN_INDEX), entry)
+
+    def keep_aborted(self, entry: AbortedTransaction) -> None:
+        """The marker has been appended."""
+        assert self.txn_index is not None
+        self.txn_index.keep(entry)
+
+    def cut_aborted(self) -> None:
+        """Takes back what was written for a marker that could not be appended."""
+        if self.txn_index is not None:
+            self.txn_index.cut(self.disk, self.path(TXN_INDEX))
+
+    def replace_aborted(self, entries: list[AbortedTransaction]) -> None:
+        """Makes the index anew; a segment without entries has no file."""
+        if entries:
+            self.txn_index = TxnIndex(entries)
+            self.txn_index.rewrite(self.disk, self.path(TXN_INDEX))
+        elif self.txn_index is not None:
+            remove_if_exists(self.disk, self.path(TXN_INDEX))
+            self.txn_index = None
 
     # Ending
 

@@ -63,7 +63,7 @@ def decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
     for row in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]):
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator, txn = row
         entry = entries[producer_id] = ProducerEntry(epoch)
-        if sequence >= 0:
+        if offset >= 0:
             entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
         entry.last_timestamp = timestamp
         entry.coordinator_epoch = coordinator

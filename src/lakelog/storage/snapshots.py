@@ -55,6 +55,11 @@ class ProducerSnapshots:
         for before in [known for known in self.offsets if known < offset]:
             self._remove(before)
 
+    def remove_at(self, offset: int) -> None:
+        """Removes the one of a segment that has been merged into the one before it."""
+        if offset in self.offsets[:-1]:
+            self._remove(offset)
+
     def prune(self, bases: Collection[int]) -> None:
         """Keeps the newest and those at a segment's base."""
         for offset in self.offsets[:-1]:

@@ -42,10 +42,29 @@ def find_by_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
 def find_max_timestamp(log: Log) -> TimestampOffset | None:
     """The first record with the greatest timestamp of all."""
     live = [segment for segment in log.segments if segment.next_offset > log.log_start_offset]
-    newest = max(live, key=lambda segment: segment.greatest_timestamp(), default=None)
-    if newest is None or newest.greatest_timestamp() < 0:
+    live.sort(key=lambda segment: segment.greatest_timestamp(), reverse=True)
+    if not live or live[0].greatest_timestamp() < 0:
         return None
-    return _find_in(newest, newest.greatest_timestamp(), log.log_start_offset)
+    found = _find_in(live[0], live[0].greatest_timestamp(), log.log_start_offset)
+    return found or _search_greatest(live, log.log_start_offset)
+
+
+def _search_greatest(segments: list[Segment], start: int) -> TimestampOffset | None:
+    """Among all records, where what an index tells is of one below the log's start."""
+    best: TimestampOffset | None = None
+    for segment in segments:
+        if best is not None and segment.greatest_timestamp() < best.timestamp:
+            break
+        handle = segment.open()
+        for at, header in scan_headers(handle.file, segment.position_of(start), segment.size):
+            if best is not None and header.max_timestamp < best.timestamp:
+                continue
+            for record in _records(handle.file, at, header):
+                rank = record.timestamp, -record.offset
+                if record.offset >= start and (best is None or rank > (best[0], -best[1])):
+                    epoch = header.partition_leader_epoch
+                    best = TimestampOffset(record.timestamp, record.offset, epoch)
+    return best if best is not None and best.timestamp >= 0 else None
 
 
 def _find_in(segment: Segment, timestamp: int, start: int) -> TimestampOffset | None:

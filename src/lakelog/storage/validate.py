@@ -28,6 +28,7 @@ from lakelog.records.batch import (
 )
 from lakelog.records.crc import crc32c
 from lakelog.records.record import Record, decode_records
+from lakelog.storage.record_errors import check_records
 
 Origin = Literal["client", "coordinator"]
 _REFUSED = CONTROL | LOG_APPEND_TIME
@@ -115,31 +116,20 @@ def check_batch(
             f"epoch {header.producer_epoch}, sequence {header.base_sequence} "
             f"of producer {header.producer_id}"
         )
-    _check_times(batch, header, config, now_ms)
-    if "compact" in config.cleanup_policy:
-        _check_keys(batch, header)
-
-
-def _check_times(
-    batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
-) -> None:
     if header.timestamp_type:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
-    if config.message_timestamp_type != "CreateTime":
-        return
-    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-        raise _bad_time(header.max_timestamp, now_ms)
-    if config.message_timestamp_before_max_ms == _TIME_MAX:
-        return
-    oldest = min(record.timestamp for record in _decode(batch, header))
-    if oldest >= 0 and now_ms - oldest > config.message_timestamp_before_max_ms:
-        raise _bad_time(oldest, now_ms)
+    if _needs_records(header, config, now_ms):
+        check_records(_decode(batch, header), config, now_ms)
 
 
-def _check_keys(batch: bytearray | memoryview, header: BatchHeader) -> None:
-    for record in _decode(batch, header):
-        if record.key is None:
-            raise _invalid("a compacted topic accepts no record without a key")
+def _needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether the header does not settle it."""
+    if "compact" in config.cleanup_policy:
+        return True
+    return config.message_timestamp_type == "CreateTime" and (
+        header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+        or config.message_timestamp_before_max_ms != _TIME_MAX
+    )
 
 
 def _decode(batch: bytearray | memoryview, header: BatchHeader) -> list[Record]:
@@ -151,10 +141,3 @@ def _decode(batch: bytearray | memoryview, header: BatchHeader) -> list[Record]:
 
 def _invalid(reason: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, reason)
-
-
-def _bad_time(timestamp: int, now_ms: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_TIMESTAMP,
-        f"timestamp {timestamp} is too far from the broker's {now_ms}",
-    )

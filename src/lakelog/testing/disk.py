@@ -262,6 +262,12 @@ class MemoryDisk:
             raise self._missing(path)
         return node.modified_ms
 
+    def set_modified_ms(self, path: Path, time_ms: int) -> None:
+        node = self._tree.get(path)
+        if node is None:
+            raise self._missing(path)
+        node.modified_ms = time_ms
+
     # Names
 
     def list(self, path: Path) -> list[str]:
@@ -285,7 +291,9 @@ class MemoryDisk:
         self._need_dir(target.parent)
 
         def move(tree: _Tree) -> None:
-            inside = [path for path in tree if path == source or source in path.parents]
+            inside = [source]
+            if tree[source] is None:
+                inside += [path for path in tree if source in path.parents]
             moved = {target / path.relative_to(source): tree.pop(path) for path in inside}
             tree.update(moved)
 

@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
-from lakelog.records.batch import read_header
+from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.storage.directory import LogDirectory
@@ -130,3 +130,76 @@ def test_a_damaged_batch_is_told_where_it_is_read(caplog: pytest.LogCaptureFixtu
         assert code_of(error) is ErrorCode.CORRUPT_MESSAGE
     assert len(caplog.records) == 1
     assert partition.read(partition.log.segments[1].base_offset, 1_000, min_one=True) is not None
+
+
+def begin_transaction(partition: Partition, producer_id: int, count: int = 1) -> None:
+    verification = partition.start_verification(producer_id, 0, 0, NOW, supports_epoch_bump=False)
+    batch = make_batch(count, producer=(producer_id, 0, 0), transactional=True)
+    partition.append(batch, NOW, verification=verification)
+
+
+def committed(partition: Partition, offset: int = 0) -> tuple[int, list[tuple[int, int]]]:
+    """How many records a consumer of committed records may get, and what of them to drop."""
+    found, ended = partition.read_committed(offset, 1 << 20, min_one=True)
+    count = 0
+    if found is not None:
+        count = sum(header.records_count for header, _ in iter_batches(found.read()))
+        found.release()
+    return count, [entry[:2] for entry in ended]
+
+
+def test_what_is_not_decided_is_not_read_as_committed() -> None:
+    partition = open_partition()
+    partition.append(make_batch(2), NOW)
+    assert committed(partition) == (2, [])
+    begin_transaction(partition, 7, 3)
+    partition.append(make_batch(1), NOW)
+    assert (partition.last_stable_offset, partition.high_watermark) == (2, 6)
+    assert committed(partition) == (2, [])
+    assert committed(partition, 2) == (0, [])
+    assert partition.append_marker(7, 0, False, 0, NOW, transaction_version=0) == 6
+    assert partition.last_stable_offset == 7
+    assert committed(partition) == (7, [(7, 2)])
+    assert committed(partition, 5) == (2, [(7, 2)])
+    partition.append(make_batch(1), NOW)
+    assert committed(partition, 7) == (1, [])
+
+
+def test_a_marker_may_close_a_segment() -> None:
+    rolled: list[Partition] = []
+    partition = open_partition(rolled=rolled, segment_bytes=400)
+    for producer_id in range(8):
+        partition.append_marker(producer_id, 0, True, 0, NOW, transaction_version=0)
+    assert len(partition.log.segments) > 1
+    assert rolled == [partition] * (len(partition.log.segments) - 1)
+
+
+def test_a_marker_counts_for_flush_messages() -> None:
+    partition = open_partition(flush_messages=1)
+    partition.append_marker(7, 0, True, 0, NOW, transaction_version=0)
+    assert partition.log.recovery_point == 1
+
+
+def test_a_marker_that_the_disk_refuses_is_worth_a_retry() -> None:
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk)
+    begin_transaction(partition, 7)
+    disk.fail("write", errno.ENOSPC, suffix=".txnindex")
+    with pytest.raises(KafkaError) as error:
+        partition.append_marker(7, 0, False, 0, NOW, transaction_version=0)
+    assert code_of(error) is ErrorCode.KAFKA_STORAGE_ERROR
+    partition.append_marker(7, 0, False, 0, NOW, transaction_version=0)
+    assert committed(partition) == (2, [(7, 0)])
+
+
+def test_a_deleted_topic_takes_no_marker_and_begins_no_transaction() -> None:
+    partition = open_partition()
+    partition.retire()
+    for action in (
+        lambda: partition.append_marker(7, 0, True, 0, NOW, transaction_version=0),
+        lambda: partition.start_verification(7, 0, 0, NOW, supports_epoch_bump=True),
+        lambda: partition.read_committed(0, 100, min_one=True),
+    ):
+        with pytest.raises(KafkaError) as error:
+            action()
+        assert code_of(error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -23,6 +23,7 @@ from lakelog.metadata.records import ConfigRecord, ResourceType
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
+from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server, StartError, World
 from storage_kit import make_batch
 
@@ -47,7 +48,8 @@ class Running:
         self.tasks = AsyncioTasks(loop)
         self.net = WatchedNet(loop)
         self.clock, self.random = SystemClock(), SystemRandom()
-        world = World(self.clock, PosixDisk(), self.net, self.tasks, self.random, 64)
+        processes = PythonProcesses()
+        world = World(self.clock, PosixDisk(), self.net, self.tasks, self.random, processes, 64)
         config = BrokerConfig({"offsets.topic.num.partitions": "3", **settings})
         self.server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
         self.broker = self.server.broker

@@ -299,6 +299,21 @@ def test_produce_requests_do_not_wait_but_are_answered_in_order() -> None:
     assert sink.requests[-1] == request(9)
 
 
+def test_a_produce_request_that_is_held_up_holds_up_those_behind_it() -> None:
+    """A transaction's first batch waits for its coordinator; its second must not overtake it."""
+    world, sink, _ = connect()
+    sink.wait = True
+    world.incoming += frame(request(1, PRODUCE))
+    world.run()
+    sink.replies[0].pipelined = False
+    world.incoming += frame(request(2, PRODUCE)) + frame(request(3, PRODUCE))
+    world.run()
+    assert len(sink.requests) == 1
+    sink.complete(0)
+    world.run()
+    assert len(sink.requests) == 3
+
+
 def test_a_large_request_behind_one_that_waited_is_still_received() -> None:
     world, sink, _ = connect()
     sink.wait = True

@@ -77,7 +77,7 @@ def test_many_names_are_one_change(tmp_path: Path) -> None:
 
 def test_a_name_that_cannot_be_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
-        refused = await world.topics.ensure(["a/b", "good", "__transaction_state", "bad name"])
+        refused = await world.topics.ensure(["a/b", "good", "__share_group_state", "bad name"])
         invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
         assert refused == {"a/b": invalid, "bad name": invalid}
         assert sorted(world.log.image.topic_ids) == ["good"]

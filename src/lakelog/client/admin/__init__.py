@@ -10,8 +10,10 @@ from lakelog.client.admin.configs import (
     ResourceType,
 )
 from lakelog.client.admin.groups import Group, GroupListing, GroupMember, Lag
+from lakelog.client.admin.transactions import ActiveProducer, Transaction, TransactionListing
 
 __all__ = [
+    "ActiveProducer",
     "Admin",
     "ConfigEntry",
     "ConfigSource",
@@ -22,4 +24,6 @@ __all__ = [
     "Lag",
     "LogDir",
     "ResourceType",
+    "Transaction",
+    "TransactionListing",
 ]

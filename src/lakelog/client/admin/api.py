@@ -1,4 +1,4 @@
-"""The administrator: topics, groups, configurations, offsets and the brokers' disks.
+"""The administrator: topics, groups, transactions, configurations, offsets and the brokers' disks.
 
 ```python
 with Admin("localhost:9092") as admin:
@@ -16,6 +16,7 @@ from types import TracebackType
 from lakelog.client.admin.configs import Configs
 from lakelog.client.admin.groups import Groups
 from lakelog.client.admin.topics import Topics
+from lakelog.client.admin.transactions import Transactions
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import check
 from lakelog.client.offsets import OffsetAt, TopicPartition, list_offsets
@@ -46,6 +47,7 @@ class Admin:
         self.topics = Topics(self._cluster)
         self.configs = Configs(self._cluster)
         self.groups = Groups(self._cluster)
+        self.transactions = Transactions(self._cluster)
 
     def close(self) -> None:
         self._cluster.close()

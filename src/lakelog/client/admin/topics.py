@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.change import change
+from lakelog.client.admin.records import delete_before
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import (
     ClientError,
     TopicNotFoundError,
     check,
 )
+from lakelog.client.offsets import TopicPartition
 from lakelog.client.view import Topic
 from lakelog.protocol.create_partitions import (
     CreatePartitionsRequest,
@@ -122,6 +124,26 @@ class Topics:
                 check(row.error_code, row.error_message or f"topic {name!r}")
 
         self._cluster.retrying(work)
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Deletes the records before each offset, for good; returns where the partitions begin now.
+
+        Raises OFFSET_OUT_OF_RANGE beyond the end, and POLICY_VIOLATION for a topic that is only
+        compacted; partitions that come before the refused one are then shorter already.
+        """
+        found: dict[TopicPartition, int] = {}
+
+        def work() -> dict[TopicPartition, int]:
+            left = {key: offset for key, offset in before.items() if key not in found}
+            try:
+                for key, offset in left.items():
+                    found[key] = delete_before(self._cluster, key, offset)
+            except Exception:
+                self._cluster.refresh({topic for topic, _ in left})
+                raise
+            return found
+
+        return self._cluster.retrying(work)
 
     @property
     def _timeout_ms(self) -> int:

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
-from lakelog.client.committed import Committed, commit_offsets, fetch_committed
+from lakelog.client.committed import Committed, Membership, commit_offsets, fetch_committed
 from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Trouble
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember
@@ -115,6 +115,11 @@ class Consumer:
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._positions)
+
+    @property
+    def membership(self) -> Membership:
+        """Who this is in its group: for a transaction that commits what was read (KIP-447)."""
+        return Membership() if self._session is None else self._session.membership
 
     @property
     def trouble(self) -> Trouble | None:

@@ -11,7 +11,7 @@ import time
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
-from lakelog.client.committed import Committed, commit_offsets
+from lakelog.client.committed import Committed, Membership, commit_offsets
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember, State, Step
 from lakelog.client.errors import ClientError, error_code
 from lakelog.client.offsets import TopicPartition
@@ -63,6 +63,10 @@ class GroupSession:
             if self._failure is not None:
                 raise self._failure
             return self._member.state is not State.STABLE
+
+    @property
+    def membership(self) -> Membership:
+        return self._member.membership
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:

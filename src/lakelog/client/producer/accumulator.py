@@ -30,6 +30,7 @@ class Settings:
     delivery_timeout_s: float
     max_in_flight: int
     is_idempotent: bool
+    is_transactional: bool = False
 
 
 class Accumulator:
@@ -42,6 +43,8 @@ class Accumulator:
         self.is_flushing = False
         """Open batches are sent without waiting for more."""
         self._failed: list[BatchResult] = []
+        self.first_failure: ClientError | None = None
+        """Since the transaction began, whoever has seen it."""
 
     @property
     def is_idle(self) -> bool:
@@ -57,7 +60,12 @@ class Accumulator:
         """The open batch to add records to, made when there is none; `close` it when full."""
         batch = queue.open
         if batch is None:
-            batch = queue.open = ProducerBatch(queue, BatchBuilder(self._settings.codec), now_s)
+            batch = queue.open = ProducerBatch(
+                queue,
+                BatchBuilder(self._settings.codec),
+                now_s,
+                is_transactional=self._settings.is_transactional,
+            )
             self._busy[queue] = None
         return batch
 
@@ -120,6 +128,8 @@ class Accumulator:
         FATAL, upon which the caller fails everything."""
         queue = batch.queue
         verdict = judge(code, is_first=queue.is_first(batch))
+        if verdict is Verdict.RENUMBER and self._settings.is_transactional:
+            verdict = Verdict.FAIL  # another epoch would be another transaction
         batch.last_error = f"{code.name}: {message}" if message else code.name
         if verdict is Verdict.DONE:
             self._end(batch)
@@ -159,6 +169,22 @@ class Accumulator:
             queue.in_flight.clear()
             queue.waiting.clear()
             for batch in batches:
+                self._release(batch)
+                self._fail(batch, code, reason)
+
+    def begin_transaction(self, producer_id: int, producer_epoch: int) -> None:
+        """All partitions go on with this identity; there must be no batches."""
+        self._failed.clear()
+        self.first_failure = None
+        for queue in self._queues.values():
+            queue.begin_transaction(producer_id, producer_epoch)
+
+    def drop_waiting(self, code: ErrorCode, reason: str) -> None:
+        """Ends every batch that is not on its way."""
+        for queue in list(self._busy):
+            self.close(queue)
+            while queue.waiting:
+                batch = queue.waiting.popleft()
                 self._release(batch)
                 self._fail(batch, code, reason)
 
@@ -210,5 +236,6 @@ class Accumulator:
         else:
             error = NotWrittenError(code, f"{count} records for {where} are not written: {reason}")
         batch.result.fail(error)
+        self.first_failure = self.first_failure or error
         if len(self._failed) < _FAILED_MAX:
             self._failed.append(batch.result)

@@ -83,6 +83,7 @@ class Producer:
         partitioner: Partitioner = by_key,
         auto_create: bool = True,
         client_id: str = "lakelog",
+        transactional_id: str | None = None,
     ) -> None:
         is_idempotent = acks == ACKS_ALL if idempotent is None else idempotent
         _validate(acks, is_idempotent, max_in_flight)
@@ -97,8 +98,7 @@ class Producer:
         self._max_record_bytes = max_request_bytes - _OVERHEAD_BYTES
         self._max_block_s = max_block_ms / 1000
         self._flushing = 0
-        self._is_closed = False
-        self._is_refusing = False
+        self._is_closed = self._is_refusing = False
         self._accumulator = Accumulator(
             Settings(
                 codec=codec,
@@ -106,6 +106,7 @@ class Producer:
                 delivery_timeout_s=delivery_timeout_ms / 1000,
                 max_in_flight=max_in_flight,
                 is_idempotent=is_idempotent,
+                is_transactional=transactional_id is not None,
             )
         )
         new_cluster = partial(
@@ -123,6 +124,7 @@ class Producer:
             max_in_flight=max_in_flight,
             max_request_bytes=max_request_bytes,
             request_timeout_s=request_timeout_ms / 1000,
+            transactional_id=transactional_id,
         )
         self._sender = Sender(
             new_cluster(),

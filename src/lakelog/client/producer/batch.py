@@ -25,6 +25,7 @@ class ProducerBatch:
         "created_s",
         "encoded",
         "is_maybe_written",
+        "is_transactional",
         "last_error",
         "number",
         "producer_epoch",
@@ -34,8 +35,16 @@ class ProducerBatch:
         "sequence",
     )
 
-    def __init__(self, queue: PartitionQueue, builder: BatchBuilder, created_s: float) -> None:
+    def __init__(
+        self,
+        queue: PartitionQueue,
+        builder: BatchBuilder,
+        created_s: float,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
         self.queue = queue
+        self.is_transactional = is_transactional
         self.builder = builder
         self.created_s = created_s
         self.number = queue.next_number()
@@ -56,7 +65,12 @@ class ProducerBatch:
     def encode(self) -> bytearray:
         """The bytes to send; the slow part of a producer, done once."""
         if self.encoded is None:
-            self.encoded = self.builder.build(self.producer_id, self.producer_epoch, self.sequence)
+            self.encoded = self.builder.build(
+                self.producer_id,
+                self.producer_epoch,
+                self.sequence,
+                is_transactional=self.is_transactional,
+            )
         return self.encoded
 
 
@@ -147,6 +161,13 @@ class PartitionQueue:
         for batch in (*self.waiting, self.open):
             if batch is not None:
                 batch.last_error = batch.last_error or reason
+
+    def begin_transaction(self, producer_id: int, producer_epoch: int) -> None:
+        """Sequences start anew with the epoch; nothing may be in the line."""
+        assert self.is_idle
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        self.next_sequence = 0
+        self.renumber_wanted = False
 
     def renumber(self) -> None:
         """Starts over at the next epoch with all that waits; nothing may be in flight.

@@ -41,7 +41,14 @@ class _Sent(NamedTuple):
 class Link:
     """The producer's connection to one broker."""
 
-    def __init__(self, connection: Connection, acks: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        acks: int,
+        timeout_s: float,
+        transactional_id: str | None = None,
+    ) -> None:
+        self._transactional_id = transactional_id
         self._connection = connection
         self._acks = acks
         self._timeout_s = timeout_s
@@ -75,6 +82,7 @@ class Link:
             row.partition_data.append(PartitionProduceData(index=partition, records=batch.encode()))
             sent[topic_id if by_id else name, partition] = batch
         request = ProduceRequest(
+            transactional_id=self._transactional_id,
             acks=self._acks,
             timeout_ms=int(self._timeout_s * 1000),
             topic_data=list(topics.values()),

@@ -38,6 +38,7 @@ class SenderSettings:
     max_in_flight: int
     max_request_bytes: int
     request_timeout_s: float
+    transactional_id: str | None = None
 
 
 class Sender:
@@ -84,6 +85,11 @@ class Sender:
         """Makes the thread look again. Under the lock."""
         self.is_sleeping = False
         self._wake_out.send(b"\0")
+
+    def begin_transaction(self, producer_id: int, producer_epoch: int) -> None:
+        """What is sent from now on is of this producer. Under the lock, with nothing to send."""
+        self._known_identity = producer_id, producer_epoch
+        self._accumulator.begin_transaction(producer_id, producer_epoch)
 
     def stop(self, timeout_s: float | None) -> None:
         """Ends the thread after what it is doing; batches that are left are failed."""
@@ -189,7 +195,10 @@ class Sender:
         link = self._links.get(node)
         if link is None:
             connection = self._cluster.connect(node)
-            link = Link(connection, self._settings.acks, self._settings.request_timeout_s)
+            settings = self._settings
+            link = Link(
+                connection, settings.acks, settings.request_timeout_s, settings.transactional_id
+            )
             self._links[node] = link
             self._selector.register(link, selectors.EVENT_READ, node)
         return link

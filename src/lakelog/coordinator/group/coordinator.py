@@ -18,9 +18,17 @@ from lakelog.coordinator.group.listing import GroupFilter
 from lakelog.coordinator.group.offsets import OffsetTable, Topics, refuse_commit
 from lakelog.coordinator.group.rebalance import Decision
 from lakelog.coordinator.group.shard import GroupShard
+from lakelog.coordinator.group.txn_offsets import refuse_txn_commit
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
-from lakelog.coordinator.shard import Now, PartitionLog, Reply, Result, coordinator_code
+from lakelog.coordinator.shard import (
+    Now,
+    PartitionLog,
+    Reply,
+    Result,
+    TransactionMarker,
+    coordinator_code,
+)
 from lakelog.protocol.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -33,6 +41,7 @@ from lakelog.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
 from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from lakelog.runtime.api import Clock, Random, Tasks
 
 GROUP_TOPIC = "__consumer_offsets"
@@ -217,6 +226,41 @@ class GroupCoordinator:
             refuse,
             nameless=True,
         )
+        return future
+
+    def txn_offset_commit(
+        self, request: TxnOffsetCommitRequest, version: int
+    ) -> Reply[TxnOffsetCommitResponse]:
+        """The group's partition is in the producer's transaction: that has been made sure of."""
+        future = self._tasks.future()
+
+        def reply(response: TxnOffsetCommitResponse) -> None:
+            _settle(future, response)
+
+        def refuse(code: ErrorCode) -> None:
+            reply(refuse_txn_commit(request, code))
+
+        self._decide(
+            request.group_id,
+            lambda shard, now: shard.txn_commit(now, request, version, reply, refuse),
+            refuse,
+        )
+        return future
+
+    def write_marker(self, partition: int, marker: TransactionMarker) -> Reply[ErrorCode]:
+        """Ends a transaction in a partition of `__consumer_offsets`: its offsets count or go."""
+        future = self._tasks.future()
+
+        def committed(_: Now) -> None:
+            _settle(future, ErrorCode.NONE)
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            _settle(future, code)
+
+        try:
+            self._host.decide(partition, lambda *_: Result((), committed, failed, marker=marker))
+        except KafkaError as error:
+            _settle(future, error.code)
         return future
 
     def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:

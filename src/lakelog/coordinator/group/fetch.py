@@ -1,7 +1,8 @@
 """OffsetFetch, versions 1 to 10: one group in the older form, several from v8.
 
 A partition without a commit is answered with offset -1 and no error, and so is a group that does
-not exist. Nothing is pending in a transaction here, so `require_stable` is always satisfied.
+not exist. With `require_stable` a partition whose offset may be replaced by a transaction that is
+still open is answered UNSTABLE_OFFSET_COMMIT (KIP-447).
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def fetch_offsets(
     table_of: the offsets of a group's partition; raises `KafkaError` where there are none.
     """
     if version >= _GROUPS_SINCE:
-        groups = [_fetch_group(group, version, table_of, topics) for group in request.groups]
+        groups = [
+            _fetch_group(group, version, table_of, topics, stable=request.require_stable)
+            for group in request.groups
+        ]
         return OffsetFetchResponse(groups=groups)
     wanted = None
     if request.topics is not None:
@@ -47,7 +51,8 @@ def fetch_offsets(
             for topic in request.topics
         ]
     group = OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted)
-    return _older_response(_fetch_group(group, version, table_of, topics), wanted, version)
+    found = _fetch_group(group, version, table_of, topics, stable=request.require_stable)
+    return _older_response(found, wanted, version)
 
 
 def _fetch_group(
@@ -55,6 +60,8 @@ def _fetch_group(
     version: int,
     table_of: Callable[[str], OffsetTable],
     topics: Topics,
+    *,
+    stable: bool,
 ) -> OffsetFetchResponseGroup:
     try:
         table = table_of(group.group_id)
@@ -66,7 +73,25 @@ def _fetch_group(
         answers = [
             _one_topic(table, group.group_id, topic, version, topics) for topic in group.topics
         ]
+    if stable:
+        _mark_unstable(table, group.group_id, answers, topics)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=answers)
+
+
+def _mark_unstable(
+    table: OffsetTable, group_id: str, answers: list[OffsetFetchResponseTopics], topics: Topics
+) -> None:
+    """Takes back what an open transaction may replace."""
+    if group_id not in table.pending:
+        return
+    for topic in answers:
+        name = topic.name or topics.topic_name(topic.topic_id) or ""
+        topic.partitions = [
+            _partition(each.partition_index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if table.pending.is_pending(group_id, name, each.partition_index)
+            else each
+            for each in topic.partitions
+        ]
 
 
 def _all_topics(

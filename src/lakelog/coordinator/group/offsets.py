@@ -14,6 +14,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
+from lakelog.coordinator.group.txn_offsets import PendingOffsets
 from lakelog.protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -44,8 +45,13 @@ class OffsetTable:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, PartitionOffsets]] = {}
+        self.pending = PendingOffsets()
 
     def replay(self, record: OffsetRecord) -> None:
+        self.pending.overtake(record.key)
+        self._apply(record)
+
+    def _apply(self, record: OffsetRecord) -> None:
         key, value = record
         if value is not None:
             topics = self._groups.setdefault(key.group, {})
@@ -58,6 +64,10 @@ class OffsetTable:
             topics.pop(key.topic, None)
         if not topics:
             self._groups.pop(key.group, None)
+
+    def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        for record in self.pending.end(producer_id, commit=commit):
+            self._apply(record)
 
     def __contains__(self, group_id: str) -> bool:
         return group_id in self._groups

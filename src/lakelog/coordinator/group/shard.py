@@ -42,6 +42,11 @@ from lakelog.coordinator.group.records import (
     encode_record,
 )
 from lakelog.coordinator.group.sync import Syncs
+from lakelog.coordinator.group.txn_offsets import (
+    as_offset_commit,
+    as_txn_response,
+    check_txn_commit,
+)
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.describe_groups import DescribedGroup
 from lakelog.protocol.heartbeat import HeartbeatRequest
@@ -50,6 +55,7 @@ from lakelog.protocol.leave_group import LeaveGroupResponse, MemberIdentity
 from lakelog.protocol.list_groups import ListedGroup
 from lakelog.protocol.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from lakelog.runtime.api import Random
 
 
@@ -87,6 +93,13 @@ class GroupShard:
             self.stored[record.key.group] = record.value
         else:
             self.stored.pop(record.key.group, None)
+
+    def replay_pending(self, record: Record, producer_id: int) -> None:
+        if isinstance(record, OffsetRecord):
+            self.offsets.pending.add(record, producer_id)
+
+    def replay_end(self, producer_id: int, *, commit: bool) -> None:
+        self.offsets.replay_end(producer_id, commit=commit)
 
     def loaded(self, now: Now) -> list[Decision]:
         """Members get a new session: nobody could reach a coordinator while it was loading."""
@@ -201,6 +214,37 @@ class GroupShard:
 
         return Result(records, committed, failed)
 
+    def txn_commit(
+        self,
+        now: Now,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        reply: Callable[[TxnOffsetCommitResponse], None],
+        refuse: Callable[[ErrorCode], None],
+    ) -> Decision:
+        """Offsets that count when the producer's transaction is committed."""
+        group_id = request.group_id
+        records, topics = plan_commit(
+            *as_offset_commit(request, version),
+            self._topics,
+            self._config.offset_metadata_max,
+            now.wall_ms,
+        )
+        known = group_id in self.offsets or group_id in self.offsets.pending
+        check_txn_commit(self.groups.get(group_id), known, request, version)
+        self._uncommitted.begin(group_id)
+
+        def committed(_: Now) -> None:
+            self._uncommitted.end(group_id)
+            reply(as_txn_response(topics))
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            self._uncommitted.end(group_id)
+            refuse(code)
+
+        producer = (request.producer_id, request.producer_epoch)
+        return Result(records, committed, failed, producer=producer)
+
     def _group(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)
         if group is None:
@@ -241,7 +285,7 @@ class GroupShard:
 
     def _expire_group(self, now: Now, group_id: str) -> Decision:
         """Expired offsets, and the group with the last of them if it has no members."""
-        if group_id in self._uncommitted:
+        if group_id in self._uncommitted or group_id in self.offsets.pending:
             return Result()
         group = self.groups.get(group_id)
         offsets = self.offsets.of_group(group_id)

@@ -15,6 +15,7 @@ from lakelog.protocol.api_versions import ApiVersion, ApiVersionsRequest, ApiVer
 from lakelog.protocol.registry import APIS
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
+from lakelog.server.features import finalized_features, supported_features
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
@@ -30,7 +31,12 @@ def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> Api
         context.connection.client_software = f"{name} {version}"
     if context.version >= _CLUSTER_CHECK_SINCE and _is_elsewhere(broker, request):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    return ApiVersionsResponse(api_keys=_served(), finalized_features_epoch=0)
+    return ApiVersionsResponse(
+        api_keys=_served(),
+        supported_features=supported_features(context.version),
+        finalized_features_epoch=0,
+        finalized_features=finalized_features(),
+    )
 
 
 def handle_unsupported(broker: Broker, context: Context, request: None) -> ApiVersionsResponse:

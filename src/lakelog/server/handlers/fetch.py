@@ -3,12 +3,16 @@
 A fetch is answered when it has found `min_bytes`, when a partition has an error, or after
 `max_wait_ms`; until then it is parked on its partitions. The first partition with data returns at
 least one whole batch, however large, so that a consumer can always go on (KIP-74).
+
+With `read_committed` records end before the first transaction that is under way, and the response
+says which of the transactions in them were aborted: consumers drop those themselves (KIP-98).
 """
 
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -97,17 +101,22 @@ class PendingFetch:
         log = partition.log
         if self._context.version < _ZSTD_SINCE and log.config.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        found = None
+        found, aborted = None, None
         if bytes_left > 0:
-            found = partition.read(
-                target.fetch_offset, min(target.max_bytes, bytes_left), min_one=min_one
-            )
+            offset, bytes_max = target.fetch_offset, min(target.max_bytes, bytes_left)
+            if self._committed:
+                found, ended = partition.read_committed(offset, bytes_max, min_one=min_one)
+                aborted = [AbortedTransaction(producer_id=e[0], first_offset=e[1]) for e in ended]
+            else:
+                found = partition.read(offset, bytes_max, min_one=min_one)
+        elif self._committed:
+            aborted = []
         return PartitionData(
             partition_index=target.partition,
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self._committed else None,
+            aborted_transactions=aborted,
             records=b"" if found is None else found,
         )
 

@@ -1,6 +1,6 @@
-"""FindCoordinator (10): which broker coordinates a group.
+"""FindCoordinator (10): which broker coordinates a group or a transactional id.
 
-The offsets topic is made on first use.
+The topic that coordinator keeps its state in is made on first use.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ async def handle(
 
 
 async def _find(broker: Broker, context: Context, key_type: int, key: str) -> Coordinator:
-    """This broker, for a transactional id too: InitProducerId is where it is refused, because
-    librdkafka asks for a coordinator again and again without telling its user the error."""
     try:
         if key_type == _GROUP:
             await broker.topics.ensure_group_topic()
-        elif key_type != _TRANSACTION:
+        elif key_type == _TRANSACTION:
+            await broker.topics.ensure_transaction_topic()
+        else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is unknown")
     except KafkaError as error:
         return Coordinator(

@@ -1,7 +1,9 @@
-"""InitProducerId (22): a new identity for an idempotent producer.
+"""InitProducerId (22): a new identity for an idempotent or transactional producer.
 
 Without a transactional id there is nothing to resume: every call gets a fresh id with epoch 0. A
-client that asks to bump its epoch (KIP-360) is given a fresh id too, as Apache Kafka does.
+client that asks to bump its epoch (KIP-360) is given a fresh id too, as Apache Kafka does. With one
+its coordinator decides, and fences whoever had the id before. Before version 4 a client knows
+INVALID_PRODUCER_EPOCH for that, and not PRODUCER_FENCED.
 """
 
 from __future__ import annotations
@@ -11,21 +13,36 @@ from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProduce
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 
+_FENCED_SINCE = 4
+
 
 async def handle(
     broker: Broker, context: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     if request.transactional_id == "":
         return _refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return _refused(ErrorCode.UNSUPPORTED_VERSION)
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return await _transactional(broker, context, request)
     try:
         producer_id = await broker.producer_ids.next()
     except KafkaError as error:
         return _refused(error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def _transactional(
+    broker: Broker, context: Context, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    answer = await broker.transactions.init_producer_id(request)
+    if answer.code is ErrorCode.PRODUCER_FENCED and context.version < _FENCED_SINCE:
+        return _refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+    return InitProducerIdResponse(
+        error_code=answer.code,
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+    )
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

@@ -1,4 +1,8 @@
-"""ListOffsets (2): where a partition begins, ends, or stood at a time."""
+"""ListOffsets (2): where a partition begins, ends, or stood at a time.
+
+With `read_committed` it ends at its last stable offset, and what a time finds beyond that is not
+told.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +80,7 @@ def _offset(
     if wanted in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return ListOffsetsPartitionResponse()
     found = partition.max_timestamp() if wanted == MAX_TIMESTAMP else partition.at_time(wanted)
-    if found is None:
+    if found is None or (committed and found.offset >= partition.last_stable_offset):
         return ListOffsetsPartitionResponse()
     return ListOffsetsPartitionResponse(
         timestamp=found.timestamp, offset=found.offset, leader_epoch=found.leader_epoch

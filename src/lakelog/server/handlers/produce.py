@@ -2,36 +2,86 @@
 
 Batches are checked and patched where they lie in the receive buffer and written with one call.
 With `acks=0` there is no response, and an error can only be told by closing the connection.
+
+A batch that begins a transaction in a partition waits until the transaction's coordinator has
+agreed (`verifying`). It is copied for that, and what follows on its connection waits with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from lakelog.records.batch import TRANSACTIONAL
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.connection import ProtocolViolation
 from lakelog.server.dispatch import Context
 from lakelog.server.topics import INTERNAL_TOPICS
+from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
+from lakelog.storage.record_errors import RecordsRefusedError
 
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
 _ACKS_ALL = -1
 _ATTRIBUTES_LOW_BYTE = 22
 _CODEC_MASK = 7
+_NO_ID = "a transactional batch in a request without a transactional id"
 
 
-def handle(broker: Broker, context: Context, request: ProduceRequest) -> ProduceResponse | None:
+def handle(
+    broker: Broker, context: Context, request: ProduceRequest
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    if request.transactional_id is None:
+        return _produce(broker, context.version, request, None, _refusal(request))
+    try:
+        now_ms = broker.clock.wall_ms()
+        check = ProduceCheck(broker.partitions, request, context.version, now_ms)
+    except KafkaError as error:
+        return _produce(broker, context.version, request, None, error)
+    if not check.must_ask or not _asks(broker, context.version):
+        return _produce(broker, context.version, request, check, _refusal(request))
+    context.pipelined = False
+    for topic in request.topic_data:
+        for entry in topic.partition_data:
+            entry.records = None if entry.records is None else bytearray(entry.records)
+    return _ask(broker, context.version, request, check)
+
+
+def _asks(broker: Broker, version: int) -> bool:
+    """An operator may trust older producers to have added the partition."""
+    return version >= ADDS_SINCE or bool(
+        broker.config.get("transaction.partition.verification.enable")
+    )
+
+
+async def _ask(
+    broker: Broker, version: int, request: ProduceRequest, check: ProduceCheck
+) -> ProduceResponse | None:
+    await check.ask(broker.transactions)
+    return _produce(broker, version, request, check, _refusal(request))
+
+
+def _produce(
+    broker: Broker,
+    version: int,
+    request: ProduceRequest,
+    check: ProduceCheck | None,
+    refusal: KafkaError | None,
+) -> ProduceResponse | None:
+    """`check` has been made of a transactional request."""
     now_ms = broker.clock.wall_ms()
-    uses_ids = context.version >= _TOPIC_IDS_SINCE
-    refusal = _refusal(request)
+    uses_ids = version >= _TOPIC_IDS_SINCE
     responses = []
     touched: list[Partition] = []
     for topic in request.topic_data:
@@ -42,17 +92,24 @@ def handle(broker: Broker, context: Context, request: ProduceRequest) -> Produce
                 if refusal is not None:
                     raise refusal
                 partition = broker.partitions.find(name, entry.index)
-                results.append(_append(partition, entry, request.acks, context.version, now_ms))
+                _check(partition, entry, request.acks, version)
+                verification = None
+                if check is not None:
+                    verification = check.verification(name, entry.index)
+                elif entry.records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL:
+                    raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_ID)
+                result = partition.append(entry.records, now_ms, verification=verification)
                 touched.append(partition)
-            except KafkaError as error:
                 results.append(
                     PartitionProduceResponse(
                         index=entry.index,
-                        error_code=error.code,
-                        base_offset=-1,
-                        error_message=error.message or None,
+                        base_offset=result.base_offset,
+                        log_append_time_ms=result.append_time_ms,
+                        log_start_offset=result.log_start_offset,
                     )
                 )
+            except KafkaError as error:
+                results.append(_refused(entry.index, error))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
@@ -66,9 +123,7 @@ def handle(broker: Broker, context: Context, request: ProduceRequest) -> Produce
     return ProduceResponse(responses=responses)
 
 
-def _append(
-    partition: Partition, entry: PartitionProduceData, acks: int, version: int, now_ms: int
-) -> PartitionProduceResponse:
+def _check(partition: Partition, entry: PartitionProduceData, acks: int, version: int) -> None:
     batch = entry.records
     if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no record batch")
@@ -80,20 +135,25 @@ def _append(
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
     if acks == _ACKS_ALL:
         partition.check_min_insync()
-    result = partition.append(batch, now_ms)
+
+
+def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+    records = error.errors if isinstance(error, RecordsRefusedError) else ()
     return PartitionProduceResponse(
-        index=entry.index,
-        base_offset=result.base_offset,
-        log_append_time_ms=result.append_time_ms,
-        log_start_offset=result.log_start_offset,
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
+            for place, text in records
+        ],
+        error_message=error.message or None,
     )
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:
     if request.acks not in (0, 1, _ACKS_ALL):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
-    if request.transactional_id is not None:
-        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not served")
     return None
 
 

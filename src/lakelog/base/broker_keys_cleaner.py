@@ -1,0 +1,86 @@
+"""The broker keys of compaction: what its helpers may use, and the topics' defaults.
+
+Names, defaults and bounds follow `CleanerConfig` and `AbstractKafkaConfig` of Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.config import ConfigKey, ConfigType, UpdateMode, Validator, at_least, between
+from lakelog.base.topic_keys import DAY_MS, LONG_MAX
+
+_INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
+_MAP_BYTES_MIN = 1 << 20
+
+
+def _dynamic(
+    name: str, kind: ConfigType, default: object, doc: str, bound: Validator | None = None
+) -> ConfigKey:
+    return ConfigKey(name, kind, str(default), doc, bound, UpdateMode.CLUSTER_WIDE)
+
+
+CLEANER_KEYS = (
+    ConfigKey(
+        "log.cleaner.enable", ConfigType.BOOLEAN, "true", "Whether compacted topics are compacted."
+    ),
+    _dynamic(
+        "log.cleaner.threads", _INT, 1, "Helper processes that may compact at once.", at_least(0)
+    ),
+    _dynamic(
+        "log.cleaner.backoff.ms",
+        _LONG,
+        15_000,
+        "Time between two looks for logs to compact.",
+        at_least(0),
+    ),
+    _dynamic(
+        "log.cleaner.dedupe.buffer.size",
+        _LONG,
+        128 << 20,
+        "Memory for the keys of the logs being compacted, shared by the helpers; 200 bytes a key.",
+        at_least(_MAP_BYTES_MIN),
+    ),
+    _dynamic(
+        "log.cleaner.io.buffer.load.factor",
+        _DOUBLE,
+        0.9,
+        "Share of that memory that is filled before a log is compacted in parts.",
+        between(0, 1),
+    ),
+    _dynamic(
+        "log.cleaner.io.buffer.size", _INT, 512 << 10, "Memory for reading, shared.", at_least(0)
+    ),
+    _dynamic(
+        "log.cleaner.io.max.bytes.per.second",
+        _DOUBLE,
+        1.7976931348623157e308,
+        "Bytes that all helpers together may read and write in a second.",
+    ),
+    _dynamic(
+        "log.cleaner.delete.retention.ms",
+        _LONG,
+        DAY_MS,
+        "Time for which a compacted topic keeps the markers of deleted keys.",
+        at_least(0),
+    ),
+    _dynamic(
+        "log.cleaner.min.compaction.lag.ms",
+        _LONG,
+        0,
+        "Age below which a record is not compacted away.",
+        at_least(0),
+    ),
+    _dynamic(
+        "log.cleaner.max.compaction.lag.ms",
+        _LONG,
+        LONG_MAX,
+        "Age at which a record becomes due for compaction.",
+        at_least(1),
+    ),
+    _dynamic(
+        "log.cleaner.min.cleanable.ratio",
+        _DOUBLE,
+        0.5,
+        "Share of a log that must be uncompacted before it is compacted again.",
+        between(0, 1),
+    ),
+)

@@ -1,0 +1,189 @@
+"""`lakelog txn`: list, describe and abort transactions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.asking import confirm
+from lakelog.cli.failures import CliError
+from lakelog.cli.moments import iso_utc, parse_duration_s
+from lakelog.cli.options import (
+    DEFAULT_OUTPUT,
+    DEFAULT_SESSION,
+    NO_CONSENT,
+    Consent,
+    Output,
+    Session,
+    noun,
+)
+from lakelog.cli.render import Document, Listing, note, show
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import ActiveProducer, Admin, Transaction, TransactionListing
+
+app = noun("txn", "List, describe and abort transactions.")
+
+_LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
+_PARTITION_COLUMNS = ("topic", "partition")
+_ENDING = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
+@app.command(name="list")
+def list_transactions(
+    *,
+    state: Annotated[
+        list[str] | None, Parameter(name="--state", negative="", consume_multiple=False)
+    ] = None,
+    longer_than: str | None = None,
+    match: str | None = None,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """List transactional ids.
+
+    Parameters
+    ----------
+    state
+        Only in this state (Empty, Ongoing, PrepareCommit, ...); may be repeated.
+    longer_than
+        Only whose transaction has been running for longer: 30s, 5m, 1h.
+    match
+        Only ids that match this regular expression as a whole.
+    """
+    duration_ms = -1 if longer_than is None else int(parse_duration_s(longer_than) * 1000)
+    with _admin(session) as admin:
+        found = admin.transactions.list(
+            states=state or (), longer_than_ms=duration_ms, pattern=match
+        )
+    show(listing(found), output.format)
+
+
+@app.command
+def describe(
+    transactional_id: str,
+    /,
+    *,
+    session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Describe a transactional id: its producer, and the partitions its transaction is in.
+
+    Parameters
+    ----------
+    transactional_id
+        Id to describe.
+    """
+    with _admin(session) as admin:
+        found = admin.transactions.describe(transactional_id)
+    show(document(found, time.time_ns() // 1_000_000), output.format)
+
+
+@app.command
+def abort(
+    topic: str,
+    partition: int,
+    /,
+    *,
+    producer_id: int | None = None,
+    force: Annotated[bool, Parameter(negative="")] = False,
+    session: Session = DEFAULT_SESSION,
+    consent: Consent = NO_CONSENT,
+) -> None:
+    """Abort a transaction that hangs in a partition: one that no coordinator knows of.
+
+    Parameters
+    ----------
+    topic
+        Topic of the partition.
+    partition
+        Number of the partition.
+    producer_id
+        Whose transaction, if several are open there.
+    force
+        Also if its coordinator has it as ongoing. Its other partitions may then commit.
+    """
+    key = (topic, partition)
+    with _admin(session) as admin:
+        producer = chosen(admin.transactions.producers(key), key, producer_id)
+        if not force:
+            _check_hangs(admin, producer)
+        what = f"producer {producer.producer_id} from offset {producer.txn_start_offset}"
+        confirm(f"abort the transaction of {what} in {topic}-{partition}", yes=consent.yes)
+        admin.transactions.abort(key, producer)
+    note(f"aborted the transaction of {what} in {topic}-{partition}", quiet=session.quiet)
+
+
+def _admin(session: Session) -> Admin:
+    from lakelog.client.admin import Admin
+
+    return Admin(session.brokers, timeout_s=session.timeout_s)
+
+
+def _check_hangs(admin: Admin, producer: ActiveProducer) -> None:
+    """Whoever has a coordinator is ended by it, at its timeout at the latest."""
+    known = admin.transactions.list(states=_ENDING, producer_ids=[producer.producer_id])
+    for row in known:
+        try:
+            found = admin.transactions.describe(row.transactional_id)
+        except KafkaError as error:
+            if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                continue
+            raise
+        raise CliError(
+            "LL0213",
+            f"'{row.transactional_id}' has this transaction as {row.state}",
+            f"it is ended within {found.timeout_ms} ms of its start; --force aborts it here",
+        )
+
+
+def chosen(
+    producers: Sequence[ActiveProducer], key: tuple[str, int], producer_id: int | None
+) -> ActiveProducer:
+    """The producer whose transaction is meant; `CliError` if that is none, or not clear."""
+    open_ = [row for row in producers if row.txn_start_offset >= 0]
+    wanted = [row for row in open_ if producer_id in (None, row.producer_id)]
+    where = f"{key[0]}-{key[1]}"
+    if not wanted:
+        whose = "" if producer_id is None else f" of producer {producer_id}"
+        raise CliError("LL0212", f"no transaction{whose} is open in {where}")
+    if len(wanted) > 1:
+        ids = ", ".join(str(row.producer_id) for row in wanted)
+        raise CliError("LL0902", f"several are open in {where}", f"--producer-id one of {ids}")
+    return wanted[0]
+
+
+def listing(found: Iterable[TransactionListing]) -> Listing:
+    """One row a transactional id."""
+    rows = [
+        {
+            "transactional_id": row.transactional_id,
+            "state": row.state,
+            "producer_id": row.producer_id,
+            "coordinator": row.node_id,
+        }
+        for row in found
+    ]
+    return Listing(rows, _LIST_COLUMNS, empty="no transactional ids")
+
+
+def document(found: Transaction, now_ms: int) -> Document:
+    """Everything about one transactional id; `now_ms` is the wall clock's."""
+    runs = found.state in _ENDING and found.start_ms >= 0
+    facts = {
+        "transactional_id": found.transactional_id,
+        "state": found.state,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "timeout_ms": found.timeout_ms,
+        "start": iso_utc(found.start_ms),
+        "start_ms": found.start_ms if found.start_ms >= 0 else None,
+        "running_ms": max(now_ms - found.start_ms, 0) if runs else None,
+    }
+    rows = [{"topic": topic, "partition": index} for topic, index in sorted(found.partitions)]
+    parts = [Listing(rows, _PARTITION_COLUMNS, empty="no partition is in a transaction")]
+    return Document({**facts, "partitions": rows}, facts, parts)

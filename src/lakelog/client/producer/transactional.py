@@ -1,0 +1,263 @@
+"""The transactional producer: what it sends is seen all together, or not at all.
+
+```python
+with TransactionalProducer("localhost:9092", "billing-1") as producer:
+    with producer.transaction():
+        producer.send("invoices", invoice)
+        producer.send_offsets("billing", {("orders", 0): 42}, consumer.membership)
+```
+
+One producer at a time has a transactional id: a newer one fences the older and aborts what it left.
+Needs a broker with `transaction.version` 2 (KIP-890), as lakelog and Apache Kafka 4 have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import Any
+
+from lakelog.base.errors import ErrorCode
+from lakelog.client.cluster import TRANSACTION, Cluster
+from lakelog.client.committed import Committed, Membership
+from lakelog.client.errors import ClientError, UnsupportedError, check
+from lakelog.client.offsets import TopicPartition
+from lakelog.client.producer.api import Producer
+from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
+from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from lakelog.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+_BUMPING_END = 5
+_COMMIT_WITH_NAMES = 5
+
+
+class State(Enum):
+    NEW = auto()
+    READY = auto()
+    OPEN = auto()
+    ABORT_ONLY = auto()
+    """Something of the transaction failed: it can only be aborted."""
+
+
+class TransactionalProducer(Producer):
+    """A `Producer` whose records belong to transactions; one thread begins and ends them.
+
+    transaction_timeout_ms: the broker aborts a transaction that is open for longer, and fences this
+    producer with it.
+    settings: those of `Producer`, without `acks` and `idempotent`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        transactional_id: str,
+        *,
+        transaction_timeout_ms: int = 60_000,
+        **settings: Any,
+    ) -> None:
+        if not transactional_id:
+            raise ValueError("a transactional id is not empty")
+        super().__init__(bootstrap, transactional_id=transactional_id, **settings)
+        self._transactional_id = transactional_id
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._state = State.NEW
+        self._identity = (-1, -1)
+
+    def begin(self) -> None:
+        """Begins a transaction. The first one fences other producers with the same id, and waits
+        until what they left open has been aborted.
+
+        Raises PRODUCER_FENCED if a newer one has the id, `UnsupportedError`.
+        """
+        self._expect(State.NEW, State.READY)
+        if self._state is State.NEW:
+            with self._topic_lock:
+                self._identity = _initialised(
+                    self._cluster, self._transactional_id, self._transaction_timeout_ms
+                )
+        with self._lock:
+            self._sender.begin_transaction(*self._identity)
+        self._state = State.OPEN
+
+    def send(self, *arguments: Any, **fields: Any) -> Any:
+        """As `Producer.send`; only within a transaction."""
+        self._expect(State.OPEN)
+        return super().send(*arguments, **fields)
+
+    def send_values(self, *arguments: Any, **fields: Any) -> None:
+        """As `Producer.send_values`; only within a transaction."""
+        self._expect(State.OPEN)
+        super().send_values(*arguments, **fields)
+
+    def send_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | Committed],
+        member: Membership | None = None,
+    ) -> None:
+        """Commits offsets of a group with the transaction: each the next record to read.
+
+        `member` is who has read them (`Consumer.membership`), so that a consumer that has lost its
+        partitions cannot commit (KIP-447). Raises ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+        FENCED_INSTANCE_ID; the transaction can then only be aborted.
+        """
+        self._expect(State.OPEN)
+        rows = {
+            key: value if isinstance(value, Committed) else Committed(value)
+            for key, value in offsets.items()
+        }
+        if not rows:
+            return
+        request = self._offsets(group, rows, member or Membership())
+
+        def work() -> None:
+            response = self._cluster.ask_coordinator(
+                group, request, TxnOffsetCommitResponse, newest=_COMMIT_WITH_NAMES
+            )
+            for topic in response.topics:
+                for row in topic.partitions:
+                    where = f"offset of {topic.name}-{row.partition_index} for group {group!r}"
+                    check(row.error_code, where)
+
+        try:
+            with self._topic_lock:
+                self._cluster.retrying_coordinator(group, work)
+        except ClientError:
+            self._state = State.ABORT_ONLY
+            raise
+
+    def _offsets(
+        self, group: str, rows: Mapping[TopicPartition, Committed], member: Membership
+    ) -> TxnOffsetCommitRequest:
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for (name, partition), committed in rows.items():
+            topic = topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name))
+            topic.partitions.append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    committed_metadata=committed.metadata,
+                )
+            )
+        return TxnOffsetCommitRequest(
+            transactional_id=self._transactional_id,
+            group_id=group,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            generation_id_or_member_epoch=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            topics=list(topics.values()),
+        )
+
+    def commit(self) -> None:
+        """Sends what is buffered and makes the transaction count.
+
+        Raises the first failure if a record could not be written: abort then. If it raises
+        UNREACHABLE or a timeout instead, the outcome is unknown, and `commit` may be called again.
+        """
+        self._expect(State.OPEN)
+        try:
+            self.flush()
+            if self._accumulator.first_failure is not None:
+                raise self._accumulator.first_failure
+        except ClientError:
+            self._state = State.ABORT_ONLY
+            raise
+        self._end(commit=True)
+
+    def abort(self) -> None:
+        """Drops what is buffered and makes the transaction void. Without one, nothing happens."""
+        if self._state in (State.NEW, State.READY):
+            return
+        with self._lock:
+
+            def is_empty() -> bool:
+                self._accumulator.drop_waiting(
+                    ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted"
+                )
+                return self._accumulator.is_idle
+
+            self._lock.wait_for(is_empty)
+            self._accumulator.take_failure()
+        self._end(commit=False)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Begins one; commits it at the end of the block, aborts it if that raises."""
+        self.begin()
+        try:
+            yield
+        except BaseException as error:
+            try:
+                self.abort()
+            except ClientError as failure:
+                error.add_note(f"aborting the transaction: {failure}")
+            raise
+        self.commit()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Aborts an open transaction, then ends the thread and the connections."""
+        try:
+            if not self._is_closed and self._sender.fatal is None:
+                self.abort()
+        finally:
+            super().close(timeout_s)
+
+    def _end(self, *, commit: bool) -> None:
+        request = EndTxnRequest(
+            transactional_id=self._transactional_id,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            committed=commit,
+        )
+
+        def work() -> EndTxnResponse:
+            response = self._cluster.ask_coordinator(
+                self._transactional_id, request, EndTxnResponse, key_type=TRANSACTION
+            )
+            check(response.error_code, f"end of a transaction of {self._transactional_id!r}")
+            return response
+
+        with self._topic_lock:
+            done = self._cluster.retrying_coordinator(self._transactional_id, work, TRANSACTION)
+        self._identity = done.producer_id, done.producer_epoch
+        self._state = State.READY
+
+    def _expect(self, *states: State) -> None:
+        if self._sender.fatal is not None:
+            raise ClientError(ErrorCode.PRODUCER_FENCED, self._sender.fatal)
+        if self._state not in states:
+            what = {
+                State.NEW: "no transaction has begun",
+                State.READY: "no transaction has begun",
+                State.OPEN: "a transaction has begun",
+                State.ABORT_ONLY: "the transaction has failed and can only be aborted",
+            }
+            raise ClientError(ErrorCode.INVALID_TXN_STATE, what[self._state])
+
+
+def _initialised(cluster: Cluster, transactional_id: str, timeout_ms: int) -> tuple[int, int]:
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+    )
+
+    def work() -> InitProducerIdResponse:
+        node = cluster.coordinator(transactional_id, TRANSACTION).node_id
+        if cluster.connection(node).version(EndTxnRequest, None) < _BUMPING_END:
+            raise UnsupportedError("the broker has no transactions of version 2 (KIP-890)")
+        response = cluster.ask_coordinator(
+            transactional_id, request, InitProducerIdResponse, key_type=TRANSACTION
+        )
+        check(response.error_code, f"transactional id {transactional_id!r}")
+        return response
+
+    found = cluster.retrying_coordinator(transactional_id, work, TRANSACTION)
+    return found.producer_id, found.producer_epoch

@@ -1,0 +1,33 @@
+"""What the transaction coordinator reads of the broker's configuration, under Kafka's own keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Values(Protocol):
+    def get_int(self, name: str) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Times in milliseconds, sizes in bytes; defaults are Apache Kafka 4.4's."""
+
+    timeout_max_ms: int = 900_000
+    id_expiration_ms: int = 7 * 24 * 3_600_000
+    id_expiration_check_ms: int = 3_600_000
+    partitions: int = 50
+    batch_bytes_max: int = 1_048_588
+
+    @staticmethod
+    def from_broker(values: Values) -> TransactionConfig:
+        return TransactionConfig(
+            timeout_max_ms=values.get_int("transaction.max.timeout.ms"),
+            id_expiration_ms=values.get_int("transactional.id.expiration.ms"),
+            id_expiration_check_ms=values.get_int(
+                "transaction.remove.expired.transaction.cleanup.interval.ms"
+            ),
+            partitions=values.get_int("transaction.state.log.num.partitions"),
+            batch_bytes_max=values.get_int("message.max.bytes"),
+        )

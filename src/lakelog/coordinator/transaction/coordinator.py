@@ -1,0 +1,348 @@
+"""The transaction coordinator as a broker calls it: one method for each API, messages in and out.
+
+A method answers through a future: at once, or when its records are committed, or when a producer
+id has been reserved for it. Nothing is raised at the caller: a refusal is a response with its code.
+No reference into a request's buffer is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.host import ShardHost
+from lakelog.coordinator.partitioning import partition_for
+from lakelog.coordinator.shard import Now, PartitionLog, Reply, coordinator_code
+from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.listing import TransactionFilter
+from lakelog.coordinator.transaction.markers import MarkerDriver, MarkerWriter
+from lakelog.coordinator.transaction.shard import Answer, Decision, TransactionShard
+from lakelog.coordinator.transaction.state import (
+    TopicPartition,
+    Transaction,
+    TransactionVersion,
+)
+from lakelog.coordinator.transaction.transitions import End, Producer
+from lakelog.protocol.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
+from lakelog.protocol.end_txn import EndTxnRequest
+from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from lakelog.runtime.api import Clock, Tasks
+
+TRANSACTION_TOPIC = "__transaction_state"
+
+_BUMPING_END_SINCE = 5
+
+PartitionCodes = dict[TopicPartition, ErrorCode]
+
+
+class Topics(Protocol):
+    """What the broker's metadata says of topics now."""
+
+    def partition_count(self, name: str) -> int:
+        """0 if there is no such topic."""
+        ...
+
+
+class TransactionCoordinator:
+    """Coordinates the transactional ids of the partitions that have been loaded.
+
+    Args:
+        log: the partitions of `__transaction_state`.
+        markers: the way to the partitions that transactions write to.
+        new_producer_id: reserves a producer id; raises `KafkaError`.
+        epoch_of: the leader epoch of a partition of `__transaction_state`, which fences markers.
+    """
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        clock: Clock,
+        tasks: Tasks,
+        log: PartitionLog,
+        topics: Topics,
+        markers: MarkerWriter,
+        *,
+        new_producer_id: Callable[[], Awaitable[int]],
+        epoch_of: Callable[[int], int],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._tasks = tasks
+        self._topics = topics
+        self._new_producer_id = new_producer_id
+        self._epoch_of = epoch_of
+        self._markers = MarkerDriver(markers, tasks)
+        self._host = ShardHost(
+            TRANSACTION_TOPIC,
+            log,
+            clock,
+            tasks,
+            lambda _: TransactionShard(config, self._begin_markers),
+            batch_bytes_max=config.batch_bytes_max,
+        )
+
+    # Ownership
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition whose leader coordinates the id. The topic's own count decides."""
+        count = self._topics.partition_count(TRANSACTION_TOPIC) or self._config.partitions
+        return partition_for(transactional_id, count)
+
+    @property
+    def partitions(self) -> list[int]:
+        """Those loaded or loading here."""
+        return self._host.partitions
+
+    async def load_partition(self, partition: int) -> None:
+        """To be called when this broker has become the partition's leader.
+
+        Until it returns, requests are answered `COORDINATOR_LOAD_IN_PROGRESS`. Raises what the log
+        raises, `CorruptRecord` or `WireError`; the partition then stays unloaded.
+        """
+        await self._host.load(partition)
+
+    def unload_partition(self, partition: int) -> None:
+        """To be called when this broker is no longer the leader."""
+        self._host.unload(partition)
+
+    def close(self) -> None:
+        """Also when `__transaction_state` was deleted: what it held is known no more."""
+        self._host.close()
+
+    # Requests of producers
+
+    def init_producer_id(self, request: InitProducerIdRequest) -> Reply[Answer]:
+        """For a transactional id that is not empty."""
+        future = self._tasks.future()
+        transactional_id = request.transactional_id or ""
+        timeout_ms = request.transaction_timeout_ms
+        expected = None
+        if request.producer_id >= 0:
+            expected = Producer(request.producer_id, request.producer_epoch)
+
+        def reply(answer: Answer) -> None:
+            _settle(future, answer)
+
+        def refuse(code: ErrorCode) -> None:
+            reply(Answer(code))
+
+        def initialise(new_id: int) -> None:
+            self._decide(
+                transactional_id,
+                lambda shard, now: shard.initialise(
+                    now, transactional_id, expected, timeout_ms, new_id, reply
+                ),
+                refuse,
+            )
+
+        def needs_id(shard: TransactionShard) -> bool:
+            return shard.needs_producer_id(transactional_id, expected)
+
+        if not 0 < timeout_ms <= self._config.timeout_max_ms:
+            refuse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        else:
+            self._with_producer_id(transactional_id, needs_id, initialise, refuse)
+        return future
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        version: TransactionVersion,
+    ) -> Reply[ErrorCode]:
+        """The partitions join the producer's transaction, which begins if there is none."""
+        future = self._tasks.future()
+        wanted = list(partitions)
+
+        def reply(code: ErrorCode) -> None:
+            _settle(future, code)
+
+        self._decide(
+            transactional_id,
+            lambda shard, now: shard.add_partitions(
+                now, transactional_id, producer, wanted, version, reply
+            ),
+            reply,
+        )
+        return future
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        add: bool,
+    ) -> Reply[PartitionCodes]:
+        """Whether records of this producer may be written to these partitions (KIP-890).
+
+        `add`: they join the transaction if they are not in it yet. Otherwise the reply is there at
+        once: nothing can happen between it and an append that follows without waiting.
+        """
+        wanted = list(partitions)
+        producer = Producer(producer_id, producer_epoch)
+        future = self._tasks.future()
+        if not add:
+            future.set_result(self._verified(transactional_id, producer, wanted))
+            return future
+        added = self.add_partitions(transactional_id, producer, wanted, TransactionVersion.BUMPING)
+        if added.done():
+            future.set_result(dict.fromkeys(wanted, added.result()))
+        else:
+            added.add_done_callback(
+                lambda done: _settle(future, dict.fromkeys(wanted, done.result()))
+            )
+        return future
+
+    def _verified(
+        self, transactional_id: str, producer: Producer, partitions: list[TopicPartition]
+    ) -> PartitionCodes:
+        if not transactional_id:
+            return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+        try:
+            shard = self._host.shard(self.partition_for(transactional_id))
+            return shard.verify(transactional_id, producer, partitions)
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error.code)
+
+    def end_txn(self, request: EndTxnRequest, version: int) -> Reply[Answer]:
+        future = self._tasks.future()
+        transactional_id = request.transactional_id
+        spoken = TransactionVersion.CLASSIC
+        if version >= _BUMPING_END_SINCE:
+            spoken = TransactionVersion.BUMPING
+        producer = Producer(request.producer_id, request.producer_epoch)
+        end = End(producer, request.committed, spoken)
+
+        def reply(answer: Answer) -> None:
+            _settle(future, answer)
+
+        def refuse(code: ErrorCode) -> None:
+            reply(Answer(code))
+
+        def decide(next_id: int) -> None:
+            self._decide(
+                transactional_id,
+                lambda shard, now: shard.end(now, transactional_id, end, next_id, reply),
+                refuse,
+            )
+
+        def needs_id(shard: TransactionShard) -> bool:
+            return shard.needs_next_producer_id(transactional_id, spoken)
+
+        self._with_producer_id(transactional_id, needs_id, decide, refuse)
+        return future
+
+    # Questions
+
+    def describe_transactions(
+        self, request: DescribeTransactionsRequest
+    ) -> DescribeTransactionsResponse:
+        states = [
+            self._describe(transactional_id) for transactional_id in request.transactional_ids
+        ]
+        return DescribeTransactionsResponse(transaction_states=states)
+
+    def _describe(self, transactional_id: str) -> DescribedTransaction:
+        try:
+            if not transactional_id:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            shard = self._host.shard(self.partition_for(transactional_id))
+            return shard.describe(transactional_id)
+        except KafkaError as error:
+            return DescribedTransaction(transactional_id=transactional_id, error_code=error.code)
+
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """The transactional ids coordinated here; other brokers have others."""
+        if self._host.loading:
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        try:
+            wanted = TransactionFilter(request, self._clock.wall_ms())
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
+        found = [
+            each for shard in self._host.active_shards() for each in shard.list_transactions(wanted)
+        ]
+        return ListTransactionsResponse(
+            unknown_state_filters=wanted.unknown_states, transaction_states=found
+        )
+
+    # Markers
+
+    def _begin_markers(
+        self, shard: TransactionShard, transactional_id: str, ending: Transaction
+    ) -> None:
+        epoch = self._epoch_of(self.partition_for(transactional_id))
+        self._markers.begin(shard, transactional_id, ending, epoch, self._complete)
+
+    def _complete(self, transactional_id: str, ending: Transaction) -> Awaitable[bool]:
+        future = self._tasks.future()
+
+        def reply(code: ErrorCode) -> None:
+            _settle(future, code is ErrorCode.NONE)
+
+        self._decide(
+            transactional_id,
+            lambda shard, now: shard.complete(now, transactional_id, ending, reply),
+            reply,
+        )
+        return future
+
+    # How a request gets to its shard
+
+    def _decide(
+        self,
+        transactional_id: str,
+        decision: Callable[[TransactionShard, Now], Decision],
+        refuse: Callable[[ErrorCode], None],
+    ) -> None:
+        if not transactional_id:
+            refuse(ErrorCode.INVALID_REQUEST)
+            return
+        try:
+            self._host.decide(self.partition_for(transactional_id), decision)
+        except KafkaError as error:
+            refuse(coordinator_code(error.code))
+
+    def _with_producer_id(
+        self,
+        transactional_id: str,
+        is_needed: Callable[[TransactionShard], bool],
+        decide: Callable[[int], None],
+        refuse: Callable[[ErrorCode], None],
+    ) -> None:
+        """Reserves a producer id first if the decision needs one; that takes time."""
+        try:
+            needed = is_needed(self._host.shard(self.partition_for(transactional_id)))
+        except KafkaError as error:
+            refuse(error.code)
+            return
+        if not needed:
+            decide(-1)
+            return
+        name = f"producer id for {transactional_id}"
+        self._tasks.spawn(self._reserve(decide, refuse), name=name)
+
+    async def _reserve(
+        self, decide: Callable[[int], None], refuse: Callable[[ErrorCode], None]
+    ) -> None:
+        try:
+            new_id = await self._new_producer_id()
+        except KafkaError as error:
+            refuse(coordinator_code(error.code))
+            return
+        decide(new_id)
+
+
+def _settle(future: Any, answer: object) -> None:
+    """A caller that has gone away has cancelled its future."""
+    if not future.done():
+        future.set_result(answer)

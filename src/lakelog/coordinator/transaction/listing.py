@@ -1,0 +1,82 @@
+"""DescribeTransactions (version 0) and ListTransactions (0 to 2).
+
+The pattern of ListTransactions is a client's: RE2 matches it in time linear in the id, so none can
+hold the broker up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
+from lakelog.protocol.describe_transactions import TopicData
+from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
+from lakelog.protocol.list_transactions import ListTransactionsRequest
+from lakelog.protocol.list_transactions import TransactionState as ListedTransaction
+
+_STATES = {state.label for state in TransactionState}
+_PATTERN_MEMORY_BYTES = 1 << 20
+
+
+def describe_transaction(
+    transactional_id: str, found: Transaction, partitions: Iterable[TopicPartition]
+) -> DescribedTransaction:
+    """`partitions` are those in the transaction that have no marker yet."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return DescribedTransaction(
+        transactional_id=transactional_id,
+        transaction_state=found.state.label,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[TopicData(topic=name, partitions=ids) for name, ids in topics.items()],
+    )
+
+
+class TransactionFilter:
+    """What ListTransactions asks for. Raises `KafkaError` for a pattern that is none."""
+
+    def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
+        self._states = _STATES.intersection(request.state_filters)
+        self.unknown_states = [each for each in request.state_filters if each not in _STATES]
+        self._any_state = not request.state_filters
+        self._producer_ids = frozenset(request.producer_id_filters)
+        self._duration_ms = request.duration_filter
+        self._now_ms = now_ms
+        self._pattern = _compiled(request.transactional_id_pattern)
+
+    def accepts(self, transactional_id: str, found: Transaction) -> bool:
+        if not self._any_state and found.state.label not in self._states:
+            return False
+        if self._producer_ids and found.producer_id not in self._producer_ids:
+            return False
+        if self._duration_ms >= 0 and self._now_ms - found.start_ms <= self._duration_ms:
+            return False
+        return self._pattern is None or self._pattern.fullmatch(transactional_id) is not None
+
+
+def _compiled(pattern: str | None) -> Any:
+    if not pattern:
+        return None
+    import re2  # rarely needed, and a broker is to be ready soon
+
+    options = re2.Options()
+    options.max_mem = _PATTERN_MEMORY_BYTES
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
+
+
+def list_transaction(transactional_id: str, found: Transaction) -> ListedTransaction:
+    return ListedTransaction(
+        transactional_id=transactional_id,
+        producer_id=found.producer_id,
+        transaction_state=found.state.label,
+    )

@@ -1,0 +1,136 @@
+"""The records of `__transaction_state`, in Kafka's formats.
+
+    key    int16 type 0, then the transactional id      (never flexible)
+    value  int16 version, then the state                (null: the id is forgotten)
+
+Written as by Apache Kafka 4.4 with `transaction.version` 2: value v1, without partitions while
+Empty. Versions 0 and 1 are read. Sources: `TransactionLogKey.json`, `TransactionLogValue.json` and
+`TransactionLog` of the jar kafka-transaction-coordinator 4.3.1.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Format
+from typing import NamedTuple
+
+from lakelog.coordinator.transaction.state import (
+    Transaction,
+    TransactionState,
+    TransactionVersion,
+    last_epoch_of,
+)
+from lakelog.wire.codec import decode, encode
+from lakelog.wire.errors import WireError
+from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, int64, string
+
+_INT16 = Format(">h")
+_TRANSACTION_LOG = 0
+_VALUE_VERSION = 1
+_PARTITIONS_MAX = 1_000_000
+
+
+class TransactionLogKey(Message, versions="0"):
+    transactional_id: str = string("0")
+
+
+class PartitionsSchema(Struct):
+    topic: str = string()
+    partition_ids: list[int] = array(int32)
+
+
+class TransactionLogValue(Message, versions="0-1", flexible="1+"):
+    """The whole state of a transactional id. Times are milliseconds since the epoch."""
+
+    producer_id: int = int64()
+    previous_producer_id: int = int64("1+", tag=0, default=-1)
+    next_producer_id: int = int64("1+", tag=1, default=-1)
+    producer_epoch: int = int16()
+    next_producer_epoch: int = int16("1+", tag=3, default=-1)
+    transaction_timeout_ms: int = int32()
+    transaction_status: int = int8()
+    transaction_partitions: list[PartitionsSchema] | None = array(PartitionsSchema, nullable="0+")
+    transaction_last_update_timestamp_ms: int = int64()
+    transaction_start_timestamp_ms: int = int64()
+    client_transaction_version: int = int16("1+", tag=2)
+
+
+class TransactionRecord(NamedTuple):
+    """The new state of a transactional id, or none: it is forgotten."""
+
+    transactional_id: str
+    transaction: Transaction | None
+
+
+def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+    key = TransactionLogKey(transactional_id=record.transactional_id)
+    key_bytes = _INT16.pack(_TRANSACTION_LOG) + encode(key, 0)
+    if record.transaction is None:
+        return key_bytes, None
+    value = encode(_to_value(record.transaction), _VALUE_VERSION)
+    return key_bytes, _INT16.pack(_VALUE_VERSION) + value
+
+
+def _to_value(transaction: Transaction) -> TransactionLogValue:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(partition)
+    is_empty = transaction.state is TransactionState.EMPTY
+    assert not (is_empty and topics), "a transaction that has not begun has no partitions"
+    return TransactionLogValue(
+        producer_id=transaction.producer_id,
+        previous_producer_id=transaction.previous_producer_id,
+        next_producer_id=transaction.next_producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state,
+        transaction_partitions=None
+        if is_empty
+        else [PartitionsSchema(topic=name, partition_ids=ids) for name, ids in topics.items()],
+        transaction_last_update_timestamp_ms=transaction.last_update_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
+        client_transaction_version=transaction.client_version,
+    )
+
+
+def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
+    """None for a type of record that is not known here. `WireError` if it is malformed."""
+    if _version(key) != _TRANSACTION_LOG:
+        return None
+    transactional_id = decode(TransactionLogKey, key, 0, 2).transactional_id
+    if value is None:
+        return TransactionRecord(transactional_id, None)
+    return TransactionRecord(transactional_id, _decode_value(value))
+
+
+def _decode_value(data: bytes) -> Transaction:
+    value = decode(TransactionLogValue, data, _version(data), 2, max_elements=_PARTITIONS_MAX)
+    try:
+        state = TransactionState(value.transaction_status)
+        client_version = TransactionVersion(value.client_transaction_version)
+    except ValueError as error:
+        raise WireError(f"a transaction's record: {error}") from None
+    partitions = frozenset(
+        (topic.topic, partition)
+        for topic in value.transaction_partitions or ()
+        for partition in topic.partition_ids
+    )
+    return Transaction(
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=state,
+        partitions=partitions,
+        start_ms=value.transaction_start_timestamp_ms,
+        last_update_ms=value.transaction_last_update_timestamp_ms,
+        client_version=client_version,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        last_epoch=last_epoch_of(value.producer_epoch, state, client_version),
+    )
+
+
+def _version(data: bytes) -> int:
+    if len(data) < 2:
+        raise WireError(f"a transaction's record of {len(data)} bytes has no version")
+    version: int = _INT16.unpack_from(data)[0]
+    return version

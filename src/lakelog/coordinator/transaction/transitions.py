@@ -1,0 +1,266 @@
+"""From one state of a transactional id to the next: what is allowed, and what it becomes.
+
+Plain functions of values. They refuse by `KafkaError` with the codes of Apache Kafka 4.4. Sources:
+KIP-98, KIP-360 (a producer goes on at the next epoch), KIP-890 (the epoch rises with each
+transaction) and `TransactionCoordinator` of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.transaction.state import (
+    EPOCH_LAST,
+    EPOCH_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+    TransactionVersion,
+)
+
+_S = TransactionState
+
+
+class Producer(NamedTuple):
+    """A producer id and an epoch of it."""
+
+    producer_id: int
+    epoch: int
+
+
+# InitProducerId
+
+
+def needs_producer_id(current: Transaction | None, expected: Producer | None) -> bool:
+    """Whether `initialised` would need a producer id that nobody has had."""
+    if current is None:
+        return True
+    if current.state in (_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT):
+        return False
+    return current.is_exhausted and (expected is None or expected.epoch == current.producer_epoch)
+
+
+def initialised(
+    current: Transaction | None,
+    expected: Producer | None,
+    timeout_ms: int,
+    now_ms: int,
+    new_producer_id: int,
+) -> Transaction:
+    """The id with an epoch that nobody has had, so that every other producer of it is fenced.
+
+    With an ongoing transaction that is the abort of it (`fenced`): the client is to come again.
+
+    Args:
+        expected: what the client holds, if it means to go on (KIP-360).
+        new_producer_id: used only if `needs_producer_id`.
+    """
+    if current is None:
+        return Transaction(
+            producer_id=new_producer_id,
+            producer_epoch=0,
+            timeout_ms=timeout_ms,
+            last_update_ms=now_ms,
+            previous_producer_id=new_producer_id,
+        )
+    if expected is not None:
+        _check_expected(current, expected)
+    if current.state.is_ending:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if current.state is _S.ONGOING:
+        return fenced(current, now_ms)
+    fresh = replace(
+        current,
+        timeout_ms=timeout_ms,
+        state=_S.EMPTY,
+        partitions=frozenset(),
+        start_ms=NO_TIME,
+        last_update_ms=now_ms,
+        previous_producer_id=current.producer_id,
+    )
+    if needs_producer_id(current, expected):
+        last = NO_EPOCH if expected is None else current.producer_epoch
+        return replace(fresh, producer_id=new_producer_id, producer_epoch=0, last_epoch=last)
+    if expected is None:
+        return replace(fresh, producer_epoch=current.producer_epoch + 1, last_epoch=NO_EPOCH)
+    if expected.epoch == current.producer_epoch:
+        return replace(fresh, producer_epoch=current.producer_epoch + 1, last_epoch=expected.epoch)
+    return fresh
+
+
+def _check_expected(current: Transaction, expected: Producer) -> None:
+    """A client may go on from the current epoch, or repeat the request that raised it."""
+    is_current = expected.producer_id == current.producer_id
+    was_replaced = (
+        expected.producer_id == current.previous_producer_id and expected.epoch >= EPOCH_LAST
+    )
+    repeats = expected.epoch == current.last_epoch
+    if not ((is_current and expected.epoch == current.producer_epoch) or repeats):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    if not (is_current or was_replaced):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+
+def fenced(current: Transaction, now_ms: int) -> Transaction:
+    """The abort of an ongoing transaction whose producer is not to be heard again.
+
+    The epoch rises past the one that the producer holds; at the highest it stays, which nobody
+    holds (KAFKA-18660).
+    """
+    bumps = 2 if current.client_version is TransactionVersion.BUMPING else 1
+    epoch = min(current.producer_epoch + bumps, EPOCH_MAX)
+    return replace(
+        current,
+        state=_S.PREPARE_ABORT,
+        producer_epoch=epoch,
+        last_update_ms=now_ms,
+        previous_producer_id=current.producer_id,
+        last_epoch=NO_EPOCH,
+    )
+
+
+# Partitions
+
+
+def check_producer(current: Transaction | None, producer: Producer) -> Transaction:
+    """Whether this producer holds the transactional id; raises `KafkaError` if not."""
+    if current is None or current.producer_id != producer.producer_id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if current.producer_epoch != producer.epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    return current
+
+
+def with_partitions(
+    current: Transaction,
+    partitions: Iterable[TopicPartition],
+    version: TransactionVersion,
+    now_ms: int,
+) -> Transaction:
+    """The transaction with these partitions; itself if it has them already."""
+    if current.state.is_ending:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    added = current.partitions | frozenset(partitions)
+    if current.state is _S.ONGOING and added == current.partitions:
+        return current
+    return replace(
+        current,
+        state=_S.ONGOING,
+        partitions=added,
+        start_ms=current.start_ms if current.state is _S.ONGOING else now_ms,
+        last_update_ms=now_ms,
+        client_version=version,
+        previous_producer_id=current.producer_id,
+        last_epoch=NO_EPOCH,
+    )
+
+
+# The end of a transaction
+
+
+class End(NamedTuple):
+    """What EndTxn asks for."""
+
+    producer: Producer
+    commit: bool
+    version: TransactionVersion
+
+
+def check_end(current: Transaction | None, end: End) -> Transaction:
+    """Whether this producer may end a transaction now; raises `KafkaError` if not."""
+    if end.version is not TransactionVersion.BUMPING:
+        return check_producer(current, end.producer)
+    is_retry = current is not None and _is_retry(current, end.producer)
+    if current is None or (current.producer_id != end.producer.producer_id and not is_retry):
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    is_current = end.producer.epoch == current.producer_epoch
+    may_retry = current.state.is_ending or current.state.has_ended
+    may_be_new = not current.state.is_ending
+    if not ((is_retry and may_retry) or (is_current and may_be_new)):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    return current
+
+
+def _is_retry(current: Transaction, producer: Producer) -> bool:
+    """Whether the client has not heard of the epoch that the end of its transaction gave it."""
+    overflowed = (
+        current.previous_producer_id == producer.producer_id
+        and current.producer_id != producer.producer_id
+        and producer.epoch == EPOCH_LAST
+        and current.producer_epoch == 0
+    )
+    bumped = (
+        current.producer_id == producer.producer_id and current.producer_epoch == producer.epoch + 1
+    )
+    return overflowed or bumped
+
+
+def needs_next_producer_id(current: Transaction | None, version: TransactionVersion) -> bool:
+    """Whether `ended` would need a producer id that nobody has had."""
+    return (
+        current is not None
+        and version is TransactionVersion.BUMPING
+        and current.is_exhausted
+        and not current.state.is_ending
+    )
+
+
+def ended(current: Transaction, end: End, now_ms: int, next_producer_id: int) -> Transaction | None:
+    """The transaction with the decision to commit or abort it; none if that has been done.
+
+    A transaction of KIP-890 may be aborted before it has any partition: the producer cannot know
+    whether it has. `current` has passed `check_end`.
+    """
+    is_bumping = end.version is TransactionVersion.BUMPING
+    is_retry = is_bumping and _is_retry(current, end.producer)
+    if current.state is not _S.ONGOING:
+        if current.state.is_ending and _same_outcome(current, commit=end.commit):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        has_happened = current.state.has_ended and _same_outcome(current, commit=end.commit)
+        if has_happened and (is_retry or not is_bumping):
+            return None
+        if not is_bumping or is_retry or end.commit or current.state.is_ending:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+    prepared = replace(
+        current,
+        state=_S.PREPARE_COMMIT if end.commit else _S.PREPARE_ABORT,
+        start_ms=current.start_ms if current.state is _S.ONGOING else now_ms,
+        last_update_ms=now_ms,
+        client_version=end.version,
+        previous_producer_id=current.producer_id,
+    )
+    if not is_bumping:
+        return prepared
+    return replace(
+        prepared,
+        producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),
+        last_epoch=current.producer_epoch,
+        next_producer_id=next_producer_id if current.is_exhausted else NO_PRODUCER_ID,
+    )
+
+
+def _same_outcome(current: Transaction, *, commit: bool) -> bool:
+    return (current.state in (_S.PREPARE_COMMIT, _S.COMPLETE_COMMIT)) == commit
+
+
+def completed(current: Transaction, now_ms: int) -> Transaction:
+    """Every partition has its marker."""
+    assert current.state.is_ending
+    committed = current.state is _S.PREPARE_COMMIT
+    done = replace(
+        current,
+        state=_S.COMPLETE_COMMIT if committed else _S.COMPLETE_ABORT,
+        partitions=frozenset(),
+        last_update_ms=now_ms,
+        previous_producer_id=current.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+    )
+    if current.next_producer_id == NO_PRODUCER_ID:
+        return done
+    return replace(done, producer_id=current.next_producer_id, producer_epoch=0)

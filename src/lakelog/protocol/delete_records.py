@@ -1,0 +1,51 @@
+"""DeleteRecords (key 21): move where partitions begin."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+
+
+class DeleteRecordsPartition(Struct):
+    """Before which offset nothing is to be kept; -1 is the high watermark."""
+
+    partition_index: int = int32()
+    offset: int = int64()
+
+
+class DeleteRecordsTopic(Struct):
+    """Partitions of one topic."""
+
+    name: str = string()
+    partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
+
+
+class DeleteRecordsRequest(Message, versions="0-2", flexible="2+"):
+    """Deletes all records before an offset.
+
+    Versions: 2 is flexible.
+    """
+
+    topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
+    timeout_ms: int = int32()
+
+
+class DeleteRecordsPartitionResult(Struct):
+    """Where the partition begins now, or -1 with an error."""
+
+    partition_index: int = int32()
+    low_watermark: int = int64()
+    error_code: int = int16()
+
+
+class DeleteRecordsTopicResult(Struct):
+    """Partitions of one topic."""
+
+    name: str = string()
+    partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
+
+
+class DeleteRecordsResponse(Message, versions="0-2", flexible="2+"):
+    """What became of each partition."""
+
+    throttle_time_ms: int = int32()
+    topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

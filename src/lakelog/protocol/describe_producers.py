@@ -1,0 +1,54 @@
+"""DescribeProducers (key 61): who writes to a partition, and what transactions are under way."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+
+
+class TopicRequest(Struct):
+    """Partitions of one topic."""
+
+    name: str = string()
+    partition_indexes: list[int] = array(int32)
+
+
+class DescribeProducersRequest(Message, versions="0", flexible="0+"):
+    """Asks for the idempotent and transactional producers of some partitions (KIP-664)."""
+
+    topics: list[TopicRequest] = array(TopicRequest)
+
+
+class ProducerState(Struct):
+    """What the partition's log remembers of one producer."""
+
+    producer_id: int = int64()
+    producer_epoch: int = int32()
+    last_sequence: int = int32(default=-1)
+    last_timestamp: int = int64(default=-1)
+    coordinator_epoch: int = int32()
+    """Of the coordinator that ended its last transaction here; -1 before the first."""
+    current_txn_start_offset: int = int64(default=-1)
+    """Where its transaction began; -1 outside of one."""
+
+
+class PartitionResponse(Struct):
+    """The producers of one partition."""
+
+    partition_index: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    active_producers: list[ProducerState] = array(ProducerState)
+
+
+class TopicResponse(Struct):
+    """Results of one topic."""
+
+    name: str = string()
+    partitions: list[PartitionResponse] = array(PartitionResponse)
+
+
+class DescribeProducersResponse(Message, versions="0", flexible="0+"):
+    """The producers that are remembered: those that have written within a day, by default."""
+
+    throttle_time_ms: int = int32()
+    topics: list[TopicResponse] = array(TopicResponse)

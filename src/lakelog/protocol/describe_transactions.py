@@ -1,0 +1,40 @@
+"""DescribeTransactions (key 65): the state of transactional ids."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+
+
+class DescribeTransactionsRequest(Message, versions="0", flexible="0+"):
+    """Asks their coordinator (KIP-664)."""
+
+    transactional_ids: list[str] = array(string)
+
+
+class TopicData(Struct):
+    """Partitions of one topic."""
+
+    topic: str = string()
+    partitions: list[int] = array(int32)
+
+
+class TransactionState(Struct):
+    """One transactional id."""
+
+    error_code: int = int16()
+    transactional_id: str = string()
+    transaction_state: str = string()
+    transaction_timeout_ms: int = int32()
+    transaction_start_time_ms: int = int64()
+    """Milliseconds since the epoch; -1 before its first transaction."""
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    topics: list[TopicData] = array(TopicData)
+    """Partitions in the transaction; while it ends, those that have no marker yet."""
+
+
+class DescribeTransactionsResponse(Message, versions="0", flexible="0+"):
+    """One state for each id asked for."""
+
+    throttle_time_ms: int = int32()
+    transaction_states: list[TransactionState] = array(TransactionState)

@@ -1,0 +1,28 @@
+"""EndTxn (key 26): commit or abort a transaction."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, boolean, int16, int32, int64, string
+
+
+class EndTxnRequest(Message, versions="0-5", flexible="3+"):
+    """Ends the ongoing transaction of a producer.
+
+    Versions: 2 knows PRODUCER_FENCED, 3 is flexible, 4 knows TRANSACTION_ABORTABLE, 5 bumps the
+    epoch with every transaction (KIP-890).
+    """
+
+    transactional_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    committed: bool = boolean()
+    """Commit; otherwise abort."""
+
+
+class EndTxnResponse(Message, versions="0-5", flexible="3+"):
+    """The result, and from version 5 on the identity to go on with."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    producer_id: int = int64("5+", default=-1)
+    producer_epoch: int = int16("5+", default=-1)

@@ -1,0 +1,36 @@
+"""ListTransactions (key 66): the transactional ids of a coordinator."""
+
+from __future__ import annotations
+
+from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+
+
+class ListTransactionsRequest(Message, versions="0-2", flexible="0+"):
+    """Asks for all, or those that match every filter given (KIP-664).
+
+    Versions: 1 filters by duration (KIP-994), 2 by a pattern of the id (KIP-1152).
+    """
+
+    state_filters: list[str] = array(string)
+    producer_id_filters: list[int] = array(int64)
+    duration_filter: int = int64("1+", default=-1)
+    """Milliseconds that the transaction has been running; negative for any."""
+    transactional_id_pattern: str | None = string("2+", nullable="2+", default=None)
+    """A regular expression for the whole id; null or empty for any."""
+
+
+class TransactionState(Struct):
+    """One transactional id."""
+
+    transactional_id: str = string()
+    producer_id: int = int64()
+    transaction_state: str = string()
+
+
+class ListTransactionsResponse(Message, versions="0-2", flexible="0+"):
+    """What was found, and the state filters that name no state."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    unknown_state_filters: list[str] = array(string)
+    transaction_states: list[TransactionState] = array(TransactionState)

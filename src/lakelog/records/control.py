@@ -1,0 +1,69 @@
+"""Transaction markers: the control batches that end a producer's transaction in a partition.
+
+A control batch is transactional, has no sequence and holds one record. Its layout, big-endian:
+
+    key    0 version i16 (0)   2 type i16 (0 abort, 1 commit)
+    value  0 version i16 (0)   2 coordinator epoch i32
+
+A newer version only adds fields after these. Other types of control records are no markers.
+
+Source: KIP-98; `ControlRecordType` and `EndTransactionMarker` of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from lakelog.records.batch import BatchHeader
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.record import decode_records
+from lakelog.runtime.api import Buffer
+
+ABORT = 0
+COMMIT = 1
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+_VERSION = 0
+_SIZE_MAX = 1 << 20
+
+
+class EndTransactionMarker(NamedTuple):
+    """How a transaction ended, and the epoch of the coordinator that says so."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def build_marker(
+    producer_id: int, producer_epoch: int, marker: EndTransactionMarker, timestamp: int
+) -> bytearray:
+    """The control batch of a marker, written at `timestamp` (ms)."""
+    builder = BatchBuilder()
+    kind = COMMIT if marker.commit else ABORT
+    value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
+    builder.append(timestamp, _KEY.pack(_VERSION, kind), value)
+    return builder.build(producer_id, producer_epoch, is_transactional=True, is_control=True)
+
+
+def read_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
+    """The marker in a whole control batch; `None` if it holds none.
+
+    Compaction leaves a control batch empty when its whole transaction is gone. Raises
+    `CorruptRecord` for a marker that is cut off or of a negative version.
+    """
+    records = decode_records(batch, header, _SIZE_MAX)
+    if not records:
+        return None
+    key, value = records[0].key or b"", records[0].value or b""
+    try:
+        version, kind = _KEY.unpack_from(key)
+        if kind not in (ABORT, COMMIT):
+            return None
+        value_version, coordinator_epoch = _VALUE.unpack_from(value)
+    except struct.error:
+        raise CorruptRecord(f"a control record of {len(key)} and {len(value)} bytes") from None
+    if version < 0 or value_version < 0:
+        raise CorruptRecord(f"versions {version} and {value_version} of a transaction marker")
+    return EndTransactionMarker(kind == COMMIT, coordinator_epoch)

@@ -1,0 +1,61 @@
+"""The program that compacts logs for a broker: a job per line in, what came of it in lines out.
+
+It reads closed segments and writes `.cleaned` files beside them, and touches nothing else. Whatever
+it fails at, the log is as it was.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+from lakelog.runtime.posix import PosixDisk, raise_descriptor_limit
+from lakelog.runtime.processes import become_helper
+from lakelog.storage.compaction.clean import compact
+from lakelog.storage.compaction.job import Answer, CompactionFailed, CompactionJob, encode_answer
+from lakelog.storage.errors import CorruptLog
+
+_PAUSE_MIN_S = 0.05
+
+
+class Throttle:
+    """Sleeps so that no more than `bytes_per_second` are read and written; 0 is no limit."""
+
+    def __init__(self, bytes_per_second: float) -> None:
+        self._rate = bytes_per_second
+        self._since = time.monotonic()
+        self._bytes = 0
+
+    def __call__(self, size: int) -> None:
+        if self._rate <= 0:
+            return
+        self._bytes += size
+        early_s = self._bytes / self._rate - (time.monotonic() - self._since)
+        if early_s >= _PAUSE_MIN_S:
+            time.sleep(early_s)
+
+
+def answers(job: CompactionJob) -> Iterator[Answer]:
+    try:
+        yield from compact(PosixDisk(), job, Throttle(job.bytes_per_second))
+    except CorruptLog as error:
+        yield CompactionFailed("corrupt", str(error))
+    except FileNotFoundError as error:
+        yield CompactionFailed("missing", str(error))
+    except OSError as error:
+        yield CompactionFailed("io", str(error))
+
+
+def main() -> None:
+    become_helper(int(sys.argv[1]))
+    raise_descriptor_limit()
+    output = sys.stdout.buffer
+    for line in sys.stdin.buffer:
+        for answer in answers(CompactionJob.decode(line)):
+            output.write(encode_answer(answer) + b"\n")
+            output.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""The coordinators of this broker: made here, their partitions loaded as the metadata image says.
+
+Groups are loaded first: the end of a transaction may have to be told to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.errors import KafkaError
+from lakelog.coordinator.group.config import GroupConfig
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
+from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from lakelog.metadata.image import MetadataImage
+from lakelog.records.errors import CorruptRecord
+from lakelog.replica.partitions import Partitions
+from lakelog.replica.purgatory import Purgatory
+from lakelog.runtime.api import Clock, Random, Tasks
+from lakelog.server.markers import LocalMarkers
+from lakelog.server.offsets_log import LocalPartitionLog
+from lakelog.server.producer_ids import ProducerIds
+from lakelog.server.topics import Topics
+from lakelog.wire.errors import WireError
+
+logger = logging.getLogger(__name__)
+
+
+class World(Protocol):
+    """What coordinators need of what is outside the broker."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def tasks(self) -> Tasks: ...
+
+    @property
+    def random(self) -> Random: ...
+
+
+class _Coordinator(Protocol):
+    @property
+    def partitions(self) -> list[int]: ...
+
+    @property
+    def load_partition(self) -> Callable[[int], Awaitable[None]]: ...
+
+    def close(self) -> None: ...
+
+
+class Coordinators:
+    """`partitions` are those of this broker; `config` is what it was started with."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        partitions: Partitions,
+        purgatory: Purgatory,
+        topics: Topics,
+        producer_ids: ProducerIds,
+    ) -> None:
+        clock, tasks = world.clock, world.tasks
+        self._partitions = partitions
+        self._tasks = tasks
+        self.groups = GroupCoordinator(
+            GroupConfig.from_broker(config),
+            clock,
+            tasks,
+            world.random,
+            LocalPartitionLog(GROUP_TOPIC, partitions, purgatory, clock),
+            topics,
+        )
+        self.markers = LocalMarkers(partitions, self.groups, purgatory, clock)
+        self.transactions = TransactionCoordinator(
+            TransactionConfig.from_broker(config),
+            clock,
+            tasks,
+            LocalPartitionLog(TRANSACTION_TOPIC, partitions, purgatory, clock),
+            topics,
+            self.markers,
+            new_producer_id=producer_ids.next,
+            epoch_of=lambda index: partitions.find(TRANSACTION_TOPIC, index).leader_epoch,
+        )
+        self._by_topic: dict[str, _Coordinator] = {
+            GROUP_TOPIC: self.groups,
+            TRANSACTION_TOPIC: self.transactions,
+        }
+
+    async def load(self, image: MetadataImage) -> None:
+        for name in self._by_topic:
+            await self._load(image, name)
+
+    def follow(self, old: MetadataImage, new: MetadataImage) -> None:
+        for name in self._by_topic:
+            topic = new.topic(name)
+            if topic is not None and topic is not old.topic(name):
+                self._tasks.spawn(self._load(new, name), name=f"load {name}")
+
+    def on_topics_deleted(self, gone: list[tuple[str, bytes]]) -> None:
+        """Each a name and an id."""
+        for name, _ in gone:
+            if name in self._by_topic:
+                self._by_topic[name].close()
+        self.groups.on_topics_deleted(gone)
+
+    def close(self) -> None:
+        for coordinator in self._by_topic.values():
+            coordinator.close()
+
+    async def _load(self, image: MetadataImage, name: str) -> None:
+        topic, coordinator = image.topic(name), self._by_topic[name]
+        for index in sorted(topic.partitions) if topic is not None else ():
+            if index in coordinator.partitions or self._partitions.get(name, index) is None:
+                continue
+            try:
+                await coordinator.load_partition(index)
+            except (KafkaError, OSError, CorruptRecord, WireError) as error:
+                logger.error("%s-%d cannot be loaded: %s", name, index, error)

@@ -1,0 +1,53 @@
+"""DeleteRecords (21): moves where partitions begin; version 2 differs in encoding only.
+
+Records before the offset cannot be read from then on; their segments go with the next retention
+run. A topic that is only compacted refuses: what is gone from it is decided by key.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+from lakelog.server.topics import INTERNAL_TOPICS
+
+_HIGH_WATERMARK = -1
+_UNKNOWN = -1
+
+
+def handle(
+    broker: Broker, context: Context, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[_delete(broker, topic.name, entry) for entry in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    broker.checkpoint()
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(
+    broker: Broker, topic: str, entry: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    index = entry.partition_index
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+        partition = broker.partitions.find(topic, index)
+        before = partition.high_watermark if entry.offset == _HIGH_WATERMARK else entry.offset
+        low = partition.delete_records(before)
+    except KafkaError as error:
+        return DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=_UNKNOWN, error_code=error.code
+        )
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low)

@@ -1,0 +1,53 @@
+"""DescribeProducers (61): what each partition's log remembers of its producers (KIP-664)."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import KafkaError
+from lakelog.protocol.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+from lakelog.storage.producer_state import ProducerEntry
+
+
+def handle(
+    broker: Broker, context: Context, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    topics = [
+        TopicResponse(
+            name=topic.name,
+            partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
+        )
+        for topic in request.topics
+    ]
+    return DescribeProducersResponse(topics=topics)
+
+
+def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    try:
+        partition = broker.partitions.find(topic, index)
+    except KafkaError as error:
+        return PartitionResponse(
+            partition_index=index, error_code=error.code, error_message=error.message or None
+        )
+    entries = partition.log.producers.entries
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[_state(producer_id, entry) for producer_id, entry in entries.items()],
+    )
+
+
+def _state(producer_id: int, entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.txn_first_offset,
+    )

@@ -1,0 +1,41 @@
+"""OffsetForLeaderEpoch (23): where a leader epoch ended, so that a reader notices a cut.
+
+Source: KIP-101, KIP-279, KIP-320. The versions 2 to 4 differ in the replica id and the encoding.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.errors import KafkaError
+from lakelog.protocol.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+
+
+def handle(
+    broker: Broker, context: Context, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_end(broker, topic.topic, entry) for entry in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end(broker: Broker, topic: str, entry: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = broker.partitions.find(topic, entry.partition)
+        partition.check_epoch(entry.current_leader_epoch)
+        epoch, end = partition.epoch_end(entry.leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(partition=entry.partition, error_code=error.code)
+    return EpochEndOffset(partition=entry.partition, leader_epoch=epoch, end_offset=end)

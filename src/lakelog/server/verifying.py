@@ -1,0 +1,151 @@
+"""Whether the batches of a transactional Produce request belong to a transaction (KIP-890).
+
+A batch that begins its producer's transaction in a partition may be written only if the
+transaction's coordinator knows of that partition; otherwise nobody would ever end it there.
+Clients from Produce 12 on leave it to the broker to add the partition (transaction version 2),
+older ones have added it themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.protocol.produce import ProduceRequest
+from lakelog.records.batch import HEADER, HEADER_SIZE, TRANSACTIONAL
+from lakelog.replica.partitions import Partitions
+from lakelog.storage.verification import Verification
+
+_IDS_SINCE = 13
+ADDS_SINCE = 12
+_ABORTABLE_SINCE = 11
+_TRIED_AGAIN_BY_CLIENTS = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+TopicPartition = tuple[str, int]
+_Key = tuple[str | bytes, int]
+
+
+class Coordinator(Protocol):
+    """The transaction coordinators of the cluster."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
+        """Whether each partition is in the transaction, or has been added to it."""
+        ...
+
+
+class ProduceCheck:
+    """One request: what to ask the coordinator, and what may be written then.
+
+    Raises `KafkaError` 49 for batches of more than one producer.
+    """
+
+    __slots__ = ("_asked", "_failures", "_producer", "_transactional_id", "_verified", "_version")
+
+    def __init__(
+        self, partitions: Partitions, request: ProduceRequest, version: int, now_ms: int
+    ) -> None:
+        assert request.transactional_id is not None
+        self._version = version
+        self._transactional_id = request.transactional_id
+        self._producer = (-1, -1)
+        self._asked: dict[TopicPartition, _Key] = {}
+        self._verified: dict[_Key, Verification] = {}
+        self._failures: dict[_Key, KafkaError] = {}
+        batches = list(_transactional(request, version))
+        producers = {producer for _, producer, _ in batches}
+        if len(producers) > 1:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                "a transactional request has batches of more than one producer",
+            )
+        for key, producer, sequence in batches:
+            self._producer = producer
+            self._begin(partitions, key, sequence, now_ms)
+
+    def _begin(self, partitions: Partitions, key: _Key, sequence: int, now_ms: int) -> None:
+        try:
+            partition = partitions.find(*key)
+            verification = partition.start_verification(
+                *self._producer, sequence, now_ms, supports_epoch_bump=self._version >= ADDS_SINCE
+            )
+        except KafkaError as error:
+            self._failures[key] = error
+            return
+        if verification is not None:
+            self._verified[key] = verification
+            self._asked[partition.topic, partition.index] = key
+
+    @property
+    def must_ask(self) -> bool:
+        return bool(self._asked)
+
+    async def ask(self, coordinator: Coordinator) -> None:
+        codes = await coordinator.verify(
+            self._transactional_id,
+            *self._producer,
+            list(self._asked),
+            add=self._version >= ADDS_SINCE,
+        )
+        for partition, key in self._asked.items():
+            code = codes[partition]
+            if code is not ErrorCode.NONE:
+                self._failures[key] = told(code, self._version)
+
+    def verification(self, topic: str | bytes, index: int) -> Verification | None:
+        """What `Partition.append` needs for the batch. Raises why it may not be written."""
+        key = (topic, index)
+        failure = self._failures.get(key)
+        if failure is not None:
+            raise failure
+        return self._verified.get(key)
+
+
+def _transactional(
+    request: ProduceRequest, version: int
+) -> Iterator[tuple[_Key, tuple[int, int], int]]:
+    """Partition, producer and base sequence of each transactional batch."""
+    for topic in request.topic_data:
+        name = topic.topic_id if version >= _IDS_SINCE else topic.name
+        for entry in topic.partition_data:
+            if entry.records is None or len(entry.records) < HEADER_SIZE:
+                continue
+            fields = HEADER.unpack_from(entry.records)
+            attributes, producer_id, epoch, sequence = fields[5], *fields[9:12]
+            if attributes & TRANSACTIONAL and producer_id >= 0:
+                yield (name, entry.index), (producer_id, epoch), sequence
+
+
+def told(code: ErrorCode, version: int) -> KafkaError:
+    """The coordinator's verdict as producers of each version understand it.
+
+    NOT_ENOUGH_REPLICAS is what every client tries again without asking for metadata first.
+    """
+    if code in _TRIED_AGAIN_BY_CLIENTS or (
+        code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE
+    ):
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be verified now: {code.name}"
+        )
+    if code is ErrorCode.PRODUCER_FENCED:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version >= _ABORTABLE_SINCE:
+        return KafkaError(code, "the partition is not in the transaction")
+    if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "the partition is not in the transaction")
+    return KafkaError(code)

@@ -1,0 +1,226 @@
+"""Cleaning a log: the work over records, which runs in a helper process.
+
+First the keys of the dirty part are noted with their newest offsets, as many as the map may hold.
+Then the segments up to there are written anew in groups, without records that a newer one of the
+same key makes void, without tombstones and markers that have been there long enough, and without
+aborted data. Offsets never change: a batch keeps its base and last offset, its producer and its
+sequence, whatever is left in it.
+
+Kept even when empty: the last batch of each producer, or its next sequence would not be known, and
+the last batch of each cleaned segment, so that recovery still sees segments that follow without a
+gap. A tombstone's time begins when it is first cleaned: the batch then gets its delete horizon and
+keeps it ever after (KAFKA-8522).
+
+Source: `Cleaner` of `org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from lakelog.records.batch import HEADER, BatchHeader, CorruptRecord
+from lakelog.records.record import record_bytes
+from lakelog.runtime.api import Disk
+from lakelog.storage.compaction.job import (
+    CleanedGroup,
+    CompactionDone,
+    CompactionJob,
+    CompactionStats,
+    Source,
+)
+from lakelog.storage.compaction.offset_map import OffsetMap
+from lakelog.storage.compaction.output import CleanedSegment
+from lakelog.storage.compaction.reading import SourceFiles, Throttle
+from lakelog.storage.compaction.records import Selection, note_keys, select_records
+from lakelog.storage.compaction.rewrite import delete_horizon, emptied, rebuilt
+from lakelog.storage.compaction.transactions import CleanedTransactions
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.names import INDEX, TIME_INDEX, file_name
+from lakelog.storage.validate import DECODED_BYTES_MAX
+
+_RELATIVE_MAX = 0x7FFFFFFF
+
+
+def compact(
+    disk: Disk, job: CompactionJob, throttle: Throttle
+) -> Iterator[CleanedGroup | CompactionDone]:
+    """Each group as soon as its files are durable, then the end.
+
+    `throttle` is called with the bytes of every read and write. `FileNotFoundError` if a segment
+    has gone away, `CorruptLog` for one that is damaged.
+    """
+    with ExitStack() as files:
+        sources = SourceFiles(disk, job, throttle, files)
+        cleaning = _Cleaning(disk, job, sources, throttle)
+        cleaning.build_map()
+        for group in cleaning.groups():
+            yield cleaning.clean(group)
+    cleaning.stats.map_entries = len(cleaning.map.offsets)
+    end_offset = max(cleaning.map.latest_offset + 1, job.first_dirty_offset)
+    yield CompactionDone(end_offset, cleaning.stats)
+
+
+class _Cleaning:
+    def __init__(
+        self, disk: Disk, job: CompactionJob, sources: SourceFiles, throttle: Throttle
+    ) -> None:
+        self._disk = disk
+        self._job = job
+        self._sources = sources
+        self._throttle = throttle
+        self.map = OffsetMap(job.map_bytes, job.map_load_factor)
+        self.stats = CompactionStats()
+        self._aborted = sources.aborted(job)
+        self._transactions = CleanedTransactions(self._aborted)
+
+    # Noting keys
+
+    def build_map(self) -> None:
+        transactions, start = CleanedTransactions(self._aborted), self._job.first_dirty_offset
+        for source in self._job.segments:
+            if source.end_offset > start and not self._note_segment(source, transactions):
+                return
+
+    def _note_segment(self, source: Source, transactions: CleanedTransactions) -> bool:
+        """Whether the map has taken in all of the segment; the first batch fits whatever it is."""
+        keys, start = self.map, self._job.first_dirty_offset
+        for position, batch, header in self._sources.batches(source):
+            if header.last_offset < start:
+                continue
+            if keys.is_full:
+                return False
+            self.stats.map_bytes_read += header.size
+            try:
+                if header.is_control:
+                    transactions.on_marker(batch, header)
+                elif not transactions.on_data(header) and header.records_count:
+                    data = record_bytes(batch, header, DECODED_BYTES_MAX)
+                    note_keys(data, header.records_count, header.base_offset, start, keys.offsets)
+            except CorruptRecord as error:
+                raise CorruptLog(self._sources.path(source), position, str(error)) from error
+            keys.latest_offset = header.last_offset
+        keys.latest_offset = source.end_offset - 1
+        return True
+
+    # Cleaning
+
+    def groups(self) -> Iterator[list[Source]]:
+        """Runs of segments up to the map's end that together make one, by size and offsets."""
+        job = self._job
+        group: list[Source] = []
+        size = index_size = time_size = 0
+        for source in job.segments:
+            if source.base_offset > self.map.latest_offset:
+                break
+            index, time = self._size(source, INDEX), self._size(source, TIME_INDEX)
+            fits = (
+                size + source.size <= job.segment_bytes
+                and index_size + index <= job.segment_index_bytes
+                and time_size + time <= job.segment_index_bytes
+                and bool(group)
+                and source.end_offset - 1 - group[0].base_offset <= _RELATIVE_MAX
+            )
+            if group and not fits:
+                yield group
+                group, size, index_size, time_size = [], 0, 0, 0
+            group.append(source)
+            size, index_size, time_size = size + source.size, index_size + index, time_size + time
+        if group:
+            yield group
+
+    def _size(self, source: Source, suffix: str) -> int:
+        try:
+            return self._disk.size(self._job.folder / file_name(source.base_offset, suffix))
+        except FileNotFoundError:
+            return 0
+
+    def clean(self, group: list[Source]) -> CleanedGroup:
+        job, first, last = self._job, group[0], group[-1]
+        target = CleanedSegment(self._disk, job.folder, first.base_offset, job.index_interval_bytes)
+        try:
+            for source in group:
+                self._clean_into(target, source, last.end_offset)
+            retained, self._transactions.retained = self._transactions.retained, []
+            suffixes = target.finish(retained, last.modified_ms)
+        except (OSError, CorruptLog):
+            target.discard()
+            raise
+        self.stats.bytes_written += target.size
+        sources = tuple(source.base_offset for source in group)
+        return CleanedGroup(first.base_offset, last.end_offset, target.size, sources, suffixes)
+
+    def _clean_into(self, target: CleanedSegment, source: Source, end_offset: int) -> None:
+        stats = self.stats
+        for position, batch, header in self._sources.batches(source):
+            stats.bytes_read += header.size
+            stats.records_read += header.records_count
+            try:
+                kept = self._filter(batch, header, header.last_offset + 1 == end_offset)
+            except CorruptRecord as error:
+                raise CorruptLog(self._sources.path(source), position, str(error)) from error
+            if kept is not None:
+                self._transactions.on_kept(header)
+                newest, count = _newest_and_count(kept)
+                target.append(kept, header.last_offset, newest)
+                stats.records_written += count
+                self._throttle(len(kept))
+
+    def _filter(self, batch: bytes, header: BatchHeader, is_end: bool) -> bytes | None:
+        """The batch as it stays, if it does."""
+        horizon = delete_horizon(header)
+        expired = horizon is not None and horizon <= self._job.now_ms
+        if header.is_control:
+            is_void = self._transactions.on_marker(batch, header)
+            dropped = is_void and expired
+        else:
+            is_void = dropped = self._transactions.on_data(header)
+        if dropped or not header.records_count:
+            return self._empty(header, is_end)
+        if not header.is_control:
+            return self._filter_records(batch, header, is_end, expired)
+        if not is_void or horizon is not None:
+            return batch
+        data = record_bytes(batch, header, DECODED_BYTES_MAX)
+        whole = Selection([(0, len(data))], header.records_count, False, 0, 0)
+        return rebuilt(header, data, whole, self._new_horizon())
+
+    def _filter_records(
+        self, batch: bytes, header: BatchHeader, is_end: bool, expired: bool
+    ) -> bytes | None:
+        data = record_bytes(batch, header, DECODED_BYTES_MAX)
+        kept = select_records(
+            data,
+            header.records_count,
+            header.base_offset,
+            self.map.offsets,
+            self.map.latest_offset,
+            drop_tombstones=expired,
+        )
+        self.stats.keyless_records += kept.keyless
+        if not kept.records_count:
+            return self._empty(header, is_end)
+        if kept.has_tombstone and not header.has_delete_horizon:
+            return rebuilt(header, data, kept, self._new_horizon())
+        if kept.records_count == header.records_count:
+            return batch
+        return rebuilt(header, data, kept, None)
+
+    def _empty(self, header: BatchHeader, is_end: bool) -> bytes | None:
+        return emptied(header) if is_end or self._is_last_of_producer(header) else None
+
+    def _new_horizon(self) -> int:
+        return self._job.now_ms + self._job.delete_retention_ms
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        last = self._job.producers.get(header.producer_id) if header.producer_id >= 0 else None
+        if last is None:
+            return False
+        if last.offset >= 0:
+            return header.last_offset == last.offset
+        return header.is_control and header.producer_epoch == last.epoch
+
+
+def _newest_and_count(batch: bytes) -> tuple[int, int]:
+    fields = HEADER.unpack_from(batch)
+    return (fields[8] if fields[12] else -1), fields[12]

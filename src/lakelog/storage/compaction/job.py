@@ -1,0 +1,131 @@
+"""What a helper is told to clean and what it answers, as values and as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A segment as it was when the job was made. Its records end before `end_offset`."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecord:
+    """The last a producer wrote: the offset of its data, -1 when that was a marker."""
+
+    offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionJob:
+    """All of it: `segments` are to be cleaned, `later` only asked for the ends of transactions."""
+
+    folder: Path
+    segments: tuple[Source, ...]
+    later: tuple[Source, ...]
+    first_dirty_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    producers: dict[int, LastRecord]
+    map_bytes: int
+    map_load_factor: float
+    read_bytes: int
+    bytes_per_second: float
+    """Of reads and writes together; 0 is no limit."""
+
+    def encode(self) -> bytes:
+        values = asdict(self)
+        values["folder"] = str(self.folder)
+        return json.dumps(values).encode()
+
+    @classmethod
+    def decode(cls, line: bytes) -> CompactionJob:
+        values: dict[str, Any] = json.loads(line)
+        values["folder"] = Path(values["folder"])
+        for name in ("segments", "later"):
+            values[name] = tuple(Source(**entry) for entry in values[name])
+        values["producers"] = {
+            int(producer): LastRecord(**last) for producer, last in values["producers"].items()
+        }
+        return cls(**values)
+
+
+@dataclass(slots=True)
+class CompactionStats:
+    """What one job did: bytes and records before and after."""
+
+    map_bytes_read: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    keyless_records: int = 0
+    map_entries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedGroup:
+    """Written under `.cleaned` names: what takes the place of the segments at `sources`."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    sources: tuple[int, ...]
+    suffixes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionDone:
+    """The job's end: up to `end_offset` each key is there once."""
+
+    end_offset: int
+    stats: CompactionStats = field(default_factory=CompactionStats)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFailed:
+    """The job's end: `kind` is "corrupt", "missing" (files went away) or "io"."""
+
+    kind: str
+    reason: str
+
+
+Answer = CleanedGroup | CompactionDone | CompactionFailed
+_KINDS: dict[str, type[Any]] = {
+    "group": CleanedGroup,
+    "done": CompactionDone,
+    "failed": CompactionFailed,
+}
+
+
+def encode_answer(answer: Answer) -> bytes:
+    name = next(name for name, kind in _KINDS.items() if isinstance(answer, kind))
+    return json.dumps({"kind": name, "answer": asdict(answer)}).encode()
+
+
+def decode_answer(line: bytes) -> Answer:
+    """Raises `ValueError`, `KeyError` or `TypeError` for what no helper of this version says."""
+    outer = json.loads(line)
+    values = outer["answer"]
+    match outer["kind"]:
+        case "group":
+            values["sources"] = tuple(values["sources"])
+            values["suffixes"] = tuple(values["suffixes"])
+            return CleanedGroup(**values)
+        case "done":
+            return CompactionDone(values["end_offset"], CompactionStats(**values["stats"]))
+        case _:
+            return CompactionFailed(**values)

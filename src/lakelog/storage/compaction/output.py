@@ -1,0 +1,111 @@
+"""Writing one cleaned segment: its log and its indexes, under `.cleaned` names.
+
+The indexes are those that appending the batches would have made. Nothing is at these names before;
+what a helper that died has left there is removed first. `finish` makes all of it durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lakelog.runtime.api import Buffer, Disk
+from lakelog.storage.files import remove_if_exists
+from lakelog.storage.index import SegmentIndex
+from lakelog.storage.names import CLEANED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX
+from lakelog.storage.names import file_name as name_of
+from lakelog.storage.txn_index import AbortedTransaction, encode_aborted
+
+_WRITE_BYTES = 1 << 20
+_SYNC_BYTES = 16 << 20
+"""Written between two syncs: one at the end of a GiB would hold up every other write."""
+
+
+class CleanedSegment:
+    """A segment at `base_offset` that grows batch by batch; `size` in bytes."""
+
+    __slots__ = (
+        "_base",
+        "_disk",
+        "_file",
+        "_folder",
+        "_index",
+        "_interval",
+        "_since_entry",
+        "_synced",
+        "_waiting",
+        "_written",
+        "max_offset",
+        "max_timestamp",
+        "size",
+    )
+
+    def __init__(self, disk: Disk, folder: Path, base_offset: int, interval: int) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._base = base_offset
+        self._interval = interval
+        for suffix in SEGMENT_SUFFIXES:
+            remove_if_exists(disk, self._path(suffix))
+        self._file = disk.open(self._path(LOG), create=True)
+        self._index = SegmentIndex()
+        self._since_entry = 0
+        self._waiting = bytearray()
+        self._written = self._synced = 0
+        self.size = 0
+        self.max_timestamp = -1
+        self.max_offset = -1
+        """Last offset of the earliest batch with `max_timestamp`."""
+
+    def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_offset = max_timestamp, last_offset
+        if self._since_entry > self._interval:
+            self._index.add(last_offset - self._base, self.size)
+            self._index.add_time(self.max_timestamp, self.max_offset - self._base)
+            self._since_entry = 0
+        self._since_entry += len(batch)
+        self._waiting += batch
+        self.size += len(batch)
+        if len(self._waiting) >= _WRITE_BYTES:
+            self._write()
+
+    def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> tuple[str, ...]:
+        """Durable afterwards; returns the suffixes of the files there are."""
+        self._write()
+        self._file.sync()
+        self._file.close()
+        index = self._index
+        index.add_time(self.max_timestamp, self.max_offset - self._base)
+        self._write_file(INDEX, index.encode_offsets(0))
+        self._write_file(TIME_INDEX, index.encode_times(0))
+        suffixes = [LOG, INDEX, TIME_INDEX]
+        if aborted:
+            self._write_file(TXN_INDEX, encode_aborted(aborted))
+            suffixes.append(TXN_INDEX)
+        self._disk.set_modified_ms(self._path(LOG), modified_ms)
+        return tuple(suffixes)
+
+    def discard(self) -> None:
+        self._file.close()
+        for suffix in SEGMENT_SUFFIXES:
+            remove_if_exists(self._disk, self._path(suffix))
+
+    def _write(self) -> None:
+        self._file.write_at(self._written, self._waiting)
+        self._written += len(self._waiting)
+        self._waiting = bytearray()
+        if self._written - self._synced >= _SYNC_BYTES:
+            self._file.sync()
+            self._synced = self._written
+
+    def _write_file(self, suffix: str, content: bytes) -> None:
+        file = self._disk.open(self._path(suffix), create=True)
+        try:
+            file.write_at(0, content)
+            file.sync()
+        finally:
+            file.close()
+
+    def _path(self, suffix: str) -> Path:
+        return self._folder / (name_of(self._base, suffix) + CLEANED)

@@ -1,0 +1,149 @@
+"""Which log is to be compacted next, and from where to where.
+
+Never cleaned: the active segment, what lies beyond the last stable offset, what is not yet durable
+and what is younger than `min.compaction.lag.ms`. Decided on the loop from what is in memory, plus
+a header or an index of segments that were not used lately.
+
+Source: `LogCleanerManager.cleanableOffsets` and `LogToClean` of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from lakelog.storage.compaction.job import CompactionJob, LastRecord, Source
+from lakelog.storage.log import Log
+from lakelog.storage.names import LOG
+from lakelog.storage.scan import scan_headers
+from lakelog.storage.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerLimits:
+    """One helper's share of `log.cleaner.*`: memory, reads, bytes a second (0: no limit)."""
+
+    map_bytes: int
+    map_load_factor: float
+    read_bytes: int
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class CleanableLog:
+    """Sizes in bytes. `first_uncleanable_offset` is the base of a segment."""
+
+    log: Log
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    is_overdue: bool
+    """Whether `max.compaction.lag.ms` demands it whatever the ratio."""
+
+    @property
+    def ratio(self) -> float:
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        if self.is_overdue and self.cleanable_bytes:
+            return True
+        return self.ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+def examine(
+    log: Log, cleaned_offset: int | None, now_ms: int, last_stable_offset: int
+) -> CleanableLog:
+    """`cleaned_offset` is how far the last compaction came; one outside the log is ignored."""
+    start, segments = log.log_start_offset, log.segments
+    dirty = start
+    if cleaned_offset is not None and start <= cleaned_offset <= log.log_end_offset:
+        dirty = cleaned_offset
+    active = log.active_segment.base_offset
+    young = _first_young(log, dirty, now_ms)
+    limit = min(last_stable_offset, active, log.recovery_point, active if young is None else young)
+    uncleanable = segments[_containing(log, max(dirty, limit))].base_offset
+    first = segments[_containing(log, min(dirty, uncleanable))].base_offset
+    return CleanableLog(
+        log,
+        dirty,
+        uncleanable,
+        sum(segment.size for segment in segments if segment.base_offset < dirty),
+        sum(segment.size for segment in segments if first <= segment.base_offset < uncleanable),
+        _is_overdue(log, dirty, now_ms),
+    )
+
+
+def make_job(found: CleanableLog, now_ms: int, limits: CleanerLimits) -> CompactionJob:
+    """What a helper needs to know to clean the log."""
+    log, config = found.log, found.log.config
+    sources = _sources(log)
+    end = found.first_uncleanable_offset
+    return CompactionJob(
+        folder=log.folder,
+        segments=tuple(source for source in sources if source.base_offset < end),
+        later=tuple(source for source in sources if source.base_offset >= end),
+        first_dirty_offset=found.first_dirty_offset,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        producers={
+            producer_id: LastRecord(
+                entry.batches[-1].last_offset if entry.batches else -1, entry.epoch
+            )
+            for producer_id, entry in log.producers.entries.items()
+        },
+        map_bytes=limits.map_bytes,
+        map_load_factor=limits.map_load_factor,
+        read_bytes=limits.read_bytes,
+        bytes_per_second=limits.bytes_per_second,
+    )
+
+
+def _sources(log: Log) -> list[Source]:
+    ends = [segment.base_offset for segment in log.segments[1:]]
+    disk = log.handles.disk
+    return [
+        Source(segment.base_offset, end, segment.size, disk.modified_ms(segment.path(LOG)))
+        for segment, end in zip(log.segments, [*ends, log.log_end_offset], strict=True)
+    ]
+
+
+def _containing(log: Log, offset: int) -> int:
+    bases = [segment.base_offset for segment in log.segments]
+    return max(bisect_right(bases, offset) - 1, 0)
+
+
+def _dirty_sealed(log: Log, dirty: int) -> list[Segment]:
+    return log.segments[_containing(log, dirty) : -1]
+
+
+def _first_young(log: Log, dirty: int, now_ms: int) -> int | None:
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms <= 0:
+        return None
+    for segment in _dirty_sealed(log, dirty):
+        if segment.greatest_timestamp() > now_ms - lag_ms:
+            return segment.base_offset
+    return None
+
+
+def _is_overdue(log: Log, dirty: int, now_ms: int) -> bool:
+    """Whether the oldest dirty segment began before `max.compaction.lag.ms` ago."""
+    until = now_ms - log.config.max_compaction_lag_ms
+    if until <= 0:
+        return False
+    return any(0 < first_time(segment) < until for segment in _dirty_sealed(log, dirty))
+
+
+def first_time(segment: Segment) -> int:
+    """The greatest timestamp of a segment's first batch; -1 without one."""
+    if segment.first_timestamp < 0:
+        for _, header in scan_headers(segment.open().file, 0, segment.size):
+            segment.first_timestamp = header.max_timestamp
+            break
+    return segment.first_timestamp

@@ -1,0 +1,217 @@
+"""Going over the records of a batch without making objects of them.
+
+Two loops, both hot: one notes where each key was seen last, the other picks what stays. A record is
+known by its bytes, which are copied as they are. Nothing is trusted: a length that does not fit
+raises `CorruptRecord`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.varint import encode_varint, read_varint
+from lakelog.storage.compaction.offset_map import DIGEST_SIZE
+
+
+class Selection(NamedTuple):
+    """What stays of one batch's records; timestamps are milliseconds relative to the base."""
+
+    ranges: list[tuple[int, int]]
+    """Runs of bytes, in order."""
+    records_count: int
+    has_tombstone: bool
+    max_delta_ms: int
+    """Of the records that stay; 0 when there is none."""
+    keyless: int
+    """Records dropped because they have no key."""
+
+
+def note_keys(
+    data: bytes, count: int, base_offset: int, start: int, offsets: dict[bytes, int]
+) -> None:
+    """Puts the keys of the records at or after offset `start` into `offsets`."""
+    try:
+        _note_keys(data, count, base_offset, start, offsets)
+    except IndexError:
+        raise _cut_off() from None
+
+
+def _note_keys(  # noqa: C901 - calls cost too much
+    data: bytes, count: int, base_offset: int, start: int, offsets: dict[bytes, int]
+) -> None:
+    position, previous, size = 0, -1, len(data)
+    for _ in range(count):
+        low = data[position]
+        if low > 0x7F and (high := data[position + 1]) < 0x80:
+            low = low & 0x7F | high << 7
+            length, position = low >> 1 ^ -(low & 1), position + 2
+        else:
+            length, position = read_varint(data, position)
+        end = position + length
+        if not position < end <= size:
+            raise _cut_off()
+        position += 1
+        while data[position] > 0x7F:
+            position += 1
+        position += 1
+        low = data[position]
+        if low < 0x80:
+            delta, position = low >> 1 ^ -(low & 1), position + 1
+        elif (high := data[position + 1]) < 0x80:
+            low = low & 0x7F | high << 7
+            delta, position = low >> 1 ^ -(low & 1), position + 2
+        else:
+            delta, position = read_varint(data, position)
+        if delta <= previous:
+            raise _out_of_order()
+        previous = delta
+        low = data[position]
+        if low < 0x80:
+            length, position = low >> 1 ^ -(low & 1), position + 1
+        else:
+            length, position = read_varint(data, position)
+        if length >= 0:
+            if position + length >= end:
+                raise _cut_off()
+            if base_offset + delta >= start:
+                key = data[position : position + length]
+                if length >= DIGEST_SIZE:
+                    key = blake2b(key, digest_size=DIGEST_SIZE).digest()
+                offsets[key] = base_offset + delta
+        position = end
+    if position != size:
+        raise _cut_off()
+
+
+def select_records(
+    data: bytes,
+    count: int,
+    base_offset: int,
+    offsets: Mapping[bytes, int],
+    latest_offset: int,
+    *,
+    drop_tombstones: bool,
+) -> Selection:
+    """What stays: what lies after `latest_offset`, and the newest record of each key.
+
+    Of the latter, those without a value only unless `drop_tombstones`.
+    """
+    try:
+        return _select(data, count, base_offset, offsets.get, latest_offset, drop_tombstones)
+    except IndexError:
+        raise _cut_off() from None
+
+
+def _select(  # noqa: C901 - calls cost too much
+    data: bytes,
+    count: int,
+    base_offset: int,
+    lookup: Callable[[bytes, int], int],
+    latest_offset: int,
+    drop_tombstones: bool,
+) -> Selection:
+    ranges: list[tuple[int, int]] = []
+    run_start = run_end = kept = keyless = max_delta = has_tombstone = 0
+    position, previous, size = 0, -1, len(data)
+    for _ in range(count):
+        start = position
+        low = data[position]
+        if low > 0x7F and (high := data[position + 1]) < 0x80:
+            low = low & 0x7F | high << 7
+            length, position = low >> 1 ^ -(low & 1), position + 2
+        else:
+            length, position = read_varint(data, position)
+        end = position + length
+        if not position < end <= size:
+            raise _cut_off()
+        low, position = data[position + 1], position + 1
+        if low < 0x80:
+            delta_ms, position = low >> 1 ^ -(low & 1), position + 1
+        else:
+            delta_ms, position = read_varint(data, position)
+        low = data[position]
+        if low < 0x80:
+            delta, position = low >> 1 ^ -(low & 1), position + 1
+        elif (high := data[position + 1]) < 0x80:
+            low = low & 0x7F | high << 7
+            delta, position = low >> 1 ^ -(low & 1), position + 2
+        else:
+            delta, position = read_varint(data, position)
+        if delta <= previous:
+            raise _out_of_order()
+        previous, offset = delta, base_offset + delta
+        low = data[position]
+        if low < 0x80:
+            length, position = low >> 1 ^ -(low & 1), position + 1
+        else:
+            length, position = read_varint(data, position)
+        key_end = position + length if length > 0 else position
+        if key_end >= end:
+            raise _cut_off()
+        is_tombstone = data[key_end] == 1
+        if offset <= latest_offset:
+            key = data[position:key_end]
+            if length >= DIGEST_SIZE:
+                key = blake2b(key, digest_size=DIGEST_SIZE).digest()
+            if length < 0:
+                keyless += 1
+            if length < 0 or offset < lookup(key, -1) or (is_tombstone and drop_tombstones):
+                position = end
+                continue
+        if not kept or delta_ms > max_delta:
+            max_delta = delta_ms
+        kept += 1
+        has_tombstone |= is_tombstone
+        if start != run_end:
+            ranges.append((run_start, run_end))
+            run_start = start
+        run_end = position = end
+    if position != size:
+        raise _cut_off()
+    ranges.append((run_start, run_end))
+    ranges = [run for run in ranges if run[0] != run[1]]
+    return Selection(ranges, kept, bool(has_tombstone), max_delta, keyless)
+
+
+def join(data: bytes, ranges: Sequence[tuple[int, int]]) -> bytes:
+    """The records that stay, one after the other."""
+    return b"".join([data[start:end] for start, end in ranges])
+
+
+def shift_timestamps(data: bytes, count: int, by_ms: int) -> bytes:
+    """The same records for a base timestamp that is `by_ms` later."""
+    parts: list[bytes] = []
+    position = 0
+    for _ in range(count):
+        length, position = read_varint(data, position)
+        end = position + length
+        delta_ms, rest = read_varint(data, position + 1)
+        body = b"".join((data[position : position + 1], encode_varint(delta_ms - by_ms)))
+        parts += (encode_varint(len(body) + end - rest), body, data[rest:end])
+        position = end
+    return b"".join(parts)
+
+
+def fix_timestamps(data: bytes, count: int, delta_ms: int) -> bytes:
+    """The same records, each `delta_ms` after the base timestamp."""
+    parts: list[bytes] = []
+    position, encoded = 0, encode_varint(delta_ms)
+    for _ in range(count):
+        length, position = read_varint(data, position)
+        end = position + length
+        _, rest = read_varint(data, position + 1)
+        size = 1 + len(encoded) + end - rest
+        parts += (encode_varint(size), data[position : position + 1], encoded, data[rest:end])
+        position = end
+    return b"".join(parts)
+
+
+def _cut_off() -> CorruptRecord:
+    return CorruptRecord("a record does not fit into its batch")
+
+
+def _out_of_order() -> CorruptRecord:
+    return CorruptRecord("the offsets of a batch's records do not rise")

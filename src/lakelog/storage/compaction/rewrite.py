@@ -1,0 +1,83 @@
+"""What becomes of a batch of which not everything stays.
+
+It keeps its offsets, leader epoch, producer, sequence and codec. With a delete horizon (KIP-534)
+that time stands in the place of the base timestamp, and the records' own are relative to it.
+
+Source: `MemoryRecords.filterTo` and `DefaultRecordBatch.writeEmptyHeader` of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from lakelog.records.batch import (
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+)
+from lakelog.records.compression import compress
+from lakelog.records.crc import crc32c
+from lakelog.storage.compaction.records import Selection, fix_timestamps, join, shift_timestamps
+
+_KEPT_WHEN_EMPTY = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+_CRC_AT = slice(17, 21)
+_NO_TIMESTAMP = -1
+
+
+def delete_horizon(header: BatchHeader) -> int | None:
+    """From when on (ms) the batch's tombstones, or its marker, may go; none before a cleaning."""
+    return header.base_timestamp if header.has_delete_horizon else None
+
+
+def emptied(header: BatchHeader) -> bytes:
+    """The batch without records: where it lay, and what its producer is known by."""
+    attributes = header.attributes & _KEPT_WHEN_EMPTY
+    return _assemble(header, attributes, _NO_TIMESTAMP, header.max_timestamp, 0, b"")
+
+
+def rebuilt(header: BatchHeader, data: bytes, kept: Selection, horizon: int | None) -> bytes:
+    """The batch with what is kept of its records `data`; `horizon` is one that it has not yet."""
+    records = data if kept.ranges == [(0, len(data))] else join(data, kept.ranges)
+    by_broker = header.attributes & LOG_APPEND_TIME
+    newest = header.base_timestamp + kept.max_delta_ms
+    if by_broker or header.is_control:
+        newest = header.max_timestamp
+    base, attributes = header.base_timestamp, header.attributes
+    if horizon is not None:
+        attributes |= DELETE_HORIZON
+        if by_broker:
+            records = fix_timestamps(records, kept.records_count, newest - horizon)
+        else:
+            records = shift_timestamps(records, kept.records_count, horizon - base)
+        base = horizon
+    content = compress(header.codec, records) if header.codec else records
+    return _assemble(header, attributes, base, newest, kept.records_count, content)
+
+
+def _assemble(
+    header: BatchHeader, attributes: int, base: int, newest: int, count: int, content: bytes
+) -> bytes:
+    batch = bytearray(
+        HEADER.pack(
+            header.base_offset,
+            HEADER_SIZE - LENGTH_OVERHEAD + len(content),
+            header.partition_leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            header.last_offset_delta,
+            base,
+            newest,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            count,
+        )
+    )
+    batch += content
+    batch[_CRC_AT] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    return bytes(batch)

@@ -1,0 +1,158 @@
+"""Putting cleaned segments into the place of those they were made from, safely against a crash.
+
+1. The cleaned files are there under `.cleaned` names. A crash undoes: they are removed.
+2. All are renamed to `.swap`, durably. A crash before the last one undoes, after it completes.
+3. The old files are renamed to `.deleted`, to be removed later; the `.swap` files get their final
+   names, the log first. A crash completes: `finish_interrupted_swaps` does it at the next start.
+
+Whoever reads an old file goes on reading it: its descriptor stays open.
+
+Source: `LocalLog.replaceSegments` and `LogLoader` of `org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lakelog.runtime.api import Disk
+from lakelog.storage.compaction.job import CleanedGroup
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.files import remove_if_exists
+from lakelog.storage.log import Log
+from lakelog.storage.names import (
+    CLEANED,
+    LOG,
+    SEGMENT_SUFFIXES,
+    SWAP,
+    TXN_INDEX,
+    file_name,
+    offset_of,
+)
+from lakelog.storage.scan import scan_headers
+from lakelog.storage.segment import Segment
+from lakelog.storage.txn_index import TxnIndex
+
+
+class SwapJob:
+    """The step that waits for the device; `run` may be in a thread."""
+
+    __slots__ = ("_disk", "folder", "group")
+
+    def __init__(self, disk: Disk, folder: Path, group: CleanedGroup) -> None:
+        self._disk = disk
+        self.folder = folder
+        self.group = group
+
+    def run(self) -> None:
+        """Blocks until it is durable that the swap is going to be completed.
+
+        `FileNotFoundError` when the log's folder has been renamed.
+        """
+        for suffix in self.group.suffixes:
+            path = self.folder / file_name(self.group.base_offset, suffix)
+            self._disk.rename(_with(path, CLEANED), _with(path, SWAP))
+        self._disk.sync_dir(self.folder)
+
+    def discard(self) -> None:
+        """Removes the cleaned files of a swap that must not begin."""
+        for suffix in self.group.suffixes:
+            path = self.folder / file_name(self.group.base_offset, suffix)
+            remove_if_exists(self._disk, _with(path, CLEANED))
+
+
+def begin_swap(log: Log, group: CleanedGroup) -> SwapJob:
+    """Until `end_swap` the log deletes no segment. See `can_swap`."""
+    assert can_swap(log, group)
+    log.swapping = True
+    return SwapJob(log.handles.disk, log.folder, group)
+
+
+def can_swap(log: Log, group: CleanedGroup) -> bool:
+    """Whether the segments that were cleaned are all still in the log."""
+    return _position(log, group) is not None and not log.swapping
+
+
+def _position(log: Log, group: CleanedGroup) -> int | None:
+    bases = [segment.base_offset for segment in log.segments]
+    if group.base_offset not in bases:
+        return None
+    first = bases.index(group.base_offset)
+    end = first + len(group.sources)
+    whole = tuple(bases[first:end]) == group.sources
+    return first if whole and bases[end : end + 1] == [group.end_offset] else None
+
+
+def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
+    """The last step, on the loop. After an `OSError` only a restart puts the log right."""
+    first = _position(log, group)
+    assert first is not None
+    disk, old = log.handles.disk, log.segments[first : first + len(group.sources)]
+    created = old[0].created_ms
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    new = Segment(log.handles, log.folder, group.base_offset, log.config, created_ms=created)
+    new.size, new.next_offset, new.sealed = group.size, group.end_offset, True
+    if TXN_INDEX in group.suffixes:
+        new.txn_index = TxnIndex(None)
+    log.replace_segments(old, new, due_ms)
+    for suffix in group.suffixes:
+        disk.rename(_with(new.path(suffix), SWAP), new.path(suffix))
+
+
+def end_swap(log: Log) -> None:
+    """However it went."""
+    log.swapping = False
+
+
+def finish_interrupted_swaps(disk: Disk, folder: Path) -> list[str]:
+    """Completes or undoes what a crash interrupted; returns the names of the completed logs.
+
+    Raises `CorruptLog` when a `.swap` file is not what was made durable.
+    """
+    names = disk.list(folder)
+    cleaned = [name for name in names if name.endswith(CLEANED)]
+    swaps = [name for name in names if name.endswith(SWAP)]
+    if not cleaned and not swaps:
+        return []
+    begun = min((_base(name) for name in cleaned), default=None)
+    valid = [name for name in swaps if begun is None or _base(name) < begun]
+    for name in (*(name for name in swaps if name not in valid), *cleaned):
+        disk.remove(folder / name)
+    logs = [name for name in valid if name.endswith(LOG + SWAP)]
+    for name in logs:
+        _remove_replaced(disk, folder, names, _base(name), _end_of(disk, folder / name))
+    for name in sorted(valid, key=lambda name: not name.endswith(LOG + SWAP)):
+        disk.rename(folder / name, folder / name.removesuffix(SWAP))
+    disk.sync_dir(folder)
+    return [name.removesuffix(SWAP) for name in logs]
+
+
+def _remove_replaced(disk: Disk, folder: Path, names: list[str], base: int, end: int) -> None:
+    """What lies within the offsets of a swapped segment; the logs last, from the first on."""
+    replaced = [
+        name
+        for name in names
+        if name.endswith(SEGMENT_SUFFIXES) and base <= (offset_of(name) or 0) < end
+    ]
+    for name in sorted(replaced, key=lambda name: name.endswith(LOG)):
+        disk.remove(folder / name)
+
+
+def _end_of(disk: Disk, path: Path) -> int:
+    end = _base(path.name)
+    file = disk.open(path)
+    try:
+        for _, header in scan_headers(file, 0, file.size()):
+            end = header.last_offset + 1
+    finally:
+        file.close()
+    if end == _base(path.name):
+        raise CorruptLog(path, 0, "a cleaned segment has no batch")
+    return end
+
+
+def _base(name: str) -> int:
+    return offset_of(name) or 0
+
+
+def _with(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

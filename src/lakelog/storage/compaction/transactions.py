@@ -1,0 +1,122 @@
+"""What compaction needs to know of transactions: which were aborted, and which markers may go.
+
+The log itself tells it: a first pass over the batch headers finds every aborted transaction with
+its first record that is still there, a second one follows the cleaning. Data of an aborted
+transaction goes at once; a marker may go when nothing of its transaction is left.
+
+Source: KIP-98, KIP-534; `CleanedTransactionMetadata` of `org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from lakelog.records.batch import CONTROL, HEADER, HEADER_SIZE, TRANSACTIONAL, BatchHeader
+from lakelog.records.control import read_marker
+from lakelog.records.errors import CorruptRecord
+from lakelog.runtime.api import Buffer, File
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.txn_index import AbortedTransaction
+
+_WINDOW = 8192
+_LENGTH_MIN = 49
+
+
+def find_aborted(files: Iterable[tuple[File, int]]) -> list[AbortedTransaction]:
+    """The aborted transactions with data in these segments: (file, size), in order.
+
+    `CorruptLog` for what is no batch. Markers must be in the files too: give it the whole log.
+    """
+    aborted: list[AbortedTransaction] = []
+    ongoing: dict[int, int] = {}
+    for file, size in files:
+        for position, base, attributes, producer_id, length in _transactional(file, size):
+            if not attributes & CONTROL:
+                ongoing.setdefault(producer_id, base)
+                continue
+            first = ongoing.pop(producer_id, None)
+            if first is not None and _is_abort(file, position, length):
+                stable = min(ongoing.values(), default=base + 1)
+                aborted.append(AbortedTransaction(producer_id, first, base, stable))
+    return sorted(aborted, key=lambda entry: entry.first_offset)
+
+
+def _is_abort(file: File, position: int, size: int) -> bool:
+    data = file.read_at(position, size)
+    try:
+        marker = read_marker(data, BatchHeader(*HEADER.unpack_from(data)))
+    except CorruptRecord as error:
+        raise CorruptLog(file.path, position, str(error)) from error
+    return marker is not None and not marker.commit
+
+
+def _transactional(file: File, size: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Position, base offset, attributes, producer and size of each batch of a transaction."""
+    window, start, position = b"", 0, 0
+    while position < size:
+        at = position - start
+        if at + HEADER_SIZE > len(window):
+            window, start, at = file.read_at(position, min(_WINDOW, size - position)), position, 0
+            if len(window) < HEADER_SIZE:
+                raise CorruptLog(file.path, position, "a batch header is cut off")
+        fields = HEADER.unpack_from(window, at)
+        length = fields[1] + 12
+        if fields[1] < _LENGTH_MIN or position + length > size:
+            raise CorruptLog(file.path, position, f"a batch of {length} bytes")
+        if fields[5] & TRANSACTIONAL:
+            yield position, fields[0], fields[5], fields[9], length
+        position += length
+
+
+class CleanedTransactions:
+    """Follows a cleaning through the log, batch by batch."""
+
+    __slots__ = ("_aborted", "_first_kept", "_ongoing", "_seen", "retained")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._aborted = deque(aborted)
+        self._ongoing: dict[int, AbortedTransaction] = {}
+        self._seen: set[int] = set()
+        """Producers with a transaction of which a batch was met."""
+        self._first_kept: dict[int, int] = {}
+        """Where what stays of their transactions begins."""
+        self.retained: list[AbortedTransaction] = []
+        """Those of which something stays; whoever writes a segment's index takes them out."""
+
+    def on_data(self, header: BatchHeader) -> bool:
+        """Whether the batch belongs to an aborted transaction."""
+        if not header.is_transactional:
+            return False
+        self._begin_up_to(header.last_offset)
+        self._seen.add(header.producer_id)
+        return header.producer_id in self._ongoing
+
+    def on_kept(self, header: BatchHeader) -> None:
+        """Something of the batch stays, if only its header."""
+        if header.is_transactional and not header.is_control:
+            self._first_kept.setdefault(header.producer_id, header.base_offset)
+
+    def on_marker(self, batch: Buffer, header: BatchHeader) -> bool:
+        """Whether nothing was met of the transaction that this control batch ends."""
+        self._begin_up_to(header.last_offset)
+        if not header.records_count:
+            return True
+        marker = read_marker(batch, header)
+        if marker is None:
+            return False
+        producer_id = header.producer_id
+        was_aborted = self._ongoing.pop(producer_id, None) is not None
+        was_seen = producer_id in self._seen
+        self._seen.discard(producer_id)
+        first = self._first_kept.pop(producer_id, None)
+        if was_aborted and first is not None:
+            end = header.base_offset
+            stable = min(self._first_kept.values(), default=end + 1)
+            self.retained.append(AbortedTransaction(producer_id, first, end, stable))
+        return not was_seen
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._aborted and self._aborted[0].first_offset <= offset:
+            entry = self._aborted.popleft()
+            self._ongoing.setdefault(entry.producer_id, entry)

@@ -1,0 +1,71 @@
+"""Which records of a batch are the reason for its refusal (KIP-467).
+
+A batch is taken whole or not at all; whoever sent it is told each record that is at fault, by its
+place in the batch. One bad timestamp makes the whole refusal one of timestamps.
+
+Source: `LogValidator` of `org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.record import Record
+
+_SHOWN_MAX = 3
+RecordError = tuple[int, str]
+"""The record's place in its batch, from 0, and what is wrong with it."""
+
+
+class RecordsRefusedError(KafkaError):
+    """`errors` names every record at fault; nothing was appended."""
+
+    def __init__(self, code: ErrorCode, message: str, errors: tuple[RecordError, ...]) -> None:
+        super().__init__(code, message)
+        self.errors = errors
+
+
+def check_records(records: Iterable[Record], config: LogConfig, now_ms: int) -> None:
+    """Raises `RecordsRefusedError` 87 for records without a key, where compaction needs one, and 32
+    for timestamps out of bounds. A record is at fault once, for its key first.
+    """
+    keys: list[RecordError] = []
+    times: list[RecordError] = []
+    needs_key = "compact" in config.cleanup_policy
+    bounds = _bounds(config, now_ms)
+    for index, record in enumerate(records):
+        if needs_key and record.key is None:
+            keys.append((index, "a compacted topic accepts no record without a key"))
+        elif bounds is not None and not (
+            record.timestamp < 0 or bounds[0] <= record.timestamp <= bounds[1]
+        ):
+            times.append((index, f"timestamp {record.timestamp} is not in {_range(bounds)}"))
+    errors = tuple(sorted(keys + times))
+    if times:
+        text = f"{len(times)} records have a timestamp that is not in {_range(bounds)}"
+        raise RecordsRefusedError(ErrorCode.INVALID_TIMESTAMP, text, errors)
+    if keys:
+        shown = "; ".join(_texts(errors))
+        text = f"{len(errors)} records were refused; the first: {shown}"
+        raise RecordsRefusedError(ErrorCode.INVALID_RECORD, text, errors)
+
+
+def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int] | None:
+    if config.message_timestamp_type != "CreateTime":
+        return None
+    return (
+        now_ms - config.message_timestamp_before_max_ms,
+        now_ms + config.message_timestamp_after_max_ms,
+    )
+
+
+def _range(bounds: tuple[int, int] | None) -> str:
+    assert bounds is not None
+    return f"{max(bounds[0], 0)} to {bounds[1]}"
+
+
+def _texts(errors: tuple[RecordError, ...]) -> Iterator[str]:
+    for index, text in errors[:_SHOWN_MAX]:
+        yield f"record {index}: {text}"

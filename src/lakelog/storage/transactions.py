@@ -1,0 +1,153 @@
+"""Transactions as a log's own batches tell of them: who has one, and which were aborted.
+
+Source: `UnifiedLog.collectAbortedTransactions` and `LogSegment.recover` of
+`org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from lakelog.records.batch import BatchHeader, CorruptRecord
+from lakelog.records.control import EndTransactionMarker, read_marker
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.names import LOG
+from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.storage.scan import scan_headers
+from lakelog.storage.txn_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from lakelog.storage.log import Log
+    from lakelog.storage.segment import Segment
+
+_COMPARED_MAX = 1000
+
+
+def replay(
+    table: ProducerStateTable,
+    segments: Sequence[Segment],
+    start: int,
+    reindexed: Collection[Segment],
+) -> None:
+    """Takes the batches from `start` on into `table`.
+
+    `reindexed` get their aborted transactions anew; none of them may begin before `start`.
+    """
+    for segment in segments:
+        aborted: list[AbortedTransaction] = []
+        if segment.next_offset > start and segment.size:
+            _replay_segment(table, segment, start, aborted)
+        if segment in reindexed:
+            segment.replace_aborted(aborted)
+
+
+def _replay_segment(
+    table: ProducerStateTable, segment: Segment, start: int, aborted: list[AbortedTransaction]
+) -> None:
+    position = segment.position_of(start) if start > segment.base_offset else 0
+    for at, header in scan_headers(segment.open().file, position, segment.size):
+        if header.producer_id < 0 or header.base_offset < start:
+            continue
+        if not header.is_control:
+            table.update(header, header.base_offset)
+            continue
+        marker = _marker(segment, at, header)
+        if marker is None:
+            continue
+        ended = table.ending(header.producer_id, header.base_offset)
+        if ended is not None and not marker.commit:
+            aborted.append(ended)
+        table.end_transaction(header, marker)
+
+
+def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    try:
+        return read_marker(segment.open().file.read_at(position, header.size), header)
+    except CorruptRecord as error:
+        raise CorruptLog(segment.path(LOG), position, str(error)) from error
+
+
+def aborted_in(log: Log, segment: Segment) -> list[AbortedTransaction]:
+    """The segment's aborted transactions, from the log itself if its index cannot be right."""
+    index = segment.txn_index
+    if index is None:
+        return []
+    is_read = index.entries is not None
+    found = segment.aborted()
+    if found is None or not (is_read or _are_in(log, segment, found)):
+        table = ProducerStateTable(log.producers.expiration_ms)
+        start, entries = log.snapshots.newest(segment.base_offset)
+        table.load(entries)
+        number = log.segments.index(segment) + 1
+        replay(table, log.segments[:number], start, (segment,))
+        found = segment.aborted() or []
+    return found
+
+
+def _are_in(log: Log, segment: Segment, entries: Sequence[AbortedTransaction]) -> bool:
+    """Whether transactions end and begin in the log where their entries say.
+
+    The first thousand must do: more would hold the loop for too long.
+    """
+    for entry in entries[:_COMPARED_MAX]:
+        marker = _batch_at(segment, entry.last_offset)
+        if marker is None or not marker.is_control or marker.producer_id != entry.producer_id:
+            return False
+        if not _begins(log, entry.first_offset, entry.producer_id):
+            return False
+        stable = entry.last_stable_offset
+        if stable <= entry.last_offset and not _begins(log, stable, None):
+            return False
+    return True
+
+
+def _begins(log: Log, offset: int, producer_id: int | None) -> bool:
+    """Whether a transactional batch (of a producer) begins there, as far as can be told."""
+    number = bisect_right(log.segments, offset, key=_base_offset) - 1
+    if number < 0:
+        return True
+    header = _batch_at(log.segments[number], offset)
+    return (
+        header is not None
+        and header.is_transactional
+        and not header.is_control
+        and producer_id in (None, header.producer_id)
+    )
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
+    """The batch that begins at `offset`."""
+    position = segment.position_of(offset)
+    for _, header in scan_headers(segment.open().file, position, segment.size):
+        return header if header.base_offset == offset else None
+    return None
+
+
+def collect_aborted(
+    log: Log, segments: Sequence[Segment], start: int, end: int
+) -> list[AbortedTransaction]:
+    """Those with records between `start` and `end`, by their first offsets.
+
+    Their markers may lie in any of `segments`, which begin with the one that holds `start`. What
+    is aborted with everything before `end` decided ends the search.
+    """
+    found: list[AbortedTransaction] = []
+    for segment in segments:
+        if segment.txn_index is None:
+            continue
+        for entry in aborted_in(log, segment):
+            if entry.last_offset >= start and entry.first_offset < end:
+                found.append(entry)
+            if entry.last_stable_offset >= end:
+                return sorted(found, key=_first_offset)
+    return sorted(found, key=_first_offset)
+
+
+def _first_offset(entry: AbortedTransaction) -> int:
+    return entry.first_offset

@@ -1,0 +1,135 @@
+"""`.txnindex`: the aborted transactions whose markers lie in one segment.
+
+    0 version i16 (0)   2 producer id i64   10 first offset i64   18 last offset i64 (the marker's)
+    26 last stable offset i64, right after the marker was written
+
+Entries rise by their last offset. A segment without any has no such file, and most have none. An
+entry is written before its marker, so that no marker is ever missing from the index; what a failed
+write leaves behind is cut off at once, or else before the next write or flush.
+
+Source: `TransactionIndex` and `AbortedTxn` of `org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from lakelog.runtime.api import Disk
+from lakelog.storage.files import read_if_exists
+
+ENTRY_SIZE = 34
+_ENTRY = struct.Struct(">hqqqq")
+_VERSION = 0
+_OFFSET_MAX = (1 << 63) - 1
+
+
+class AbortedTransaction(NamedTuple):
+    """Its records lie from `first_offset` on; `last_offset` is the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    """Everything before it was decided when the marker had been written."""
+
+
+def encode_aborted(entries: Sequence[AbortedTransaction]) -> bytes:
+    return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+
+
+def decode_aborted(
+    data: bytes, base_offset: int, end_offset: int
+) -> list[AbortedTransaction] | None:
+    """The entries of a segment's file; `None` if it cannot be that segment's."""
+    if len(data) % ENTRY_SIZE:
+        return None
+    entries = []
+    previous = base_offset - 1
+    for version, *fields in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*fields)
+        last = entry.last_offset
+        if (
+            version != _VERSION
+            or entry.producer_id < 0
+            or not previous < last < end_offset
+            or not 0 <= entry.first_offset < last
+            or not 0 <= entry.last_stable_offset <= last + 1
+        ):
+            return None
+        previous = last
+        entries.append(entry)
+    return entries if _is_stable(entries) else None
+
+
+def _is_stable(entries: Sequence[AbortedTransaction]) -> bool:
+    """What is aborted later but had begun was not decided: searches rely on it to end."""
+    earliest = previous = _OFFSET_MAX
+    for entry in reversed(entries):
+        earliest = min(earliest, previous)
+        if earliest < entry.last_offset and entry.last_stable_offset > earliest:
+            return False
+        previous = entry.first_offset
+    return True
+
+
+class TxnIndex:
+    """What is in a segment's file, or is to be. `None` entries have not been read."""
+
+    __slots__ = ("entries", "synced", "torn")
+
+    def __init__(self, entries: list[AbortedTransaction] | None) -> None:
+        self.entries = entries
+        self.torn = False
+        """Whether the file may have more than the entries."""
+        self.synced = True
+        """Whether a flush has taken the file along since it was last written."""
+
+    def read(self, disk: Disk, path: Path, base_offset: int, end_offset: int) -> bool:
+        """Fills `entries`; false if the file is not to be believed."""
+        if self.entries is None:
+            data = read_if_exists(disk, path) or b""
+            self.entries = decode_aborted(data, base_offset, end_offset)
+        return self.entries is not None
+
+    def write(self, disk: Disk, path: Path, entry: AbortedTransaction) -> None:
+        """Puts an entry into the file, which `keep` makes one of the index."""
+        assert self.entries is not None
+        self.synced, self.torn = False, True
+        self._put(disk, path, len(self.entries) * ENTRY_SIZE, encode_aborted([entry]))
+
+    def keep(self, entry: AbortedTransaction) -> None:
+        """The marker of the entry last written has been appended."""
+        assert self.entries is not None
+        self.entries.append(entry)
+        self.torn = False
+
+    def cut(self, disk: Disk, path: Path) -> None:
+        """Leaves in the file what is in the entries."""
+        if self.torn:
+            assert self.entries is not None
+            self._put(disk, path, len(self.entries) * ENTRY_SIZE, b"")
+            self.synced, self.torn = False, False
+
+    def rewrite(self, disk: Disk, path: Path) -> None:
+        """Makes the file anew from the entries, durably: no flush of the log will come by here."""
+        assert self.entries is not None
+        self.torn = True
+        self._put(disk, path, 0, encode_aborted(self.entries), durable=True)
+        disk.sync_dir(path.parent)
+        self.synced, self.torn = True, False
+
+    def _put(
+        self, disk: Disk, path: Path, position: int, data: bytes, *, durable: bool = False
+    ) -> None:
+        file = disk.open(path, create=True)
+        try:
+            file.truncate(position)
+            if data:
+                file.write_at(position, data)
+            if durable:
+                file.sync()
+        finally:
+            file.close()

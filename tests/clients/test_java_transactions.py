@@ -1,0 +1,77 @@
+"""Java's transactional producer, and Apache Kafka's own tool for transactions."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from broker_process import BrokerProcess
+from clients.adapters.own import OwnAdmin
+from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
+from clients.test_java_tools import TOOLS, Tools
+from lakelog.client.producer import TransactionalProducer
+from wire_client import WireClient, batch_of, produce_request
+
+pytestmark = pytest.mark.java
+
+RECORDS = 200
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"java-txn-{uuid.uuid4().hex[:8]}"
+    with closing(OwnAdmin(bootstrap)) as admin:
+        admin.create_topic(name, 1)
+    return name
+
+
+def test_javas_producer_commits_transaction_after_transaction(bootstrap: str, topic: str) -> None:
+    """Of KIP-890: it asks for no partitions to be added, and goes on at the next epoch."""
+    tools = Tools(bootstrap)
+    tools(
+        f"{TOOLS}.ProducerPerformance",
+        *("--topic", topic, "--num-records", str(RECORDS), "--record-size", "10"),
+        *("--throughput", "400", "--transactional-id", topic),
+        *("--transaction-duration-ms", "50"),
+    )
+    assert len(read_all(bootstrap, topic, COMMITTED)) == RECORDS
+    described = tools(f"{TOOLS}.TransactionsCommand", "describe", "--transactional-id", topic)
+    epoch = int(re.split(r"\s+", described.splitlines()[1])[3])
+    assert epoch >= 2, described
+    assert "CompleteCommit" in described
+
+
+@pytest.fixture
+def unverified(tmp_path: Path) -> Iterator[BrokerProcess]:
+    settings = {"transaction.partition.verification.enable": "false"}
+    with BrokerProcess(tmp_path / "data", settings=settings) as broker:
+        with closing(OwnAdmin(broker.bootstrap)) as admin:
+            admin.create_topic("orders", 1)
+        yield broker
+
+
+def test_kafkas_tool_lists_describes_and_aborts(unverified: BrokerProcess) -> None:
+    bootstrap = unverified.bootstrap
+    tools = Tools(bootstrap)
+    command = f"{TOOLS}.TransactionsCommand"
+    batch = batch_of(b"hanging", producer=(4711, 0, 0), transactional=True)
+    with WireClient(bootstrap) as wire:
+        request = produce_request("orders", batch, transaction="nobody")
+        answer = wire.call(request, 11).responses[0].partition_responses[0]
+        assert answer.error_code == 0
+    with TransactionalProducer(bootstrap, "billing") as producer:
+        producer.begin()
+        producer.send("orders", b"open", partition=0).result(TIMEOUT_S)
+        assert re.search(r"billing\s+\d+\s+\d+\s+Ongoing", tools(command, "list"))
+        described = tools(command, "describe", "--transactional-id", "billing")
+        assert "orders-0" in described
+        producer.commit()
+    active = tools(command, "describe-producers", "--topic", "orders", "--partition", "0")
+    assert re.search(r"4711\s+0", active)
+    tools(command, "abort", "--topic", "orders", "--partition", "0", "--start-offset", "0")
+    assert read_all(bootstrap, "orders", COMMITTED) == [b"open"]

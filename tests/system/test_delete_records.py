@@ -1,0 +1,200 @@
+"""DeleteRecords and OffsetForLeaderEpoch, version by version, and what stays true afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as KafkaPythonPartition
+
+from broker_process import LAKELOG, BrokerProcess, eventually
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from lakelog.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from lakelog.protocol.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from lakelog.records.builder import BatchBuilder
+from wire_client import (
+    WireClient,
+    batch_of,
+    create_topic,
+    fetch,
+    new_producer_id,
+    produce,
+    produce_request,
+)
+
+EARLIEST = -2
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "data") as broker:
+        yield broker
+
+
+def delete_records(wire: WireClient, topic: str, offset: int, version: int = 2) -> Any:
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000
+    )
+    return wire.call(request, version).topics[0].partitions[0]
+
+
+def start_of(wire: WireClient, topic: str) -> tuple[int, int]:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
+    topics = [ListOffsetsTopic(name=topic, partitions=[partition])]
+    found = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 7).topics[0].partitions[0]
+    return found.offset, found.leader_epoch
+
+
+def epoch_end(
+    wire: WireClient, topic: str, epoch: int, *, current: int = -1, version: int = 4
+) -> tuple[int, int, int]:
+    partition = OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=current, leader_epoch=epoch
+    )
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[partition])]
+    )
+    found = wire.call(request, version).topics[0].partitions[0]
+    return found.error_code, found.leader_epoch, found.end_offset
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_records_before_an_offset_go(wire: WireClient, version: int) -> None:
+    topic = f"shorter-{version}"
+    create_topic(wire, topic)
+    for _ in range(5):
+        produce(wire, topic, batch_of(b"a", b"b"))
+    assert delete_records(wire, topic, 3, version).low_watermark == 3
+    assert start_of(wire, topic)[0] == 3
+    assert fetch(wire, topic, 2).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetch(wire, topic, 3).error_code == 0
+    assert delete_records(wire, topic, 1, version).low_watermark == 3, "it never goes back"
+    beyond = delete_records(wire, topic, 11, version)
+    assert (beyond.error_code, beyond.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete_records(wire, topic, -2, version).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert delete_records(wire, topic, -1, version).low_watermark == 10
+
+
+def test_what_does_not_let_records_be_deleted(wire: WireClient) -> None:
+    unknown = delete_records(wire, "never-made", 0)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    create_topic(wire, "by-key", config={"cleanup.policy": "compact"})
+    assert delete_records(wire, "by-key", 0).error_code == ErrorCode.POLICY_VIOLATION
+    create_topic(wire, "by-key-and-age", config={"cleanup.policy": "compact,delete"})
+    assert delete_records(wire, "by-key-and-age", 0).error_code == 0
+    internal = delete_records(wire, "__consumer_offsets", 0)
+    assert internal.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_start_and_a_sequence_survive_a_kill(broker: BrokerProcess) -> None:
+    """KIP-360, KAFKA-7190: an empty log still knows who wrote to it."""
+    with WireClient(broker.bootstrap) as wire:
+        create_topic(wire, "emptied")
+        producer_id = new_producer_id(wire)
+        produce(wire, "emptied", batch_of(b"a", b"b", producer=(producer_id, 0, 0)))
+        assert delete_records(wire, "emptied", -1).low_watermark == 2
+    checkpoint = broker.data / "log-start-offset-checkpoint"
+    eventually(lambda: checkpoint.exists() and "emptied 0 2" in checkpoint.read_text())
+    broker.kill()
+    broker.restart()
+    with WireClient(broker.bootstrap) as wire:
+        assert start_of(wire, "emptied")[0] == 2
+        again = produce(wire, "emptied", batch_of(b"a", b"b", producer=(producer_id, 0, 0)))
+        assert (again.error_code, again.base_offset) == (0, 0)
+        following = produce(wire, "emptied", batch_of(b"c", producer=(producer_id, 0, 2)))
+        assert (following.error_code, following.base_offset) == (0, 2)
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+def test_where_epochs_ended(broker: BrokerProcess, version: int) -> None:
+    """KIP-279: the largest epoch at or below the one asked about, and its end."""
+    with WireClient(broker.bootstrap) as wire:
+        create_topic(wire, "epochs")
+        produce(wire, "epochs", batch_of(b"a", b"b"))
+        first = start_of(wire, "epochs")[1]
+    broker.stop()
+    broker.restart()
+    with WireClient(broker.bootstrap) as wire:
+        produce(wire, "epochs", batch_of(b"c"))
+        now = first + 1
+        ask = [epoch_end(wire, "epochs", epoch, version=version) for epoch in range(first, now + 2)]
+        assert ask == [(0, first, 2), (0, now, 3), (0, -1, -1)]
+        assert epoch_end(wire, "epochs", -1, version=version) == (0, -1, -1)
+        fenced = epoch_end(wire, "epochs", first, current=now - 1, version=version)
+        assert fenced == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
+        unknown = epoch_end(wire, "epochs", first, current=now + 1, version=version)
+        assert unknown == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+        assert epoch_end(wire, "none", 0, version=version)[0] == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        assert delete_records(wire, "epochs", 2).low_watermark == 2
+        assert epoch_end(wire, "epochs", first, version=version) == (0, first, 2)
+        assert start_of(wire, "epochs") == (2, now)
+
+
+def test_other_clients_delete_records(broker: BrokerProcess) -> None:
+    with WireClient(broker.bootstrap) as wire:
+        create_topic(wire, "shared")
+        produce(wire, "shared", batch_of(*[b"x"] * 10))
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+    (answer,) = admin.delete_records([confluent_kafka.TopicPartition("shared", 0, 4)]).values()
+    assert answer.result(10).low_watermark == 4
+    other = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        other.delete_records({KafkaPythonPartition("shared", 0): 6})
+    finally:
+        other.close()
+    command = [str(LAKELOG), "topic", "delete-records", "shared", "--before", "-2", "--yes"]
+    done = subprocess.run(
+        [*command, "-b", broker.bootstrap, "-f", "json"], capture_output=True, check=True
+    )
+    (row,) = json.loads(done.stdout)
+    assert (row["log_start_offset"], row["log_end_offset"], row["deleted"]) == (8, 10, 2)
+
+
+@pytest.mark.parametrize("version", [3, 7, 8, 12])
+def test_records_without_a_key_are_named(wire: WireClient, version: int) -> None:
+    """KIP-467: every record at fault, and nothing appended."""
+    topic = f"keyed-{version}"
+    create_topic(wire, topic, config={"cleanup.policy": "compact"})
+    refused = send(wire, topic, keyed(b"a", None, b"b", None), version)
+    assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    if version >= 8:
+        assert [error.batch_index for error in refused.record_errors] == [1, 3]
+        assert all("key" in error.batch_index_error_message for error in refused.record_errors)
+        assert refused.error_message.startswith("2 records")
+    taken = send(wire, topic, keyed(b"a", b"b"), version)
+    assert (taken.error_code, taken.base_offset) == (0, 0)
+
+
+def send(wire: WireClient, topic: str, records: bytes, version: int) -> Any:
+    request = produce_request(topic, records)
+    return wire.call(request, version).responses[0].partition_responses[0]
+
+
+def keyed(*keys: bytes | None) -> bytes:
+    builder = BatchBuilder()
+    for key in keys:
+        builder.append(1_700_000_000_000, key, b"value")
+    return bytes(builder.build())

@@ -1,0 +1,115 @@
+"""`lakelog txn` against a broker with transactions that are open, over, and hanging."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_process import LAKELOG, BrokerProcess
+from clients.adapters.own import OwnAdmin
+from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
+from lakelog.client.producer import TransactionalProducer
+from wire_client import WireClient, batch_of, produce_request
+
+UNVERIFIED = {
+    "transaction.partition.verification.enable": "false",
+    "transaction.state.log.num.partitions": "2",
+}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "data", settings=UNVERIFIED) as broker:
+        with closing(OwnAdmin(broker.bootstrap)) as admin:
+            admin.create_topic("orders", 2)
+        yield broker
+
+
+def txn(broker: BrokerProcess, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [LAKELOG, "txn", *words, "-b", broker.bootstrap],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env=os.environ | {"NO_COLOR": "1"},
+    )
+
+
+def as_json(broker: BrokerProcess, *words: str) -> Any:
+    done = txn(broker, *words, "-f", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def hang(broker: BrokerProcess) -> None:
+    """A batch of a transaction that no coordinator has ever heard of."""
+    batch = batch_of(b"hanging", producer=(4711, 0, 0), transactional=True)
+    request = produce_request("orders", batch, transaction="nobody")
+    with WireClient(broker.bootstrap) as wire:
+        answer = wire.call(request, 11).responses[0].partition_responses[0]
+    assert answer.error_code == 0, answer
+
+
+def test_list_and_describe(broker: BrokerProcess) -> None:
+    with TransactionalProducer(broker.bootstrap, "billing") as producer:
+        with producer.transaction():
+            producer.send("orders", b"a", partition=0)
+        producer.begin()
+        producer.send("orders", b"b", partition=1).result(TIMEOUT_S)
+        (row,) = as_json(broker, "list")
+        assert (row["transactional_id"], row["state"]) == ("billing", "Ongoing")
+        assert as_json(broker, "list", "--state", "Empty") == []
+        assert as_json(broker, "list", "--longer-than", "1h") == []
+        assert len(as_json(broker, "list", "--match", "bill.*")) == 1
+        found = as_json(broker, "describe", "billing")
+        assert found["partitions"] == [{"topic": "orders", "partition": 1}]
+        assert found["running_ms"] >= 0
+    assert as_json(broker, "describe", "billing")["partitions"] == []
+    table = txn(broker, "list").stdout
+    assert "billing" in table
+    assert "CompleteAbort" in table
+
+
+def test_what_cannot_be_found(broker: BrokerProcess) -> None:
+    unknown = txn(broker, "describe", "nobody")
+    assert (unknown.returncode, unknown.stdout) == (3, "")
+    assert "LL0211" in unknown.stderr
+    none = txn(broker, "abort", "orders", "0", "--yes")
+    assert none.returncode == 3
+    assert "LL0212" in none.stderr
+    wrong = txn(broker, "list", "--match", "(")
+    assert wrong.returncode != 0
+    assert wrong.stdout == ""
+
+
+def test_a_hanging_transaction_is_aborted(broker: BrokerProcess) -> None:
+    hang(broker)
+    with TransactionalProducer(broker.bootstrap, "billing") as producer, producer.transaction():
+        producer.send("orders", b"held back", partition=0)
+    assert read_all(broker.bootstrap, "orders", COMMITTED) == []
+    assert "LL0901" in txn(broker, "abort", "orders", "0").stderr, "it asks first"
+    done = txn(broker, "abort", "orders", "0", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "4711" in done.stderr
+    assert read_all(broker.bootstrap, "orders", COMMITTED) == [b"held back"]
+
+
+def test_one_that_has_a_coordinator_is_left_to_it(broker: BrokerProcess) -> None:
+    with TransactionalProducer(broker.bootstrap, "billing") as producer:
+        producer.begin()
+        producer.send("orders", b"open", partition=0).result(TIMEOUT_S)
+        refused = txn(broker, "abort", "orders", "0", "--yes")
+        assert refused.returncode == 6
+        assert "LL0213" in refused.stderr
+        assert "billing" in refused.stderr
+        forced = txn(broker, "abort", "orders", "0", "--yes", "--force")
+        assert forced.returncode == 0, forced.stderr
+        assert as_json(broker, "describe", "billing")["state"] == "Ongoing"

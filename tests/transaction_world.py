@@ -1,0 +1,304 @@
+"""A world for the transaction coordinator: virtual time, a faulty log, partitions that remember.
+
+`PartitionModel` is what a partition has to make of records and markers, written down as plainly as
+possible; the tests compare what its readers see with what producers were told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from coordinator_world import FakeLog, FakeTopics, SeededRandom, VirtualClock, VirtualLoop
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.config import GroupConfig
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
+from lakelog.coordinator.shard import TransactionMarker
+from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.shard import Answer
+from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
+from lakelog.coordinator.transaction.transitions import Producer
+from lakelog.protocol.end_txn import EndTxnRequest
+from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.runtime.aio import AsyncioTasks
+
+T = TypeVar("T")
+
+CLASSIC, BUMPING = TransactionVersion.CLASSIC, TransactionVersion.BUMPING
+TIMEOUT_MS = 60_000
+
+
+@dataclass
+class PartitionModel:
+    """One partition: records in order, and which of them are open, committed or aborted."""
+
+    records: list[tuple[Producer, str]] = field(default_factory=list)
+    fates: list[bool | None] = field(default_factory=list)
+    epochs: dict[int, int] = field(default_factory=dict)
+    coordinator_epochs: dict[int, int] = field(default_factory=dict)
+
+    def needs_verification(self, producer: Producer) -> bool:
+        """Unless this epoch's transaction is open here; what an older one left is another's."""
+        open_ = self.open_of(producer.producer_id)
+        return not any(self.records[index][0] == producer for index in open_)
+
+    def open_of(self, producer_id: int) -> list[int]:
+        return [
+            index
+            for index, (producer, _) in enumerate(self.records)
+            if producer.producer_id == producer_id and self.fates[index] is None
+        ]
+
+    def append(self, producer: Producer, value: str) -> None:
+        if producer.epoch < self.epochs.get(producer.producer_id, -1):
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        self.epochs[producer.producer_id] = producer.epoch
+        self.records.append((producer, value))
+        self.fates.append(None)
+
+    def mark(self, marker: Marker) -> None:
+        """Refuses those of an older epoch, of an older coordinator, and with KIP-890 of this epoch:
+        the end of a transaction has a newer one."""
+        producer_id = marker.producer_id
+        known = self.epochs.get(producer_id, -1)
+        is_bumping = marker.transaction_version is TransactionVersion.BUMPING
+        is_late = is_bumping and marker.producer_epoch == known and self.open_of(producer_id)
+        if marker.producer_epoch < known or is_late:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if marker.coordinator_epoch < self.coordinator_epochs.get(producer_id, -1):
+            raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+        self.epochs[producer_id] = marker.producer_epoch
+        self.coordinator_epochs[producer_id] = marker.coordinator_epoch
+        for index in self.open_of(marker.producer_id):
+            self.fates[index] = marker.commit
+
+    @property
+    def visible(self) -> list[str]:
+        """What `read_committed` shows once nothing is open."""
+        return [value for (_, value), fate in zip(self.records, self.fates, strict=True) if fate]
+
+    @property
+    def is_stable(self) -> bool:
+        return None not in self.fates
+
+
+class FakeMarkers:
+    """Partitions reached over a network.
+
+    Attributes:
+        delay_s: called for the time that each write takes.
+        fate: called for what becomes of each marker: `ok`, `lost` (not written) or `kept`
+            (written); the coordinator is not told which of the last two.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.partitions: dict[TopicPartition, PartitionModel] = {}
+        self.written: list[Marker] = []
+        self.delay_s: Callable[[], float] = lambda: 0.0
+        self.fate: Callable[[], str] = lambda: "ok"
+        self.gone: set[TopicPartition] = set()
+
+    def partition(self, topic: str, index: int) -> PartitionModel:
+        return self.partitions.setdefault((topic, index), PartitionModel())
+
+    async def write(self, markers: Sequence[Marker]) -> list[ErrorCode]:
+        return [await self._write(marker) for marker in markers]
+
+    async def _write(self, marker: Marker) -> ErrorCode:
+        await asyncio.sleep(self.delay_s())
+        fate = self.fate()
+        if (marker.topic, marker.partition) in self.gone:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if fate == "lost":
+            return ErrorCode.REQUEST_TIMED_OUT
+        code = await self._apply(marker)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if fate == "kept" else code
+
+    async def _apply(self, marker: Marker) -> ErrorCode:
+        self.written.append(marker)
+        try:
+            self.partition(marker.topic, marker.partition).mark(marker)
+        except KafkaError as error:
+            return error.code
+        if marker.topic != GROUP_TOPIC:
+            return ErrorCode.NONE
+        end = TransactionMarker(*marker[2:])
+        code: ErrorCode = await self._world.groups.write_marker(marker.partition, end)
+        return code
+
+
+class World:
+    """A broker's coordinators; `restart` gives it others, over the same logs."""
+
+    def __init__(self, loop: VirtualLoop, config: TransactionConfig, seed: int = 0) -> None:
+        self.loop = loop
+        self.config = config
+        self.clock = VirtualClock(loop)
+        self.tasks = AsyncioTasks(loop)
+        self.random = SeededRandom(seed)
+        self.log = FakeLog()
+        self.group_log = FakeLog()
+        self.topics = FakeTopics({"orders": (b"o" * 16, 8), "clicks": (b"c" * 16, 2)})
+        self.markers = FakeMarkers(self)
+        self.producer_ids = 0
+        self.epoch = 0
+        self.coordinator = self.new_coordinator()
+        self.groups = self.new_groups()
+
+    def new_coordinator(self) -> TransactionCoordinator:
+        self.epoch += 1
+        return TransactionCoordinator(
+            self.config,
+            self.clock,
+            self.tasks,
+            self.log,
+            self.topics,
+            self.markers,
+            new_producer_id=self.next_producer_id,
+            epoch_of=lambda _: self.epoch,
+        )
+
+    def new_groups(self) -> GroupCoordinator:
+        config = GroupConfig(partitions=1, initial_rebalance_delay_ms=0)
+        return GroupCoordinator(
+            config, self.clock, self.tasks, self.random, self.group_log, self.topics
+        )
+
+    async def next_producer_id(self) -> int:
+        await asyncio.sleep(0)
+        self.producer_ids += 1
+        return 999 + self.producer_ids
+
+    async def start(self) -> None:
+        await self.groups.load_partition(0)
+        for partition in range(self.config.partitions):
+            await self.coordinator.load_partition(partition)
+
+    async def restart(self) -> None:
+        self.coordinator.close()
+        self.groups.close()
+        await self.log.idle.wait()
+        await self.group_log.idle.wait()
+        self.coordinator, self.groups = self.new_coordinator(), self.new_groups()
+        await self.start()
+
+    # What a producer does
+
+    async def init(
+        self,
+        transactional_id: str = "t",
+        expected: Producer | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Answer:
+        held = expected or Producer(-1, -1)
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=held.producer_id,
+            producer_epoch=held.epoch,
+        )
+        answer: Answer = await self.coordinator.init_producer_id(request)
+        return answer
+
+    async def ready(self, transactional_id: str = "t", **settings: Any) -> Producer:
+        """As a client: comes again while it is told to."""
+        while True:
+            answer = await self.init(transactional_id, **settings)
+            if answer.code is ErrorCode.NONE:
+                return Producer(answer.producer_id, answer.producer_epoch)
+            assert answer.code.retriable, answer
+            await asyncio.sleep(0.05)
+
+    async def add(
+        self,
+        producer: Producer,
+        *partitions: TopicPartition,
+        transactional_id: str = "t",
+        version: TransactionVersion = CLASSIC,
+    ) -> ErrorCode:
+        code: ErrorCode = await self.coordinator.add_partitions(
+            transactional_id, producer, partitions or [("orders", 0)], version
+        )
+        return code
+
+    async def end(
+        self,
+        producer: Producer,
+        *,
+        commit: bool,
+        transactional_id: str = "t",
+        version: TransactionVersion = CLASSIC,
+    ) -> Answer:
+        request = EndTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            committed=commit,
+        )
+        spoken = 5 if version is BUMPING else 3
+        answer: Answer = await self.coordinator.end_txn(request, spoken)
+        return answer
+
+    def state(self, transactional_id: str = "t") -> str:
+        return self.coordinator._describe(transactional_id).transaction_state
+
+    def identity(self, transactional_id: str = "t") -> Producer:
+        described = self.coordinator._describe(transactional_id)
+        return Producer(described.producer_id, described.producer_epoch)
+
+    async def settled(self, transactional_id: str = "t") -> str:
+        """The state, once the transaction is over."""
+        while self.state(transactional_id) not in ("CompleteCommit", "CompleteAbort", "Empty"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        return self.state(transactional_id)
+
+
+def run(
+    scenario: Callable[[World], Coroutine[Any, Any, T]],
+    config: TransactionConfig | None = None,
+    seed: int = 0,
+) -> T:
+    """Runs a scenario in a world of its own, in virtual time, with all partitions loaded."""
+    loop = VirtualLoop()
+    try:
+        world = World(loop, config or TransactionConfig(partitions=1), seed)
+
+        async def main() -> T:
+            await world.start()
+            try:
+                return await scenario(world)
+            finally:
+                world.coordinator.close()
+                world.groups.close()
+                await asyncio.sleep(5)
+                left = asyncio.all_tasks() - {asyncio.current_task()}
+                for task in left:
+                    task.cancel()
+                await asyncio.gather(*left, return_exceptions=True)
+
+        return loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def in_world(**settings: Any) -> Callable[[Callable[[World], Coroutine[Any, Any, None]]], Any]:
+    """Turns a scenario into a test; `settings` are fields of `TransactionConfig`."""
+    values: dict[str, Any] = {"partitions": 1, **settings}
+
+    def wrap(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        def test() -> None:
+            run(scenario, TransactionConfig(**values))
+
+        test.__name__ = scenario.__name__
+        test.__doc__ = scenario.__doc__
+        return test
+
+    return wrap
+
+
+__all__ = ["BUMPING", "CLASSIC", "TRANSACTION_TOPIC", "Producer", "World", "in_world", "run"]

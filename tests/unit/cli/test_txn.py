@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.cli.failures import CliError
+from lakelog.cli.main import run
+from lakelog.cli.txn import chosen, document, listing
+from lakelog.client.admin import ActiveProducer, Transaction, TransactionListing
+
+KEY = ("orders", 3)
+
+
+def producer(producer_id: int, start: int) -> ActiveProducer:
+    return ActiveProducer(producer_id, 0, 5, 1_000, 2, start)
+
+
+def test_a_listing_names_every_id_and_its_coordinator() -> None:
+    (row,) = listing([TransactionListing("billing", 7, "Ongoing", 1)]).rows
+    assert row == {
+        "transactional_id": "billing",
+        "state": "Ongoing",
+        "producer_id": 7,
+        "coordinator": 1,
+    }
+
+
+def test_a_description_says_how_long_it_has_been_running() -> None:
+    found = Transaction("billing", "Ongoing", 7, 3, 60_000, 5_000, (("b", 0), ("a", 1)))
+    data = document(found, 12_000).data
+    assert (data["running_ms"], data["start_ms"]) == (7_000, 5_000)
+    assert data["start"] == "1970-01-01T00:00:05.000Z"
+    assert data["partitions"] == [
+        {"topic": "a", "partition": 1},
+        {"topic": "b", "partition": 0},
+    ]
+
+
+def test_one_that_is_over_is_not_running() -> None:
+    over = Transaction("billing", "CompleteCommit", 7, 3, 60_000, 5_000, ())
+    assert document(over, 12_000).data["running_ms"] is None
+    never = Transaction("billing", "Empty", 7, 0, 60_000, -1, ())
+    data = document(never, 12_000).data
+    assert (data["start"], data["start_ms"], data["running_ms"]) == (None, None, None)
+
+
+def test_the_only_open_transaction_is_meant() -> None:
+    assert chosen([producer(1, -1), producer(2, 40)], KEY, None).producer_id == 2
+    assert chosen([producer(1, 10), producer(2, 40)], KEY, 1).producer_id == 1
+
+
+def test_which_is_meant_must_be_clear() -> None:
+    with pytest.raises(CliError, match="several") as several:
+        chosen([producer(1, 10), producer(2, 40)], KEY, None)
+    assert "1, 2" in str(several.value.hint)
+    for rows, wanted in (([], None), ([producer(1, -1)], None), ([producer(1, 10)], 2)):
+        with pytest.raises(CliError, match="no transaction") as none:
+            chosen(rows, KEY, wanted)
+        assert none.value.entry.code == "LL0212"
+
+
+def test_a_duration_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["txn", "list", "--longer-than", "soon"]) == 2
+    assert "not a duration" in capsys.readouterr().err

@@ -1,0 +1,178 @@
+"""EndTxn in every state, by clients with and without KIP-890, and its repetition."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
+
+NONE = ErrorCode.NONE
+STATE = ErrorCode.INVALID_TXN_STATE
+FENCED = ErrorCode.PRODUCER_FENCED
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def before(producer: Producer) -> Producer:
+    return Producer(producer.producer_id, producer.epoch - 1)
+
+
+async def in_state(world: World, state: str, version: int) -> Producer:
+    """Brings the id there; returns the producer that may go on."""
+    producer = await world.ready()
+    if state == "Empty":
+        return await world.ready()
+    await world.add(producer, version=version)
+    if state == "Ongoing":
+        return producer
+    if state.startswith("Prepare"):
+        world.markers.delay_s = lambda: 1000.0
+    answer = await world.end(producer, commit=state.endswith("Commit"), version=version)
+    assert answer.code == NONE
+    if state.startswith("Complete"):
+        await world.settled()
+    return Producer(answer.producer_id, answer.producer_epoch)
+
+
+@pytest.mark.parametrize(
+    ("state", "commit", "expected"),
+    [
+        ("Empty", True, STATE),
+        ("Empty", False, STATE),
+        ("Ongoing", True, NONE),
+        ("Ongoing", False, NONE),
+        ("PrepareCommit", True, CONCURRENT),
+        ("PrepareCommit", False, STATE),
+        ("PrepareAbort", True, STATE),
+        ("PrepareAbort", False, CONCURRENT),
+        ("CompleteCommit", True, NONE),
+        ("CompleteCommit", False, STATE),
+        ("CompleteAbort", True, STATE),
+        ("CompleteAbort", False, NONE),
+    ],
+)
+def test_an_older_client(state: str, commit: bool, expected: ErrorCode) -> None:
+    @in_world()
+    async def scenario(world: World) -> None:
+        producer = await in_state(world, state, CLASSIC)
+        assert world.state() == state
+        assert (await world.end(producer, commit=commit)).code == expected
+        if producer.epoch:
+            assert (await world.end(before(producer), commit=commit)).code == FENCED
+
+    scenario()
+
+
+@pytest.mark.parametrize(
+    ("state", "commit", "again", "anew"),
+    [
+        ("Empty", True, FENCED, STATE),
+        ("Empty", False, FENCED, NONE),
+        ("Ongoing", True, FENCED, NONE),
+        ("Ongoing", False, FENCED, NONE),
+        ("PrepareCommit", True, CONCURRENT, FENCED),
+        ("PrepareCommit", False, STATE, FENCED),
+        ("PrepareAbort", True, STATE, FENCED),
+        ("PrepareAbort", False, CONCURRENT, FENCED),
+        ("CompleteCommit", True, NONE, STATE),
+        ("CompleteCommit", False, STATE, NONE),
+        ("CompleteAbort", True, STATE, STATE),
+        ("CompleteAbort", False, NONE, NONE),
+    ],
+)
+def test_a_client_of_kip_890(state: str, commit: bool, again: ErrorCode, anew: ErrorCode) -> None:
+    """`again`: with the epoch before the bump; `anew`: with the epoch that the client was given."""
+
+    @in_world()
+    async def scenario(world: World) -> None:
+        producer = await in_state(world, state, BUMPING)
+        assert world.state() == state
+        repeated = await world.end(before(producer), commit=commit, version=BUMPING)
+        assert repeated.code == again
+        if again is NONE:
+            assert Producer(*repeated[1:]) == producer, "the identity of the first answer"
+        answer = await world.end(producer, commit=commit, version=BUMPING)
+        assert answer.code == anew
+        if anew is NONE:
+            assert Producer(*answer[1:]) == Producer(producer.producer_id, producer.epoch + 1)
+
+    scenario()
+
+
+@in_world()
+async def test_kip_890_the_epoch_rises_with_every_transaction(world: World) -> None:
+    producer = await world.ready()
+    for step in range(1, 4):
+        await world.add(producer, version=BUMPING)
+        answer = await world.end(producer, commit=True, version=BUMPING)
+        assert answer == (NONE, producer.producer_id, step)
+        await world.settled()
+        late = producer
+        producer = Producer(answer.producer_id, answer.producer_epoch)
+        assert await world.add(late, version=BUMPING) == FENCED
+    assert [marker.producer_epoch for marker in world.markers.written] == [1, 2, 3]
+
+
+@in_world()
+async def test_a_retry_after_a_restart_has_the_same_outcome(world: World) -> None:
+    producer = await world.ready()
+    await world.add(producer, version=BUMPING)
+    first = await world.end(producer, commit=True, version=BUMPING)
+    await world.settled()
+    await world.restart()
+    assert await world.end(producer, commit=True, version=BUMPING) == first
+    assert (await world.end(producer, commit=False, version=BUMPING)).code == STATE
+
+
+@in_world()
+async def test_what_only_the_end_knows_comes_back_as_it_was(world: World) -> None:
+    """A producer that lost the answer asks for an identity instead (KIP-360)."""
+    producer = await world.ready()
+    await world.add(producer, version=BUMPING)
+    await world.end(producer, commit=True, version=BUMPING)
+    await world.settled()
+    await world.restart()
+    assert await world.ready(expected=producer) == Producer(producer.producer_id, 1)
+
+
+@in_world()
+async def test_an_end_that_is_not_committed_is_an_error_and_no_end(world: World) -> None:
+    producer = await world.ready()
+    await world.add(producer)
+    world.log.fate = lambda: "refused"
+    answer = await world.end(producer, commit=True)
+    assert answer.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.state() == "Ongoing"
+    world.log.fate = lambda: "ok"
+    assert (await world.end(producer, commit=True)).code == NONE
+
+
+@in_world()
+async def test_one_step_at_a_time(world: World) -> None:
+    producer = await world.ready()
+    await world.add(producer)
+    world.log.delay_s = lambda: 1.0
+    ending = asyncio.ensure_future(world.end(producer, commit=True))
+    await asyncio.sleep(0.1)
+    assert (await world.end(producer, commit=True)).code == CONCURRENT
+    assert await world.add(producer, ("orders", 5)) == CONCURRENT
+    assert (await world.init()).code == CONCURRENT
+    assert (await ending).code == NONE
+
+
+@in_world()
+async def test_who_does_not_hold_the_id(world: World) -> None:
+    producer = await world.ready()
+    await world.add(producer)
+    stranger = Producer(4711, 0)
+    for version in (CLASSIC, BUMPING):
+        assert (await world.end(stranger, commit=True, version=version)).code == MAPPING
+        newer = Producer(producer.producer_id, producer.epoch + 1)
+        assert (await world.end(newer, commit=True, version=version)).code == FENCED
+    unknown = await world.end(producer, commit=True, transactional_id="other")
+    assert unknown.code == MAPPING
+    nameless = await world.end(producer, commit=True, transactional_id="")
+    assert nameless.code == ErrorCode.INVALID_REQUEST

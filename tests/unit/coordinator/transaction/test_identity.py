@@ -1,0 +1,184 @@
+"""InitProducerId: fencing, epochs and their exhaustion (KIP-98, KIP-360, KIP-890)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
+from lakelog.coordinator.transaction.state import EPOCH_LAST, EPOCH_MAX, Transaction
+from lakelog.records.builder import BatchBuilder
+from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
+
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+FENCED = ErrorCode.PRODUCER_FENCED
+
+
+async def with_epoch(world: World, epoch: int) -> Producer:
+    """A producer that has come so far, as if by 32,000 transactions."""
+    first = await world.ready()
+    transaction = Transaction(
+        producer_id=first.producer_id,
+        producer_epoch=epoch,
+        timeout_ms=60_000,
+        last_update_ms=world.clock.wall_ms(),
+        previous_producer_id=first.producer_id,
+    )
+    builder = BatchBuilder()
+    builder.append(0, *encode_record(TransactionRecord("t", transaction)))
+    await world.log.append(0, builder.build())
+    await world.restart()
+    return Producer(first.producer_id, epoch)
+
+
+@in_world()
+async def test_a_new_id_begins_at_epoch_0_and_the_next_producer_at_1(world: World) -> None:
+    first, second = await world.ready(), await world.ready()
+    assert first.epoch == 0
+    assert second == Producer(first.producer_id, 1)
+    assert await world.add(first) == FENCED
+    assert await world.add(second) == ErrorCode.NONE
+
+
+@in_world()
+async def test_ids_do_not_share_a_producer_id(world: World) -> None:
+    assert (await world.ready("a")).producer_id != (await world.ready("b")).producer_id
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_timeouts_out_of_bounds(timeout_ms: int) -> None:
+    @in_world()
+    async def scenario(world: World) -> None:
+        answer = await world.init(timeout_ms=timeout_ms)
+        assert answer.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+    scenario()
+
+
+@in_world()
+async def test_an_ongoing_transaction_is_aborted_first(world: World) -> None:
+    first = await world.ready()
+    await world.add(first)
+    world.markers.partition("orders", 0).append(first, "lost")
+    assert (await world.init()).code == CONCURRENT
+    second = await world.ready()
+    assert second == Producer(first.producer_id, 2)
+    assert world.markers.partition("orders", 0).fates == [False]
+    assert (await world.end(first, commit=True)).code == FENCED
+
+
+@in_world()
+async def test_while_markers_are_written_the_next_producer_waits(world: World) -> None:
+    first = await world.ready()
+    await world.add(first)
+    world.markers.delay_s = lambda: 10.0
+    assert (await world.end(first, commit=True)).code == ErrorCode.NONE
+    assert (await world.init()).code == CONCURRENT
+    assert world.state() == "PrepareCommit"
+    await world.ready()
+    assert [marker.commit for marker in world.markers.written] == [True]
+
+
+@in_world()
+async def test_kip_360_a_producer_goes_on_at_the_next_epoch(world: World) -> None:
+    first = await world.ready()
+    second = await world.ready(expected=first)
+    assert second == Producer(first.producer_id, 1)
+    assert await world.ready(expected=first) == second, "the same request, repeated"
+    other = await world.ready()
+    assert other == Producer(first.producer_id, 2)
+    assert (await world.init(expected=second)).code == FENCED
+    assert (await world.init(expected=first)).code == FENCED
+    assert (await world.init(expected=Producer(4711, 2))).code == FENCED
+
+
+@in_world()
+async def test_a_fenced_producer_does_not_abort_its_successors_transaction(world: World) -> None:
+    first, second = await world.ready(), await world.ready()
+    await world.add(second)
+    assert (await world.init(expected=first)).code == FENCED
+    assert world.state() == "Ongoing"
+
+
+@in_world()
+async def test_an_id_that_is_forgotten_takes_any_expected_producer(world: World) -> None:
+    assert (await world.ready(expected=Producer(4711, 5))).epoch == 0
+
+
+@in_world()
+async def test_kafka_9666_failed_fences_do_not_use_epochs_up(world: World) -> None:
+    first = await world.ready()
+    await world.add(first)
+    world.log.fate = lambda: "refused"
+    for _ in range(1000):
+        assert (await world.init()).code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.log.fate = lambda: "ok"
+    assert (await world.ready()).epoch <= first.epoch + 2
+
+
+@in_world()
+async def test_after_the_last_epoch_comes_a_new_producer_id(world: World) -> None:
+    last = await with_epoch(world, EPOCH_LAST)
+    fresh = await world.ready()
+    assert fresh.producer_id != last.producer_id
+    assert fresh.epoch == 0
+
+
+@in_world()
+async def test_a_producer_with_the_last_epoch_goes_on_with_a_new_id(world: World) -> None:
+    last = await with_epoch(world, EPOCH_LAST)
+    fresh = await world.ready(expected=last)
+    assert fresh.producer_id != last.producer_id
+    assert await world.ready(expected=last) == fresh, "the same request, repeated"
+
+
+@pytest.mark.parametrize("version", [CLASSIC, BUMPING])
+@pytest.mark.parametrize("epoch", range(EPOCH_MAX - 4, EPOCH_MAX))
+def test_kafka_18660_epochs_never_overflow(version: int, epoch: int) -> None:
+    """Commits, aborts and timeouts around the last epoch: nothing is stuck, nothing is reused."""
+
+    @in_world()
+    async def scenario(world: World) -> None:
+        producer = await with_epoch(world, epoch)
+        seen = {producer}
+        for step in ("commit", "abort", "timeout", "commit", "timeout", "abort"):
+            assert await world.add(producer, version=version) == ErrorCode.NONE
+            world.markers.partition("orders", 0).append(producer, step)
+            if step == "timeout":
+                await asyncio.sleep(61)
+                assert (await world.init(expected=producer)).code == FENCED
+                producer = await world.ready()
+            else:
+                answer = await world.end(producer, commit=step == "commit", version=version)
+                assert answer.code == ErrorCode.NONE
+                await world.settled()
+                if version is BUMPING:
+                    producer = Producer(answer.producer_id, answer.producer_epoch)
+                else:
+                    producer = await world.ready()
+            assert 0 <= producer.epoch < EPOCH_MAX
+            assert producer not in seen
+            seen.add(producer)
+        assert world.markers.partition("orders", 0).visible == ["commit", "commit"]
+
+    scenario()
+
+
+@in_world()
+async def test_kafka_20090_a_fence_at_the_last_epoch_leaves_a_usable_id(world: World) -> None:
+    last = await with_epoch(world, EPOCH_LAST)
+    await world.add(last, version=BUMPING)
+    await asyncio.sleep(61)
+    assert await world.settled() == "CompleteAbort"
+    await world.restart()
+    assert (await world.init(expected=last)).code == FENCED
+    assert (await world.ready()).epoch == 0
+
+
+def test_the_highest_epoch_is_never_a_clients() -> None:
+    held = Transaction(producer_id=1, producer_epoch=EPOCH_LAST, timeout_ms=1, last_update_ms=0)
+    assert held.is_exhausted
+    assert not replace(held, producer_epoch=EPOCH_LAST - 1).is_exhausted

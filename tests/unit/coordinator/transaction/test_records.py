@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakelog.coordinator.transaction.records import (
+    TransactionLogValue,
+    TransactionRecord,
+    decode_record,
+    encode_record,
+)
+from lakelog.coordinator.transaction.state import (
+    Transaction,
+    TransactionState,
+    TransactionVersion,
+)
+from lakelog.wire.codec import encode
+from lakelog.wire.errors import WireError
+
+EMPTY = Transaction(
+    producer_id=7, producer_epoch=3, timeout_ms=60_000, last_update_ms=99, previous_producer_id=7
+)
+ONGOING = replace(
+    EMPTY,
+    state=TransactionState.ONGOING,
+    partitions=frozenset({("b", 1), ("a", 2), ("a", 0)}),
+    start_ms=98,
+    client_version=TransactionVersion.BUMPING,
+)
+
+
+def test_a_transaction_is_written_as_version_1_with_its_topics_in_order() -> None:
+    key, value = encode_record(TransactionRecord("id", ONGOING))
+    assert key == b"\0\0\0\x02id"
+    assert value is not None
+    assert value.hex(" ") == (
+        "00 01 00 00 00 00 00 00 00 07 00 03 00 00 ea 60 01 "
+        "03 02 61 03 00 00 00 00 00 00 00 02 00 02 62 02 00 00 00 01 00 "
+        "00 00 00 00 00 00 00 63 00 00 00 00 00 00 00 62 "
+        "02 00 08 00 00 00 00 00 00 00 07 02 02 00 02"
+    )
+    assert decode_record(key, value) == TransactionRecord("id", ONGOING)
+
+
+def test_before_the_first_transaction_its_partitions_are_null() -> None:
+    key, value = encode_record(TransactionRecord("id", EMPTY))
+    assert value is not None
+    assert value[17] == 0
+    assert decode_record(key, value) == TransactionRecord("id", EMPTY)
+
+
+def test_the_older_version_is_read() -> None:
+    value = TransactionLogValue(
+        producer_id=7,
+        producer_epoch=3,
+        transaction_timeout_ms=60_000,
+        transaction_partitions=None,
+        transaction_last_update_timestamp_ms=99,
+        transaction_start_timestamp_ms=-1,
+    )
+    decoded = decode_record(b"\0\0\0\x02id", b"\0\0" + encode(value, 0))
+    assert decoded == TransactionRecord("id", replace(EMPTY, previous_producer_id=-1))
+
+
+def test_a_tombstone_forgets() -> None:
+    key, value = encode_record(TransactionRecord("id", None))
+    assert value is None
+    assert decode_record(key, None) == TransactionRecord("id", None)
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "last"),
+    [
+        (TransactionState.PREPARE_COMMIT, 4, 3),
+        (TransactionState.COMPLETE_ABORT, 4, 3),
+        (TransactionState.COMPLETE_COMMIT, 0, 32_766),
+        (TransactionState.COMPLETE_ABORT, 32_767, -1),
+        (TransactionState.ONGOING, 4, -1),
+    ],
+)
+def test_the_epoch_before_the_end_is_told_from_the_rest(
+    state: TransactionState, epoch: int, last: int
+) -> None:
+    written = encode_record(
+        TransactionRecord("id", replace(ONGOING, state=state, producer_epoch=epoch))
+    )
+    decoded = decode_record(*written)
+    assert decoded is not None
+    assert decoded.transaction is not None
+    assert decoded.transaction.last_epoch == last
+
+
+def test_types_from_the_future_are_passed_over() -> None:
+    assert decode_record(b"\0\x01whatever", b"") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"", None), (b"\0\0\0\x05x", None), (b"\0\0\0\x01x", b"\0\x63"), (b"\0\0\0\x01x", b"\0")],
+)
+def test_malformed_ones_are_refused(key: bytes, value: bytes | None) -> None:
+    with pytest.raises(WireError):
+        decode_record(key, value)
+
+
+def test_a_state_that_is_none_is_refused() -> None:
+    value = TransactionLogValue(transaction_status=9, transaction_partitions=None)
+    with pytest.raises(WireError, match="9"):
+        decode_record(b"\0\0\0\x02id", b"\0\x01" + encode(value, 1))

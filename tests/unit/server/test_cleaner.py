@@ -1,0 +1,314 @@
+"""Compaction beside a running broker: helpers that work, lie and die, and logs that change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.topic_config import LogConfig
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.server.cleaner import Cleaner
+from lakelog.storage.compaction.clean import compact
+from lakelog.storage.compaction.job import (
+    Answer,
+    CompactionFailed,
+    CompactionJob,
+    encode_answer,
+)
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import NOW, Store, make_batch, memory_store, read_records
+
+CONFIG = LogConfig(
+    segment_bytes=400,
+    cleanup_policy=frozenset({"compact"}),
+    min_cleanable_dirty_ratio=0.01,
+    file_delete_delay_ms=0,
+)
+SILENT = b"silent"
+Work = Callable[[MemoryDisk, CompactionJob], Iterator[Answer | bytes]]
+
+
+def honest(disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer]:
+    yield from compact(disk, job, lambda size: None)
+
+
+def dying(disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer | bytes]:
+    yield b""
+
+
+def dying_later(disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer | bytes]:
+    yield next(iter(compact(disk, job, lambda size: None)))
+    yield b'{"kind": "do'
+
+
+def failing(kind: str, disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer]:
+    yield CompactionFailed(kind, "for a reason")
+
+
+@dataclass
+class FakeChild:
+    disk: MemoryDisk
+    work: Work
+    answers: Iterator[Answer | bytes] = field(default_factory=lambda: iter(()))
+    ended: bool = False
+
+    async def send(self, line: bytes) -> None:
+        self.answers = self.work(self.disk, CompactionJob.decode(line))
+
+    async def receive(self) -> bytes:
+        await asyncio.sleep(0)
+        answer = next(self.answers)
+        if answer == SILENT:
+            await asyncio.Event().wait()
+        return answer if isinstance(answer, bytes) else encode_answer(answer)
+
+    async def end(self) -> int:
+        self.ended = True
+        return 0
+
+
+@dataclass
+class FakeProcesses:
+    disk: MemoryDisk
+    works: list[Work]
+    children: list[FakeChild] = field(default_factory=list)
+
+    async def start(self, module: str) -> FakeChild:
+        if not self.works:
+            raise OSError("no more processes")
+        self.children.append(FakeChild(self.disk, self.works.pop(0)))
+        return self.children[-1]
+
+
+class Bench:
+    """One partition with something to compact, and a cleaner whose ticks are given by hand."""
+
+    def __init__(self, store: Store, *works: Work) -> None:
+        self.store = store
+        disk = store.disk
+        assert isinstance(disk, MemoryDisk)
+        self.log = store.create()
+        self.fill()
+        self.partition = Partition(self.log, 0, lambda partition: None)
+        self.partitions = Partitions()
+        self.partitions.add(self.partition)
+        self.processes = FakeProcesses(disk, list(works))
+        self.checkpoints = 0
+        tasks = AsyncioTasks(asyncio.get_running_loop())
+        settings = {"log.cleaner.backoff.ms": "3600000"}
+        self.config = BrokerConfig(settings)
+        self.cleaner = Cleaner(
+            self.partitions,
+            store.directory,
+            lambda: self.config,
+            store.clock,
+            tasks,
+            self.processes,
+            self._checkpoint,
+            lambda partition: partition.log.flush(),
+        )
+
+    def _checkpoint(self) -> None:
+        self.checkpoints += 1
+
+    def fill(self) -> None:
+        for number in range(12):
+            self.log.append(make_batch(timestamp=NOW + number), leader_epoch=0, now_ms=NOW)
+        self.log.flush()
+
+    async def tick(self) -> None:
+        """One look around, and the end of all that it began."""
+        self.cleaner._tick()
+        workers = list(self.cleaner._workers)
+        await asyncio.gather(*workers, return_exceptions=True)
+        await asyncio.sleep(0)
+
+    @property
+    def cleaned(self) -> int:
+        return self.store.directory.cleaner_offsets.get(("topic", 0), 0)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(scenario)
+
+
+def test_a_log_that_is_due_is_compacted_and_the_helper_ended() -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG), honest)
+        before = len(read_records(bench.log))
+        await bench.tick()
+        active = bench.log.active_segment.base_offset
+        assert bench.cleaned == active
+        assert len(read_records(bench.log)) < before
+        assert bench.checkpoints == 1
+        assert bench.cleaner.counts.rounds == 1
+        assert bench.cleaner.counts.bytes_written < bench.cleaner.counts.bytes_read
+        assert [child.ended for child in bench.processes.children] == [True]
+        await bench.tick()
+        assert len(bench.processes.children) == 1, "nothing is left to do"
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("log.cleaner.enable", "false"), ("log.cleaner.threads", "0")]
+)
+def test_it_may_be_switched_off(setting: str, value: str) -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG))
+        bench.config = BrokerConfig({setting: value})
+        await bench.tick()
+        assert bench.cleaned == 0
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("work", [dying, dying_later])
+def test_a_log_whose_helpers_die_is_given_up_after_some(
+    work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG), work, work, work, honest)
+        for _ in range(5):
+            await bench.tick()
+        assert bench.cleaner.counts.helper_deaths == 3
+        assert bench.cleaner.uncleanable == {bench.partition}
+        assert len(bench.processes.children) == 3
+        assert all(child.ended for child in bench.processes.children)
+        await bench.cleaner.stop()
+
+    run(scenario())
+    assert "topic-0 is not compacted any more: 3 helpers died" in caplog.text
+
+
+def test_one_death_is_forgotten_after_a_success() -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG), dying, honest, dying, dying, honest)
+        for _ in range(2):
+            await bench.tick()
+        assert bench.cleaned > 0
+        bench.fill()
+        for _ in range(3):
+            await bench.tick()
+        assert bench.cleaner.uncleanable == set()
+        assert bench.cleaned == bench.log.active_segment.base_offset
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
+def test_a_damaged_log_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG), partial(failing, "corrupt"), honest)
+        await bench.tick()
+        await bench.tick()
+        assert bench.cleaner.uncleanable == {bench.partition}
+        assert len(bench.processes.children) == 1
+        await bench.cleaner.stop()
+
+    run(scenario())
+    assert "topic-0 is not compacted any more: for a reason" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["missing", "io"])
+def test_other_failures_are_tried_again(kind: str) -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG), partial(failing, kind), honest)
+        await bench.tick()
+        assert (bench.cleaned, bench.cleaner.uncleanable) == (0, set())
+        await bench.tick()
+        assert bench.cleaned > 0
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
+def test_segments_that_went_meanwhile_are_not_brought_back() -> None:
+    async def scenario() -> None:
+        store = memory_store(CONFIG._replace(cleanup_policy=frozenset({"compact", "delete"})))
+
+        def overtaken(disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer]:
+            found = list(compact(disk, job, lambda size: None))
+            bench.log.advance_log_start(bench.log.active_segment.base_offset)
+            bench.log.delete_old_segments(NOW)
+            yield from found
+
+        bench = Bench(store, overtaken)
+        await bench.tick()
+        assert [segment.base_offset for segment in bench.log.segments] == [
+            bench.log.active_segment.base_offset
+        ]
+        assert bench.cleaned == 0 and bench.partition.offline_reason is None
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
+def test_a_topic_that_is_deleted_meanwhile_stays_deleted() -> None:
+    async def scenario() -> None:
+        def overtaken(disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer]:
+            found = list(compact(disk, job, lambda size: None))
+            bench.partitions.remove(bench.partition)
+            bench.store.directory.schedule_delete(bench.log)
+            yield from found
+
+        bench = Bench(memory_store(CONFIG), overtaken)
+        await bench.tick()
+        names = bench.store.disk.list(bench.store.path)
+        assert not [name for name in names if name == "topic-0"]
+        assert bench.cleaned == 0
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
+def test_a_device_that_fails_in_a_swap_takes_the_partition_offline() -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG), honest)
+        disk = bench.store.disk
+        assert isinstance(disk, MemoryDisk)
+        disk.fail("sync", 5, suffix="topic-0")
+        await bench.tick()
+        assert bench.partition.offline_reason is not None
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
+def test_stopping_ends_the_helpers() -> None:
+    async def scenario() -> None:
+        def silent(disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer | bytes]:
+            asked.set()
+            yield SILENT
+
+        asked = asyncio.Event()
+        bench = Bench(memory_store(CONFIG), silent)
+        bench.cleaner._tick()
+        await asked.wait()
+        (child,) = bench.processes.children
+        await bench.cleaner.stop()
+        assert child.ended
+
+    run(scenario())
+
+
+def test_nothing_is_said_while_there_is_nothing_to_say(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG._replace(min_cleanable_dirty_ratio=1.0)))
+        await bench.tick()
+        await bench.cleaner.stop()
+
+    with caplog.at_level(logging.INFO):
+        run(scenario())
+    assert caplog.text == ""

@@ -1,0 +1,226 @@
+"""Transactional Produce requests: what is asked, what is kept meanwhile, what is told."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.base.topic_config import LogConfig
+from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.server.handlers import produce
+from lakelog.server.verifying import TopicPartition, told
+from lakelog.storage.directory import LogDirectory
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.randomness import SeededRandom
+from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_records
+
+E = ErrorCode
+
+
+class Meanwhile:
+    """Lets the test go on until it resumes the coroutine."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+def finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    with pytest.raises(StopIteration) as stop:
+        coroutine.send(None)
+    return stop.value.value
+
+
+class FakeCoordinator:
+    """Says what it is told to, a little later."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.codes: dict[TopicPartition, ErrorCode] = {}
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        add: bool,
+    ) -> dict[TopicPartition, ErrorCode]:
+        self.asked.append((transactional_id, producer_id, producer_epoch, list(partitions), add))
+        await Meanwhile()
+        return {partition: self.codes.get(partition, E.NONE) for partition in partitions}
+
+
+class World:
+    def __init__(self, partitions: int = 2) -> None:
+        clock = ManualClock()
+        directory = LogDirectory(DATA, MemoryDisk(clock), clock, SeededRandom(1))
+        directory.open(None, 1)
+        self.partitions = Partitions()
+        for index in range(partitions):
+            log = directory.create_log("t", index, TOPIC_ID, LogConfig())
+            self.partitions.add(Partition(log, 0, lambda _: None))
+        self.coordinator = FakeCoordinator()
+        self.checked: list[object] = []
+        self.broker: Any = SimpleNamespace(
+            clock=clock,
+            partitions=self.partitions,
+            purgatory=SimpleNamespace(check=self.checked.append),
+            transactions=self.coordinator,
+            config={"transaction.partition.verification.enable": True},
+        )
+
+    def start(self, request: ProduceRequest, version: int = 12) -> tuple[Any, Any]:
+        """The context, and what the handler returned."""
+        context: Any = SimpleNamespace(version=version, pipelined=True)
+        return context, produce.handle(self.broker, context, request)
+
+    def codes(self, request: ProduceRequest, version: int = 12) -> list[ErrorCode]:
+        """Of all partitions, with the coordinator answering at once."""
+        _, response = self.start(request, version)
+        if isinstance(response, Coroutine):
+            response.send(None)
+            response = finished(response)
+        return [E(entry.error_code) for t in response.responses for entry in t.partition_responses]
+
+    def log(self, index: int = 0) -> Any:
+        return self.partitions.find("t", index).log
+
+
+def request(
+    *batches: bytes | bytearray | memoryview | None, transactional_id: str | None = "id"
+) -> ProduceRequest:
+    """The first batch is for partition 0, and so on."""
+    entries = [PartitionProduceData(index=i, records=b) for i, b in enumerate(batches)]
+    topic = TopicProduceData(name="t", topic_id=TOPIC_ID, partition_data=entries)
+    return ProduceRequest(
+        transactional_id=transactional_id, acks=-1, timeout_ms=1000, topic_data=[topic]
+    )
+
+
+def batch(sequence: int = 0, *, epoch: int = 0, producer_id: int = 7) -> bytearray:
+    return make_batch(producer=(producer_id, epoch, sequence), transactional=True)
+
+
+def test_the_first_batch_of_a_transaction_asks_and_the_next_do_not() -> None:
+    world = World()
+    assert world.codes(request(batch(), batch())) == [E.NONE, E.NONE]
+    assert world.coordinator.asked == [("id", 7, 0, [("t", 0), ("t", 1)], True)]
+    context, response = world.start(request(batch(1)))
+    assert response.responses[0].partition_responses[0].error_code == 0
+    assert context.pipelined
+    assert len(world.coordinator.asked) == 1
+    assert world.log().last_stable_offset == 0
+
+
+@pytest.mark.parametrize(("version", "add"), [(9, False), (11, False), (12, True), (13, True)])
+def test_from_version_12_on_the_partition_is_added(version: int, add: bool) -> None:
+    world = World()
+    assert world.codes(request(batch()), version) == [E.NONE]
+    assert world.coordinator.asked[0][-1] is add
+
+
+def test_what_follows_on_the_connection_waits_and_the_batch_is_kept() -> None:
+    """The receive buffer is used again while the coordinator is asked."""
+    world = World()
+    received = batch()
+    context, response = world.start(request(memoryview(received)))
+    assert not context.pipelined
+    response.send(None)
+    received[:] = b"\xff" * len(received)
+    assert world.log().log_end_offset == 0
+    answer = finished(response)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    assert len(read_records(world.log())) == 1
+    assert len(world.checked) == 1
+
+
+def test_a_marker_that_comes_meanwhile_voids_the_answer() -> None:
+    world = World()
+    _, response = world.start(request(batch()))
+    response.send(None)
+    world.partitions.find("t", 0).append_marker(7, 0, False, 0, NOW, transaction_version=0)
+    answer = finished(response)
+    assert answer.responses[0].partition_responses[0].error_code == E.INVALID_TXN_STATE
+    assert world.log().last_stable_offset == world.log().log_end_offset == 1
+
+
+def test_each_partition_has_its_own_verdict() -> None:
+    world = World(3)
+    world.coordinator.codes["t", 1] = E.TRANSACTION_ABORTABLE
+    plain = make_batch(producer=(7, 0, 0))
+    codes = world.codes(request(batch(), batch(), plain))
+    assert codes == [E.NONE, E.TRANSACTION_ABORTABLE, E.NONE]
+    assert [world.log(index).log_end_offset for index in range(3)] == [1, 0, 1]
+
+
+def test_what_cannot_begin_is_not_asked_for() -> None:
+    world = World(2)
+    world.partitions.find("t", 0).append_marker(7, 5, True, 0, NOW, transaction_version=0)
+    codes = world.codes(request(batch(epoch=4), batch(epoch=4), batch(epoch=4)))
+    assert codes == [E.INVALID_PRODUCER_EPOCH, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert world.coordinator.asked[0][3] == [("t", 1)]
+
+
+def test_partitions_are_found_by_id_from_version_13_on() -> None:
+    world = World()
+    assert world.codes(request(batch()), 13) == [E.NONE]
+    assert world.coordinator.asked[0][3] == [("t", 0)]
+
+
+def test_one_request_has_one_producer() -> None:
+    world = World()
+    codes = world.codes(request(batch(), batch(producer_id=8)))
+    assert codes == [E.INVALID_PRODUCER_ID_MAPPING] * 2
+    assert not world.coordinator.asked
+
+
+def test_a_batch_without_its_transactional_id_is_refused() -> None:
+    """KIP-890, CVE-2018-1288: nobody could tell who may write it; not even within a transaction."""
+    world = World()
+    assert world.codes(request(batch())) == [E.NONE]
+    for sequence in (0, 1):
+        codes = world.codes(request(batch(sequence), transactional_id=None))
+        assert codes == [E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+    assert world.log().log_end_offset == 1
+
+
+def test_a_partition_never_added_is_refused_and_nothing_is_unstable() -> None:
+    """KIP-890 part 1."""
+    world = World()
+    world.coordinator.codes["t", 0] = E.INVALID_TXN_STATE
+    assert world.codes(request(batch()), 11) == [E.INVALID_TXN_STATE]
+    assert world.log().last_stable_offset == world.log().log_end_offset == 0
+
+
+def test_a_request_that_holds_no_batch_is_answered() -> None:
+    world = World()
+    assert world.codes(request(None, b"short")) == [E.INVALID_RECORD] * 2
+    assert not world.coordinator.asked
+
+
+@pytest.mark.parametrize(
+    ("code", "version", "expected"),
+    [
+        (E.NOT_COORDINATOR, 13, E.NOT_ENOUGH_REPLICAS),
+        (E.COORDINATOR_NOT_AVAILABLE, 13, E.NOT_ENOUGH_REPLICAS),
+        (E.COORDINATOR_LOAD_IN_PROGRESS, 8, E.NOT_ENOUGH_REPLICAS),
+        (E.NETWORK_EXCEPTION, 12, E.NOT_ENOUGH_REPLICAS),
+        (E.CONCURRENT_TRANSACTIONS, 11, E.NOT_ENOUGH_REPLICAS),
+        (E.CONCURRENT_TRANSACTIONS, 12, E.CONCURRENT_TRANSACTIONS),
+        (E.PRODUCER_FENCED, 12, E.INVALID_PRODUCER_EPOCH),
+        (E.TRANSACTION_ABORTABLE, 10, E.INVALID_TXN_STATE),
+        (E.TRANSACTION_ABORTABLE, 11, E.TRANSACTION_ABORTABLE),
+        (E.INVALID_PRODUCER_ID_MAPPING, 12, E.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_each_version_is_told_what_it_understands(
+    code: ErrorCode, version: int, expected: ErrorCode
+) -> None:
+    assert told(code, version).code is expected

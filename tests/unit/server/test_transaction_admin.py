@@ -1,0 +1,139 @@
+"""WriteTxnMarkers and DescribeProducers: a hanging transaction is found and ended (KIP-664)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.base.topic_config import LogConfig
+from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
+from lakelog.protocol.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.server.handlers import describe_producers, write_txn_markers
+from lakelog.server.markers import LocalMarkers
+from lakelog.storage.directory import LogDirectory
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.randomness import SeededRandom
+from storage_kit import (
+    DATA,
+    NOW,
+    TOPIC_ID,
+    ManualClock,
+    append,
+    append_in_transaction,
+    make_batch,
+)
+
+E = ErrorCode
+
+
+class World:
+    def __init__(self) -> None:
+        clock = ManualClock(NOW + 5)
+        directory = LogDirectory(DATA, MemoryDisk(clock), clock, SeededRandom(1))
+        directory.open(None, 1)
+        self.partitions = Partitions()
+        for index in range(2):
+            log = directory.create_log("t", index, TOPIC_ID, LogConfig())
+            self.partitions.add(Partition(log, 0, lambda _: None))
+        self.log = self.partitions.find("t", 0).log
+        self.woken: list[object] = []
+        purgatory: Any = SimpleNamespace(check=self.woken.append)
+        groups: Any = None
+        self.broker: Any = SimpleNamespace(
+            partitions=self.partitions,
+            markers=LocalMarkers(self.partitions, groups, purgatory, clock),
+        )
+
+    def write(self, *markers: WritableTxnMarker) -> list[tuple[int, dict[str, dict[int, int]]]]:
+        """Per producer the error codes by topic and partition."""
+        context: Any = SimpleNamespace(version=2)
+        request = WriteTxnMarkersRequest(markers=list(markers))
+        with pytest.raises(StopIteration) as finished:
+            write_txn_markers.handle(self.broker, context, request).send(None)
+        response = finished.value.value
+        return [
+            (
+                result.producer_id,
+                {
+                    topic.name: {p.partition_index: p.error_code for p in topic.partitions}
+                    for topic in result.topics
+                },
+            )
+            for result in response.markers
+        ]
+
+    def describe(self, topic: str, *indexes: int) -> Any:
+        context: Any = SimpleNamespace(version=0)
+        topics = [TopicRequest(name=topic, partition_indexes=list(indexes))]
+        request = DescribeProducersRequest(topics=topics)
+        return describe_producers.handle(self.broker, context, request).topics[0].partitions
+
+
+def marker(
+    producer_id: int, *indexes: int, epoch: int = 0, commit: bool = False, topic: str = "t"
+) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_result=commit,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=list(indexes))],
+        coordinator_epoch=3,
+    )
+
+
+def test_a_hanging_transaction_is_described_and_aborted() -> None:
+    world = World()
+    append(world.log, make_batch(2, producer=(8, 1, 5)))
+    append_in_transaction(world.log, (9, 0, 0), 2)
+    (described,) = world.describe("t", 0)
+    assert (described.partition_index, described.error_code) == (0, 0)
+    first, hanging = described.active_producers
+    assert (first.producer_id, first.producer_epoch, first.last_sequence) == (8, 1, 6)
+    assert (first.current_txn_start_offset, first.coordinator_epoch) == (-1, -1)
+    assert first.last_timestamp == NOW + 1
+    assert (hanging.producer_id, hanging.current_txn_start_offset) == (9, 2)
+    assert world.write(marker(9, 0)) == [(9, {"t": {0: 0}})]
+    assert world.woken == [(TOPIC_ID, 0)]
+    assert world.log.last_stable_offset == world.log.log_end_offset == 5
+    (described,) = world.describe("t", 0)
+    ended = described.active_producers[1]
+    assert (ended.current_txn_start_offset, ended.coordinator_epoch) == (-1, 3)
+    assert (ended.last_sequence, ended.last_timestamp) == (1, NOW + 5)
+
+
+def test_each_partition_of_each_marker_has_its_code() -> None:
+    world = World()
+    append_in_transaction(world.log, (9, 5, 0))
+    results = world.write(
+        marker(9, 0, 1, 2, epoch=4), marker(8, 0), marker(8, 0, topic="none"), marker(-1, 0)
+    )
+    assert results == [
+        (9, {"t": {0: E.INVALID_PRODUCER_EPOCH, 1: 0, 2: E.UNKNOWN_TOPIC_OR_PARTITION}}),
+        (8, {"t": {0: 0}, "none": {0: E.UNKNOWN_TOPIC_OR_PARTITION}}),
+        (-1, {"t": {0: E.INVALID_REQUEST}}),
+    ]
+    assert world.log.last_stable_offset == 0
+
+
+def test_an_older_coordinator_is_told_that_it_is() -> None:
+    world = World()
+    world.partitions.find("t", 0).append_marker(9, 0, True, 4, NOW, transaction_version=0)
+    assert world.write(marker(9, 0)) == [(9, {"t": {0: E.TRANSACTION_COORDINATOR_FENCED}})]
+
+
+def test_producers_of_a_partition_that_is_not_there() -> None:
+    world = World()
+    world.partitions.add_offline("t", TOPIC_ID, 7, "damaged")
+    missing, offline, empty = world.describe("t", 5, 7, 1)
+    assert missing.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert (offline.error_code, offline.error_message) == (E.KAFKA_STORAGE_ERROR, "damaged")
+    assert (empty.error_code, empty.active_producers) == (0, [])
