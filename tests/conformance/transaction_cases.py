@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from conformance.case import Case, World, made
+from conformance.case import Case, Difference, World, made
 
 NAME = "conformance-transaction"
 LONG_MS = 2**31 - 1
+_FIRST = "the transaction is looked at first"
 Build = Callable[[World], Any]
 
 
@@ -156,7 +157,6 @@ TRANSACTIONS = [
     *(
         Case("TxnOffsetCommit", name, build, (3, 99))
         for name, build in (
-            ("empty group", _commit(group="")),
             ("unknown member", _commit(group="conformance-group", member="nobody", generation=1)),
             (
                 "generation from the future",
@@ -168,9 +168,18 @@ TRANSACTIONS = [
                     group=w.static_group, member="nobody", generation=1, instance=w.instance
                 )(w),
             ),
-            ("unknown partition", _commit(partition=9)),
         )
     ),
+    *(
+        Case("TxnOffsetCommit", name, build, (version, version), Difference(ours, kafka, _FIRST))
+        for version, ours in ((3, "INVALID_TXN_STATE"), (4, "TRANSACTION_ABORTABLE"))
+        for name, build, kafka in (
+            ("empty group", _commit(group=""), "INVALID_GROUP_ID"),
+            ("unknown partition", _commit(partition=9), "UNKNOWN_TOPIC_OR_PARTITION"),
+        )
+    ),
+    Case("TxnOffsetCommit", "empty group", _commit(group=""), (5, 99)),
+    Case("TxnOffsetCommit", "unknown partition", _commit(partition=9), (5, 99)),
 ]
 
 _PRODUCERS = [
@@ -238,7 +247,14 @@ ADMINISTRATION = [
     Case("DescribeProducers", "accepted", _producers("conformance", 0)),
     Case("DescribeProducers", "unknown topic", _producers("no-such-topic", 0)),
     Case("DescribeProducers", "unknown partition", _producers("conformance", 9)),
-    Case("DescribeProducers", "topic that cannot be", _producers("a b", 0)),
+    Case(
+        "DescribeProducers",
+        "topic that cannot be",
+        _producers("a b", 0),
+        differs=Difference(
+            "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION", "there is none of this name"
+        ),
+    ),
     Case("WriteTxnMarkers", "unknown topic", _markers("no-such-topic")),
     Case("WriteTxnMarkers", "unknown partition", _markers(partition=9)),
     Case("DescribeTransactions", "accepted", _describe(NAME)),

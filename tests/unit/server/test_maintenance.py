@@ -302,6 +302,18 @@ async def test_producers_that_are_long_gone_are_forgotten(broker: Broker) -> Non
     assert list(partition.log.producers.entries) == []
 
 
+@in_broker()
+async def test_producers_are_forgotten_as_soon_as_the_setting_says_while_it_runs(
+    broker: Broker,
+) -> None:
+    partition = broker.partition()
+    now = broker.clock.wall_ms()
+    partition.append(make_batch(1, timestamp=now, producer=(7, 0, 0)), now)
+    broker.config = broker.config.with_dynamic({"producer.id.expiration.ms": "1000"}, {})
+    await asyncio.sleep(610)
+    assert list(partition.log.producers.entries) == []
+
+
 # Running
 
 
