@@ -37,6 +37,8 @@ def check_data_folder(path: Path, *, compacted: bool = False) -> dict[str, str]:
     if compacted:
         complaints = [line for line in complaints if not _tells_of_gaps(line)]
     found, more = _read_others(path)
+    if compacted:  # a snapshot may tell of a producer's batch that is no longer its last
+        more = [line for line in more if ".snapshot has [" not in line]
     complaints.extend(more)
     assert not complaints, "\n".join(complaints)
     return found
