@@ -51,6 +51,8 @@ STRICTER = {
     "group.min.session.timeout.ms": "a session of no length has no meaning",
     "internal.segment.bytes": "a segment of no size has no meaning",
     "listeners": LOOPBACK,
+    "log.cleaner.dedupe.buffer.size": "Kafka fails later, when its cleaner starts",
+    "log.cleaner.io.buffer.load.factor": "a share of more than all has no meaning",
     "log.flush.interval.ms": "the topic key's own bound",
     "log.flush.scheduler.interval.ms": "the topic key's own bound",
     "log.roll.jitter.ms": "the topic key's own bound",

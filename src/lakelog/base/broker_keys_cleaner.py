@@ -52,7 +52,7 @@ CLEANER_KEYS = (
     _dynamic(
         "log.cleaner.io.max.bytes.per.second",
         _DOUBLE,
-        1.7976931348623157e308,
+        "1.7976931348623157E308",
         "Bytes that all helpers together may read and write in a second.",
     ),
     _dynamic(
