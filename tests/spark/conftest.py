@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MakeTopic = Callable[..., str]
+
+START_MS = (int(time.time()) - 3600) * 1000
+"""Of the first record. Were it long ago, the broker would soon forget the records' producers
+(`producer.id.expiration.ms`), and the shared broker's snapshots would not be what its logs say."""
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +52,7 @@ def make_topic(bootstrap: str) -> MakeTopic:
 
 
 def produce(bootstrap: str, topic: str, numbers: range, *, partitions: int = 3) -> None:
-    """Record i goes to partition i % partitions, with time i, and a header if i is even."""
+    """Record i goes to partition i % partitions at START_MS + i, with a header if i is even."""
     with Producer(bootstrap) as producer:
         for i in numbers:
             producer.send(
@@ -56,5 +61,5 @@ def produce(bootstrap: str, topic: str, numbers: range, *, partitions: int = 3) 
                 f"k{i}".encode() if i % 5 else None,
                 headers=() if i % 2 else (("n", b"%d" % i), ("empty", None)),
                 partition=i % partitions,
-                timestamp_ms=1_700_000_000_000 + i,
+                timestamp_ms=START_MS + i,
             )

@@ -11,7 +11,7 @@ from lakelog.client.admin import Admin
 from lakelog.spark.archive.snippets import snippets
 from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
 from lakelog.spark.errors import TopicMissingError
-from spark.conftest import MakeTopic, produce
+from spark.conftest import START_MS, MakeTopic, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def test_a_topic_becomes_a_table_and_stays_one(
     assert found[0]["value"] == b"v0"
     assert found[0]["key"] is None
     assert found[0]["topic"] == topic
-    assert found[0]["timestamp"].timestamp() == 1_700_000_000
+    assert found[0]["timestamp"].timestamp() == START_MS / 1000
     assert found[0]["headers"] == [{"key": "n", "value": b"0"}, {"key": "empty", "value": None}]
 
     exec(snippets(last.metadata_path, last.catalog, last.table)["pyiceberg"], {})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from spark.conftest import MakeTopic
+from spark.conftest import START_MS, MakeTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,12 +15,12 @@ pytestmark = [pytest.mark.spark]
 
 ROWS = """
     SELECT cast('k' AS binary) AS key, cast('a' AS binary) AS value, '{topic}' AS topic,
-        2 AS partition, timestamp_millis(1700000000123) AS timestamp,
+        2 AS partition, timestamp_millis({at} + 123) AS timestamp,
         array(struct('h' AS key, cast('x' AS binary) AS value)) AS headers
     UNION ALL
-    SELECT NULL, cast('' AS binary), '{topic}', 0, timestamp_millis(1700000000456), NULL
+    SELECT NULL, cast('' AS binary), '{topic}', 0, timestamp_millis({at} + 456), NULL
     UNION ALL
-    SELECT cast('k' AS binary), NULL, '{topic}', 0, timestamp_millis(1700000000789), NULL
+    SELECT cast('k' AS binary), NULL, '{topic}', 0, timestamp_millis({at} + 789), NULL
 """
 
 
@@ -28,7 +28,7 @@ def test_every_column_of_a_record_is_written(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
-    rows = spark.sql(ROWS.format(topic=topic)).coalesce(1)
+    rows = spark.sql(ROWS.format(topic=topic, at=START_MS)).coalesce(1)
 
     rows.write.format("lakelog").option("kafka.bootstrap.servers", bootstrap).mode("append").save()
 
@@ -40,8 +40,8 @@ def test_every_column_of_a_record_is_written(
         .load()
     )
     found = [row.asDict(recursive=True) for row in back.orderBy("partition", "offset").collect()]
-    times = [row.pop("timestamp").timestamp() for row in found]
-    assert times == [1700000000.456, 1700000000.789, 1700000000.123]
+    times = [round(row.pop("timestamp").timestamp() * 1000) for row in found]
+    assert times == [START_MS + 456, START_MS + 789, START_MS + 123]
     assert found == [
         {"partition": 0, "offset": 0, "key": None, "value": b"", "headers": None},
         {"partition": 0, "offset": 1, "key": b"k", "value": None, "headers": None},

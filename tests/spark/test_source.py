@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from lakelog.client.admin import Admin
-from spark.conftest import MakeTopic, produce
+from spark.conftest import START_MS, MakeTopic, produce
 from spark.queries import Stream, read, values
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def test_a_topic_is_a_table_with_the_connectors_columns(
     third, even = rows["v5"], rows["v6"]
     assert third["key"] is None
     assert (third["topic"], third["partition"], third["offset"]) == (topic, 2, 1)
-    assert third["timestamp"].timestamp() == 1_700_000_000.005
+    assert round(third["timestamp"].timestamp() * 1000) == START_MS + 5
     assert third["timestampType"] == 0
     assert third["headers"] is None
     assert even["key"] == b"k6"
@@ -60,8 +60,8 @@ def test_where_a_batch_begins_and_ends(
         spark,
         bootstrap,
         assign=json.dumps({topic: [1]}),
-        startingTimestamp=1_700_000_000_020,
-        endingTimestamp=1_700_000_000_027,
+        startingTimestamp=START_MS + 20,
+        endingTimestamp=START_MS + 27,
     )
     assert values(timed) == ["v22", "v25"]
 
