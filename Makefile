@@ -41,7 +41,7 @@ check: setup ## Format, lint, types, layers and unit tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q tests/unit tests/contract
+	$(BIN)/pytest -q -n auto tests/unit tests/contract
 
 test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
 	$(BIN)/pytest -q tests --ignore=tests/unit --ignore=tests/contract
