@@ -89,8 +89,8 @@ API_NOTES = (
     ApiNote(
         33,
         "AlterConfigs",
-        "Topics and brokers; replaces everything, as the older request does.",
-        "Groups; broker loggers; client metrics.",
+        "Topics, brokers and groups; replaces everything, as the older request does.",
+        "Broker loggers; client metrics.",
     ),
     ApiNote(34, "AlterReplicaLogDirs", "", "there is one data folder"),
     ApiNote(35, "DescribeLogDirs", "Sizes and the space of the one data folder."),
@@ -147,7 +147,7 @@ API_NOTES = (
     ApiNote(71, "GetTelemetrySubscriptions", "", _TELEMETRY),
     ApiNote(72, "PushTelemetry", "", _TELEMETRY),
     ApiNote(73, "AssignReplicasToDirs", "", _QUORUM),
-    ApiNote(74, "ListConfigResources", "Topics and brokers.", "Groups; client metrics."),
+    ApiNote(74, "ListConfigResources", "Topics, brokers and groups.", "Client metrics."),
     ApiNote(
         75,
         "DescribeTopicPartitions",
