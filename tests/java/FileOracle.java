@@ -156,9 +156,12 @@ public class FileOracle {
         return 1;
     }
 
+    /** Without those that either side may have forgotten by now (producer.id.expiration.ms). */
     private static String sortedProducers(Path file) throws Exception {
+        long expired = System.currentTimeMillis() - 86_400_000;
         Map<Long, String> sorted = new TreeMap<>();
         for (ProducerStateEntry entry : ProducerStateManager.readSnapshot(file.toFile())) {
+            if (entry.lastTimestamp() <= expired && entry.currentTxnFirstOffset().isEmpty()) continue;
             sorted.put(entry.producerId(), producer(entry));
         }
         return sorted.values().toString();

@@ -227,13 +227,6 @@ def test_producer_ids_are_never_given_twice(wire: WireClient, version: int) -> N
     assert ids[0] >= 0
 
 
-@pytest.mark.usefixtures("lakelog_only")
-@pytest.mark.parametrize("version", range(6))
-def test_transactional_ids_are_refused(wire: WireClient, version: int) -> None:
-    request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=10_000)
-    assert wire.call(request, version).error_code == ErrorCode.UNSUPPORTED_VERSION
-
-
 def test_produce_0_to_2_close_the_connection(bootstrap: str) -> None:
     for version in range(3):
         with WireClient(bootstrap) as client:
