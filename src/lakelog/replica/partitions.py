@@ -6,6 +6,7 @@ made again has another id, so a client that remembers the old one is told "unkno
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -16,6 +17,8 @@ class Partitions:
     def __init__(self) -> None:
         self._by_key: dict[tuple[str | bytes, int], Partition] = {}
         self._offline: dict[tuple[str | bytes, int], str] = {}
+        self._known: Counter[bytes] = Counter()
+        """Partitions by topic id."""
 
     def __iter__(self) -> Iterator[Partition]:
         """Each partition once."""
@@ -37,17 +40,19 @@ class Partitions:
         reason = self._offline.get((topic, index))
         if reason is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
-        known = (key[0] for keys in (self._by_key, self._offline) for key in keys)
-        if isinstance(topic, str) or topic in known:
+        if isinstance(topic, str) or self._known[topic]:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
 
     def add(self, partition: Partition) -> None:
+        key = partition.topic_id, partition.index
+        self._known[partition.topic_id] += key not in self._by_key
         self._by_key[partition.topic, partition.index] = partition
-        self._by_key[partition.topic_id, partition.index] = partition
+        self._by_key[key] = partition
 
     def add_offline(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
         """The partition exists and its log cannot be used: corrupt is not absent."""
+        self._known[topic_id] += (topic_id, index) not in self._offline
         self._offline[topic, index] = reason
         self._offline[topic_id, index] = reason
 
@@ -56,6 +61,7 @@ class Partitions:
         gone = [key for key in self._offline if key[0] in (topic, topic_id)]
         for key in gone:
             del self._offline[key]
+            self._forget_one(key[0])
 
     def is_offline(self, topic: str, index: int) -> bool:
         return (topic, index) in self._offline
@@ -66,3 +72,10 @@ class Partitions:
         for key in ((partition.topic, partition.index), (partition.topic_id, partition.index)):
             if self._by_key.get(key) is partition:
                 del self._by_key[key]
+                self._forget_one(key[0])
+
+    def _forget_one(self, topic: str | bytes) -> None:
+        if isinstance(topic, bytes):
+            self._known[topic] -= 1
+            if not self._known[topic]:
+                del self._known[topic]

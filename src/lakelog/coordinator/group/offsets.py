@@ -25,6 +25,7 @@ _GROUP_ID_NOT_FOUND_SINCE = 9
 TOPIC_IDS_SINCE = 10
 
 PartitionOffsets = dict[int, OffsetCommitValue]
+_TIME_MAX = (1 << 63) - 1
 
 
 class Topics(Protocol):
@@ -193,7 +194,7 @@ def _value(
         value.topic_id = topic_id
     else:
         # The only version with a time to expire (v1) has neither epoch nor topic id.
-        value.expire_timestamp = now_ms + retention_ms
+        value.expire_timestamp = min(now_ms + retention_ms, _TIME_MAX)
     return value
 
 
