@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 
+from lakelog.records.batch import LENGTH_OVERHEAD
 from lakelog.runtime.api import Buffer, File
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
@@ -109,7 +110,7 @@ class Segment(IndexedSegment):
             base, length, delta = self._span(window, at, position)
             if base + delta >= offset:
                 return position
-            position += length + 12
+            position += length + LENGTH_OVERHEAD
         return size
 
     def whole_batches(self, position: int, end: int, max_bytes: int, first: int = 0) -> int:
@@ -130,7 +131,7 @@ class Segment(IndexedSegment):
         file, at = self.open().file, position + first
         while at < end:
             _, length, _ = self._span(file.read_at(at, SPAN.size), 0, at)
-            following = at + length + 12
+            following = at + length + LENGTH_OVERHEAD
             if following - position > max_bytes and at > position:
                 break
             at = following
@@ -145,7 +146,7 @@ class Segment(IndexedSegment):
             base, length, _ = self._span(head, 0, position)
         except CorruptLog:
             return None
-        return base, length + 12
+        return base, length + LENGTH_OVERHEAD
 
     def _span(self, window: bytes, at: int, position: int) -> tuple[int, int, int]:
         try:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.configs import (
-    ConfigResult,
     Replacement,
     plan_replace_configs,
 )
@@ -15,6 +13,7 @@ from lakelog.protocol.alter_configs import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
+from lakelog.server.handlers.config_changes import submit
 
 
 async def handle(
@@ -28,20 +27,13 @@ async def handle(
         )
         for resource in request.resources
     ]
-    try:
-        results = await broker.metadata.submit(
-            lambda image: plan_replace_configs(
-                image,
-                wanted,
-                broker=broker.static_config,
-                validate_only=request.validate_only,
-            )
-        )
-    except KafkaError as error:
-        results = [
-            ConfigResult(one.resource_type, one.resource_name, error.code, error.message)
-            for one in wanted
-        ]
+    results = await submit(
+        broker,
+        wanted,
+        lambda image: plan_replace_configs(
+            image, wanted, broker=broker.static_config, validate_only=request.validate_only
+        ),
+    )
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

@@ -8,7 +8,11 @@ is left here is what only the connection knows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lakelog.coordinator.shard import Reply
+from lakelog.protocol import consumer_group_describe as consumer_groups_api
+from lakelog.protocol import describe_groups as describe_groups_api
 from lakelog.protocol.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -77,9 +81,7 @@ def describe_groups(
 ) -> DescribeGroupsResponse:
     response = broker.groups.admin.describe_groups(request, context.version).result()
     if request.include_authorized_operations:
-        for group in response.groups:
-            if not group.error_code:
-                group.authorized_operations = _GROUP_OPERATIONS
+        _authorize(response.groups)
     return response
 
 
@@ -102,9 +104,7 @@ def consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     response = broker.groups.admin.consumer_group_describe(request).result()
     if request.include_authorized_operations:
-        for group in response.groups:
-            if not group.error_code:
-                group.authorized_operations = _GROUP_OPERATIONS
+        _authorize(response.groups)
     return response
 
 
@@ -118,3 +118,11 @@ def offset_delete(
     broker: Broker, context: Context, request: OffsetDeleteRequest
 ) -> Reply[OffsetDeleteResponse]:
     return broker.groups.admin.offset_delete(request)
+
+
+def _authorize(
+    groups: Iterable[describe_groups_api.DescribedGroup | consumer_groups_api.DescribedGroup],
+) -> None:
+    for group in groups:
+        if not group.error_code:
+            group.authorized_operations = _GROUP_OPERATIONS

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.configs import (
     ConfigChange,
-    ConfigResult,
     ResourceChange,
     plan_alter_configs,
 )
@@ -16,6 +14,7 @@ from lakelog.protocol.incremental_alter_configs import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
+from lakelog.server.handlers.config_changes import submit
 
 
 async def handle(
@@ -32,20 +31,13 @@ async def handle(
         )
         for resource in request.resources
     ]
-    try:
-        results = await broker.metadata.submit(
-            lambda image: plan_alter_configs(
-                image,
-                wanted,
-                broker=broker.static_config,
-                validate_only=request.validate_only,
-            )
-        )
-    except KafkaError as error:
-        results = [
-            ConfigResult(change.resource_type, change.resource_name, error.code, error.message)
-            for change in wanted
-        ]
+    results = await submit(
+        broker,
+        wanted,
+        lambda image: plan_alter_configs(
+            image, wanted, broker=broker.static_config, validate_only=request.validate_only
+        ),
+    )
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

@@ -1,0 +1,25 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: one change for all resources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.configs import ConfigResult, Replacement, ResourceChange
+from lakelog.metadata.log import Planner
+from lakelog.server.broker import Broker
+
+
+async def submit(
+    broker: Broker,
+    wanted: Sequence[Replacement | ResourceChange],
+    plan: Planner[list[ConfigResult]],
+) -> list[ConfigResult]:
+    """One result for each resource; all of them fail if the change cannot be committed."""
+    try:
+        return await broker.metadata.submit(plan)
+    except KafkaError as error:
+        return [
+            ConfigResult(one.resource_type, one.resource_name, error.code, error.message)
+            for one in wanted
+        ]
