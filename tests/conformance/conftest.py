@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pytest
 
 from broker_process import BrokerProcess
+from conformance.pair import Pair
 from kafka_process import KafkaProcess
-
-
-class Pair(NamedTuple):
-    """host:port of this broker and of Apache Kafka."""
-
-    ours: str
-    kafka: str
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 
 from broker_process import eventually
 from conformance.config_differences import DEFAULTS, MODES, NEWER, TYPES
-from conformance.conftest import Pair
+from conformance.pair import Pair
 from kafka_process import PROPERTIES
 from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from lakelog.protocol.incremental_alter_configs import (

@@ -19,7 +19,7 @@ from conformance import (
     transaction_cases,
 )
 from conformance.case import Case
-from conformance.conftest import Pair
+from conformance.pair import Pair
 from conformance.world import build_world
 from lakelog.protocol.registry import APIS
 from wire_client import WireClient

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakelog.client.admin import Admin
-from lakelog.client.producer.api import Producer
 from lakelog.spark.session import local_session
+from spark.topics import MakeTopic, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MakeTopic = Callable[..., str]
-
-START_MS = (int(time.time()) - 3600) * 1000
-"""Of the first record. Were it long ago, the broker would soon forget the records' producers
-(`producer.id.expiration.ms`), and the shared broker's snapshots would not be what its logs say."""
 
 
 @pytest.fixture(scope="session")
@@ -49,17 +42,3 @@ def make_topic(bootstrap: str) -> MakeTopic:
         return topic
 
     return make
-
-
-def produce(bootstrap: str, topic: str, numbers: range, *, partitions: int = 3) -> None:
-    """Record i goes to partition i % partitions at START_MS + i, with a header if i is even."""
-    with Producer(bootstrap) as producer:
-        for i in numbers:
-            producer.send(
-                topic,
-                f"v{i}".encode(),
-                f"k{i}".encode() if i % 5 else None,
-                headers=() if i % 2 else (("n", b"%d" % i), ("empty", None)),
-                partition=i % partitions,
-                timestamp_ms=START_MS + i,
-            )

@@ -11,7 +11,7 @@ from lakelog.client.admin import Admin
 from lakelog.spark.archive.snippets import snippets
 from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
 from lakelog.spark.errors import TopicMissingError
-from spark.conftest import START_MS, MakeTopic, produce
+from spark.topics import START_MS, MakeTopic, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

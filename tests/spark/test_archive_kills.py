@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyiceberg.catalog import load_catalog
 
 from lakelog.spark.archive.table import sqlite_catalog
-from spark.conftest import MakeTopic, produce
+from spark.topics import MakeTopic, produce
 
 pytestmark = [pytest.mark.spark]
 

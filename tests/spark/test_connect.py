@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.conftest import MakeTopic
+from spark.topics import MakeTopic
 
 pytestmark = [pytest.mark.spark]
 

@@ -14,8 +14,8 @@ from broker_process import BrokerProcess, eventually
 from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.offsets import EARLIEST, LATEST
 from lakelog.spark.archive.sync import SyncError, sync_topic
-from spark.conftest import MakeTopic, produce
 from spark.queries import Stream, read, values
+from spark.topics import MakeTopic, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

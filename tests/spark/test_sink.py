@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from spark.conftest import START_MS, MakeTopic
+from spark.topics import START_MS, MakeTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

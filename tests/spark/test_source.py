@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from lakelog.client.admin import Admin
-from spark.conftest import START_MS, MakeTopic, produce
 from spark.queries import Stream, read, values
+from spark.topics import START_MS, MakeTopic, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker_process import LAKELOG, eventually
-from spark.conftest import MakeTopic, produce
+from spark.topics import MakeTopic, produce
 
 pytestmark = [pytest.mark.spark]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-_SOURCE = Path(__file__).parents[2] / "src"
+_TESTS = Path(__file__).parents[1]
+_SOURCE = _TESTS.parent / "src"
 _PACKAGE = _SOURCE / "lakelog"
 
 # Code that decides: it takes values, clocks and disks as arguments and cannot reach for its own.
@@ -196,3 +197,15 @@ def test_every_public_module_says_what_it_is() -> None:
         if _tree(path).body and not ast.get_docstring(_tree(path))
     ]
     assert not silent, f"no module docstring: {silent}"
+
+
+def test_nothing_is_imported_from_a_conftest() -> None:
+    """pytest has loaded it under another name: an import would run it, and its constants, twice."""
+    found = [
+        f"{path.relative_to(_TESTS)}: {module}"
+        for path in sorted(_TESTS.rglob("*.py"))
+        for node in ast.walk(_tree(path))
+        for module in _imported(node)
+        if module.rpartition(".")[2] == "conftest"
+    ]
+    assert not found, f"move what is shared to a module of its own: {found}"

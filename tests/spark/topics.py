@@ -1,0 +1,28 @@
+"""Topics of Spark tests: their records, and when these were made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from lakelog.client.producer.api import Producer
+
+MakeTopic = Callable[..., str]
+
+START_MS = (int(time.time()) - 3600) * 1000
+"""Of the first record. Were it long ago, the broker would soon forget the records' producers
+(`producer.id.expiration.ms`), and the shared broker's snapshots would not be what its logs say."""
+
+
+def produce(bootstrap: str, topic: str, numbers: range, *, partitions: int = 3) -> None:
+    """Record i goes to partition i % partitions at START_MS + i, with a header if i is even."""
+    with Producer(bootstrap) as producer:
+        for i in numbers:
+            producer.send(
+                topic,
+                f"v{i}".encode(),
+                f"k{i}".encode() if i % 5 else None,
+                headers=() if i % 2 else (("n", b"%d" % i), ("empty", None)),
+                partition=i % partitions,
+                timestamp_ms=START_MS + i,
+            )
