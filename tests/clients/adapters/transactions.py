@@ -269,7 +269,9 @@ class OwnTransactional:
     class Reading:
         def __init__(self, bootstrap: str, group: str, topic: str, isolation: str) -> None:
             self.topic, self.group = topic, group
-            self.consumer = OwnConsumer(bootstrap, group=group, auto_offset_reset="earliest")
+            self.consumer = OwnConsumer(
+                bootstrap, group=group, auto_offset_reset="earliest", isolation_level=isolation
+            )
             self.consumer.subscribe([topic])
 
         def poll(self) -> list[tuple[int, int, bytes]]:
