@@ -19,7 +19,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.connection import Connection, ProtocolViolation
-from lakelog.server.reply import Reply
+from lakelog.server.reply import Repeat, Reply
 from lakelog.server.request_memory import RequestMemory
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
@@ -43,7 +43,7 @@ DEFERRED = Deferred()
 class Context(Reply):
     """What a handler knows of a request beside its message, and how it is answered later."""
 
-    __slots__ = ("_api", "_correlation_id", "client_id", "version")
+    __slots__ = ("_correlation_id", "api", "client_id", "version")
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Context(Reply):
         self.pipelined = api.key == _PRODUCE
         self.parts = None
         self.on_abandon = None
-        self._api = api
+        self.api = api
         self._correlation_id = correlation_id
         self.version = version
         self.client_id = client_id or ""
@@ -65,6 +65,10 @@ class Context(Reply):
     @property
     def client_host(self) -> str:
         return self.connection.peer[0]
+
+    def again(self, correlation_id: int) -> Context:
+        """The context of another request of the same client, API and version."""
+        return Context(self.connection, self.api, self.version, correlation_id, self.client_id)
 
     def reply(self, response: Any) -> None:
         """Completes the reply; none means that the request is not answered.
@@ -75,15 +79,16 @@ class Context(Reply):
             self.complete([])
             return
         try:
-            parts = encode_response(self._api, self.version, self._correlation_id, response)
+            parts = encode_response(self.api, self.version, self._correlation_id, response)
         except WireError:
-            logger.exception("%s cannot be answered", self._api.name)
+            logger.exception("%s cannot be answered", self.api.name)
             self.connection.close()
             return
         self.complete(parts)
 
 
 Handler = Callable[[Context, Any], Any]
+Learner = Callable[[Repeat | None, Context, Any], Repeat | None]
 
 
 class Route:
@@ -92,14 +97,23 @@ class Route:
     Args:
         in_place: the handler is done with the request's buffers when it returns, so the request
             is decoded as views of the receive buffer; otherwise from a copy.
+        learn: makes of the connection's last repeat, and a request just handled, its next one.
     """
 
-    __slots__ = ("api", "handler", "in_place", "max_version", "min_version")
+    __slots__ = ("api", "handler", "in_place", "learn", "max_version", "min_version")
 
-    def __init__(self, api: Api, handler: Handler, *, in_place: bool = False) -> None:
+    def __init__(
+        self,
+        api: Api,
+        handler: Handler,
+        *,
+        in_place: bool = False,
+        learn: Learner | None = None,
+    ) -> None:
         self.api = api
         self.handler = handler
         self.in_place = in_place
+        self.learn = learn
         self.min_version = api.min_version
         self.max_version = api.max_version
 
@@ -130,6 +144,13 @@ class Dispatcher:
 
     def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         connection.last_active = self._clock.monotonic()
+        repeat = connection.repeat
+        if repeat is not None:
+            try:
+                if repeat.answer(view, start, end):
+                    return
+            except Exception as error:
+                raise _bug(repeat.api, connection, error) from error
         key, version = _KEY_AND_VERSION.unpack_from(view, start)
         route = self._routes.get(key)
         if route is None:
@@ -147,6 +168,8 @@ class Dispatcher:
         except WireError as error:
             raise ProtocolViolation(f"{route.api.name} v{version}: {error}") from error
         self._run(route, context, request)
+        if route.learn is not None:
+            connection.repeat = route.learn(connection.repeat, context, request)
 
     def _answer_newer_api_versions(
         self, connection: Connection, route: Route, view: memoryview, start: int, end: int
@@ -167,7 +190,7 @@ class Dispatcher:
         except ProtocolViolation:
             raise
         except Exception as error:
-            raise _bug(route, context.connection, error) from error
+            raise _bug(route.api, context.connection, error) from error
         if isinstance(response, Message) or response is None:
             context.reply(response)
         elif isinstance(response, asyncio.Future):
@@ -191,7 +214,7 @@ class Dispatcher:
         if error is None:
             context.reply(response.result())
         else:
-            logger.warning("closing: %s", _bug(route, context.connection, error))
+            logger.warning("closing: %s", _bug(route.api, context.connection, error))
             context.connection.close()
 
     async def _finish(
@@ -200,7 +223,7 @@ class Dispatcher:
         try:
             context.reply(await response)
         except Exception as error:  # noqa: BLE001 - as above
-            logger.warning("closing: %s", _bug(route, context.connection, error))
+            logger.warning("closing: %s", _bug(route.api, context.connection, error))
             context.connection.close()
 
 
@@ -219,12 +242,12 @@ def _decode(
     return Context(connection, api, version, correlation_id, client_id), request
 
 
-def _bug(route: Route, connection: Connection, error: BaseException) -> ProtocolViolation:
+def _bug(api: Api, connection: Connection, error: BaseException) -> ProtocolViolation:
     logger.error(
         "%s from %s failed with %s",
-        route.api.name,
+        api.name,
         connection.peer_name,
         ErrorCode.UNKNOWN_SERVER_ERROR.name,
         exc_info=error,
     )
-    return ProtocolViolation(f"{route.api.name} failed: {error!r}")
+    return ProtocolViolation(f"{api.name} failed: {error!r}")
