@@ -191,8 +191,7 @@ class Dispatcher:
         if error is None:
             context.reply(response.result())
         else:
-            logger.warning("closing: %s", _bug(route, context.connection, error))
-            context.connection.close()
+            _close(route, context.connection, error)
 
     async def _finish(
         self, route: Route, context: Context, response: Coroutine[Any, Any, Any]
@@ -200,8 +199,7 @@ class Dispatcher:
         try:
             context.reply(await response)
         except Exception as error:  # noqa: BLE001 - as above
-            logger.warning("closing: %s", _bug(route, context.connection, error))
-            context.connection.close()
+            _close(route, context.connection, error)
 
 
 def _decode(
@@ -217,6 +215,14 @@ def _decode(
     )
     request, _ = decode_prefix(api.request, view, version, body, end)
     return Context(connection, api, version, correlation_id, client_id), request
+
+
+def _close(route: Route, connection: Connection, error: BaseException) -> None:
+    """Ends the connection of a request whose handler failed after it had returned."""
+    if not isinstance(error, ProtocolViolation):
+        error = _bug(route, connection, error)
+    logger.warning("closing %s: %s", connection.peer_name, error)
+    connection.close()
 
 
 def _bug(route: Route, connection: Connection, error: BaseException) -> ProtocolViolation:

@@ -359,16 +359,20 @@ def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
     assert told[0].exc_info is not None
 
 
-def test_a_handler_may_call_a_request_a_violation(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("violating", [_at_once, _in_coroutine, _in_future, _in_done_future])
+def test_a_handler_may_call_a_request_a_violation(
+    violating: Callable[[Exception], Any], caplog: pytest.LogCaptureFixture
+) -> None:
     """That is the peer's fault, and no error of the broker's."""
 
     async def scenario() -> None:
         violation = ProtocolViolation("acks=0 cannot be refused")
-        async with Broker({METADATA: _at_once(violation)}) as broker:
+        async with Broker({METADATA: violating(violation)}) as broker:
             client = await broker.connect()
             client.send(MetadataRequest(topics=[]), 12)
             assert await client.is_closed_by_broker()
 
     run(scenario)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "closing 127.0.0.1:" in caplog.text
     assert "acks=0 cannot be refused" in caplog.text
