@@ -19,7 +19,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.connection import Connection, ProtocolViolation
-from lakelog.server.reply import Reply
+from lakelog.server.reply import Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
@@ -78,6 +78,7 @@ class Context(Reply):
             parts = encode_response(self._api, self.version, self._correlation_id, response)
         except WireError:
             logger.exception("%s cannot be answered", self._api.name)
+            release(slices_of(response))
             self.connection.close()
             return
         self.complete(parts)
