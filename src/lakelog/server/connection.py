@@ -11,7 +11,6 @@ is being worked on at a time.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from struct import Struct
 from typing import Any, Protocol
@@ -20,8 +19,6 @@ from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
 from lakelog.server.reply import Part, Reply, release
 from lakelog.server.request_memory import RequestMemory
 from lakelog.storage.handles import LogSlice
-
-logger = logging.getLogger(__name__)
 
 FIRST_BUFFER_SIZE = 4 * 1024
 """What a connection may receive into outside the budget of all connections."""
@@ -56,6 +53,10 @@ class RequestSink(Protocol):
 
         Raises `ProtocolViolation` if the connection is to be closed.
         """
+        ...
+
+    def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        """Closes the connection and says why."""
         ...
 
     def on_close(self, connection: Connection) -> None: ...
@@ -171,8 +172,7 @@ class Connection:
         try:
             self._take_requests()
         except ProtocolViolation as violation:
-            logger.warning("closing %s: %s", self.peer_name, violation)
-            self.close()
+            self._sink.on_violation(self, violation)
         finally:
             self._handling = False
         if not self.closed:

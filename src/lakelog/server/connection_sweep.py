@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import NamedTuple
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.runtime.api import Clock
 from lakelog.server.connection import Connection
-
-logger = logging.getLogger(__name__)
+from lakelog.server.dispatch import Dispatcher
 
 BUFFER_IDLE_S = 10.0
 """After so long a connection's receive buffer is given back."""
@@ -29,15 +27,16 @@ class _Begun(NamedTuple):
 
 
 class ConnectionSweep:
-    """`connections` is the live set. `run` is called every few seconds."""
+    """Over the connections of `dispatcher`. `run` is called every few seconds."""
 
     def __init__(
         self,
-        connections: Collection[Connection],
+        dispatcher: Dispatcher,
         config: Callable[[], BrokerConfig],
         clock: Clock,
     ) -> None:
-        self._connections = connections
+        self._connections = dispatcher.connections
+        self._closings = dispatcher.closings
         self._config = config
         self._clock = clock
         self._begun: dict[Connection, _Begun] = {}
@@ -62,7 +61,7 @@ class ConnectionSweep:
         elapsed_s = now - begun.seen
         if elapsed_s > PROGRESS_S:
             if received - begun.received < elapsed_s * RATE_MIN:
-                logger.warning("closing %s: its request does not go on", connection.peer_name)
+                self._closings.closing(connection.peer_name, "its request does not go on")
                 connection.close()
                 return
             begun = _Begun(now, received, connection.last_active)

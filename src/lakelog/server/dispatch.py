@@ -15,9 +15,9 @@ from struct import Struct
 from types import CoroutineType
 from typing import Any
 
-from lakelog.base.errors import ErrorCode
 from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.closing_log import ClosingLog
 from lakelog.server.connection import Connection, ProtocolViolation
 from lakelog.server.reply import Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
@@ -122,9 +122,14 @@ class Dispatcher:
         self._tasks = tasks
         self.request_memory = request_memory
         self.connections: set[Connection] = set()
+        self.closings = ClosingLog(clock)
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == _PRODUCE
+
+    def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        self.closings.closing(connection.peer_name, violation)
+        connection.close()
 
     def on_close(self, connection: Connection) -> None:
         self.connections.discard(connection)
@@ -168,7 +173,7 @@ class Dispatcher:
         except ProtocolViolation:
             raise
         except Exception as error:
-            raise _bug(route, context.connection, error) from error
+            raise self._bug(route, context.connection, error) from error
         if isinstance(response, Message) or response is None:
             context.reply(response)
         elif isinstance(response, asyncio.Future):
@@ -192,7 +197,7 @@ class Dispatcher:
         if error is None:
             context.reply(response.result())
         else:
-            _close(route, context.connection, error)
+            self._fail(route, context.connection, error)
 
     async def _finish(
         self, route: Route, context: Context, response: Coroutine[Any, Any, Any]
@@ -200,7 +205,17 @@ class Dispatcher:
         try:
             context.reply(await response)
         except Exception as error:  # noqa: BLE001 - as above
-            _close(route, context.connection, error)
+            self._fail(route, context.connection, error)
+
+    def _fail(self, route: Route, connection: Connection, error: BaseException) -> None:
+        """Ends the connection of a request whose handler failed after it had returned."""
+        if not isinstance(error, ProtocolViolation):
+            error = self._bug(route, connection, error)
+        self.on_violation(connection, error)
+
+    def _bug(self, route: Route, connection: Connection, error: BaseException) -> ProtocolViolation:
+        self.closings.bug(route.api.name, connection.peer_name, error)
+        return ProtocolViolation(f"{route.api.name} failed: {error!r}")
 
 
 def _decode(
@@ -216,22 +231,3 @@ def _decode(
     )
     request, _ = decode_prefix(api.request, view, version, body, end)
     return Context(connection, api, version, correlation_id, client_id), request
-
-
-def _close(route: Route, connection: Connection, error: BaseException) -> None:
-    """Ends the connection of a request whose handler failed after it had returned."""
-    if not isinstance(error, ProtocolViolation):
-        error = _bug(route, connection, error)
-    logger.warning("closing %s: %s", connection.peer_name, error)
-    connection.close()
-
-
-def _bug(route: Route, connection: Connection, error: BaseException) -> ProtocolViolation:
-    logger.error(
-        "%s from %s failed with %s",
-        route.api.name,
-        connection.peer_name,
-        ErrorCode.UNKNOWN_SERVER_ERROR.name,
-        exc_info=error,
-    )
-    return ProtocolViolation(f"{route.api.name} failed: {error!r}")

@@ -13,6 +13,7 @@ import pytest
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.server.connection import Connection, ProtocolViolation
 from lakelog.server.connection_sweep import ConnectionSweep
+from lakelog.server.dispatch import Dispatcher
 from lakelog.server.reply import Reply
 from lakelog.server.request_memory import RequestMemory
 from lakelog.storage.handles import LogSlice
@@ -192,6 +193,9 @@ class Sink:
 
     def complete(self, index: int) -> None:
         self.replies[index].complete(self.answer(self.requests[index]))
+
+    def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        connection.close()
 
     def on_close(self, connection: Connection) -> None:
         self.closed += 1
@@ -477,7 +481,7 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
     steady_world, sink, steady = connect()
     config, _ = BrokerConfig.from_mapping({})
     clock = FakeClock()
-    sweep = ConnectionSweep([slow, steady], lambda: config, clock)
+    sweep = ConnectionSweep(dispatcher_of(clock, slow, steady), lambda: config, clock)
     for _, connection in ((slow_world, slow), (steady_world, steady)):
         connection.last_active = clock.now
     slow_world.incoming += struct.pack(">ih", 1000, OTHER) + b"z"
@@ -495,6 +499,16 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
     steady_world.incoming += b"y" * (1 << 20)
     steady_world.run()
     assert sink.requests
+
+
+def dispatcher_of(
+    clock: FakeClock, *connections: Connection, memory: RequestMemory | None = None
+) -> Dispatcher:
+    """What a sweep looks at."""
+    tasks: Any = None
+    dispatcher = Dispatcher({}, lambda _, __: None, clock, tasks, memory or RequestMemory(0))
+    dispatcher.connections.update(connections)
+    return dispatcher
 
 
 class FakeClock:
