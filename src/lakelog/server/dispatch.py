@@ -18,9 +18,10 @@ from typing import Any
 from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.closing_log import ClosingLog
-from lakelog.server.connection import Connection, ProtocolViolation
+from lakelog.server.connection import Connection
 from lakelog.server.reply import Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
+from lakelog.server.request_sink import ProtocolViolation
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_request_header, encode_response

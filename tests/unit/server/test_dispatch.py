@@ -24,10 +24,10 @@ from lakelog.protocol.produce import ProduceRequest, ProduceResponse
 from lakelog.protocol.registry import api_for
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
-from lakelog.server.connection import ProtocolViolation
 from lakelog.server.dispatch import DEFERRED, Context, Dispatcher, Route
 from lakelog.server.listener import Acceptor
 from lakelog.server.request_memory import RequestMemory
+from lakelog.server.request_sink import ProtocolViolation
 from lakelog.storage.handles import LogSlice
 from lakelog.wire.framing import decode_response, encode_request
 
