@@ -15,12 +15,13 @@ from struct import Struct
 from types import CoroutineType
 from typing import Any
 
-from lakelog.base.errors import ErrorCode
 from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
-from lakelog.server.connection import Connection, ProtocolViolation
-from lakelog.server.reply import Repeat, Reply
+from lakelog.server.closing_log import ClosingLog
+from lakelog.server.connection import Connection
+from lakelog.server.reply import Repeat, Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
+from lakelog.server.request_sink import ProtocolViolation
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_request_header, encode_response
@@ -82,6 +83,7 @@ class Context(Reply):
             parts = encode_response(self.api, self.version, self._correlation_id, response)
         except WireError:
             logger.exception("%s cannot be answered", self.api.name)
+            release(slices_of(response))
             self.connection.close()
             return
         self.complete(parts)
@@ -135,9 +137,14 @@ class Dispatcher:
         self._tasks = tasks
         self.request_memory = request_memory
         self.connections: set[Connection] = set()
+        self.closings = ClosingLog(clock)
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == _PRODUCE
+
+    def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        self.closings.closing(connection.peer_name, violation)
+        connection.close()
 
     def on_close(self, connection: Connection) -> None:
         self.connections.discard(connection)
@@ -150,7 +157,7 @@ class Dispatcher:
                 if repeat.answer(view, start, end):
                     return
             except Exception as error:
-                raise _bug(repeat.api, connection, error) from error
+                raise self._bug(repeat.api, connection, error) from error
         key, version = _KEY_AND_VERSION.unpack_from(view, start)
         route = self._routes.get(key)
         if route is None:
@@ -190,7 +197,7 @@ class Dispatcher:
         except ProtocolViolation:
             raise
         except Exception as error:
-            raise _bug(route.api, context.connection, error) from error
+            raise self._bug(route.api, context.connection, error) from error
         if isinstance(response, Message) or response is None:
             context.reply(response)
         elif isinstance(response, asyncio.Future):
@@ -214,8 +221,7 @@ class Dispatcher:
         if error is None:
             context.reply(response.result())
         else:
-            logger.warning("closing: %s", _bug(route.api, context.connection, error))
-            context.connection.close()
+            self._fail(route.api, context.connection, error)
 
     async def _finish(
         self, route: Route, context: Context, response: Coroutine[Any, Any, Any]
@@ -223,8 +229,17 @@ class Dispatcher:
         try:
             context.reply(await response)
         except Exception as error:  # noqa: BLE001 - as above
-            logger.warning("closing: %s", _bug(route.api, context.connection, error))
-            context.connection.close()
+            self._fail(route.api, context.connection, error)
+
+    def _fail(self, api: Api, connection: Connection, error: BaseException) -> None:
+        """Ends the connection of a request whose handler failed after it had returned."""
+        if not isinstance(error, ProtocolViolation):
+            error = self._bug(api, connection, error)
+        self.on_violation(connection, error)
+
+    def _bug(self, api: Api, connection: Connection, error: BaseException) -> ProtocolViolation:
+        self.closings.bug(api.name, connection.peer_name, error)
+        return ProtocolViolation(f"{api.name} failed: {error!r}")
 
 
 def _decode(
@@ -240,14 +255,3 @@ def _decode(
     )
     request, _ = decode_prefix(api.request, view, version, body, end)
     return Context(connection, api, version, correlation_id, client_id), request
-
-
-def _bug(api: Api, connection: Connection, error: BaseException) -> ProtocolViolation:
-    logger.error(
-        "%s from %s failed with %s",
-        api.name,
-        connection.peer_name,
-        ErrorCode.UNKNOWN_SERVER_ERROR.name,
-        exc_info=error,
-    )
-    return ProtocolViolation(f"{api.name} failed: {error!r}")

@@ -26,8 +26,8 @@ from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Buffer
 from lakelog.server.broker import Broker
-from lakelog.server.connection import ProtocolViolation
 from lakelog.server.dispatch import Context
+from lakelog.server.request_sink import ProtocolViolation
 from lakelog.server.topics import INTERNAL_TOPICS
 from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
 from lakelog.storage.record_errors import RecordsRefusedError

@@ -93,7 +93,7 @@ class ProduceRepeat:
         if found is None:
             return False
         begin, stop = self._records(view, start + head.size)
-        if stop < begin or view[stop:end] != self._tail:
+        if not begin <= stop == end - len(self._tail) or view[stop:end] != self._tail:
             return False
         self._append(found[0], view[begin:stop])
         return True
