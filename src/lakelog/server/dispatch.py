@@ -67,10 +67,6 @@ class Context(Reply):
     def client_host(self) -> str:
         return self.connection.peer[0]
 
-    def again(self, correlation_id: int) -> Context:
-        """The context of another request of the same client, API and version."""
-        return Context(self.connection, self.api, self.version, correlation_id, self.client_id)
-
     def reply(self, response: Any) -> None:
         """Completes the reply; none means that the request is not answered.
 

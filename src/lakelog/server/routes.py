@@ -36,6 +36,7 @@ from lakelog.server.handlers import (
     transactions,
     write_txn_markers,
 )
+from lakelog.server.repeats import fetch as fetch_repeat
 from lakelog.server.repeats import produce as produce_repeat
 from lakelog.server.reply import Repeat
 
@@ -86,6 +87,7 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
 _IN_PLACE = frozenset({"Produce", "Fetch", "ListOffsets"})
 _LEARNERS: dict[str, Callable[[Broker, Repeat | None, Context, Any], Repeat | None]] = {
     "Produce": produce_repeat.learn,
+    "Fetch": fetch_repeat.learn,
 }
 
 
