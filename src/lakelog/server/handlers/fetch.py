@@ -78,14 +78,18 @@ class PendingFetch:
         """The response, unless less than `at_least` bytes are found and nothing is wrong."""
         results = []
         size = 0
+        bytes_left = self._bytes_max
         failed = False
         for target in self._plan.targets:
             try:
-                data = self._read_one(target, self._bytes_max - size, min_one=not size)
+                data = self._read_one(target, bytes_left, min_one=not size)
                 size += len(data.records)
             except KafkaError as error:
                 failed = True
                 data = self._failure(target, error)
+            bytes_left = self._bytes_max - size
+            if bytes_left < 0:
+                bytes_left = 0
             results.append((target, data))
         if size >= at_least or failed:
             return self._response(results)
@@ -101,16 +105,13 @@ class PendingFetch:
         log = partition.log
         if self._context.version < _ZSTD_SINCE and log.config.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        found, aborted = None, None
-        if bytes_left > 0:
-            offset, bytes_max = target.fetch_offset, min(target.max_bytes, bytes_left)
-            if self._committed:
-                found, ended = partition.read_committed(offset, bytes_max, min_one=min_one)
-                aborted = [AbortedTransaction(producer_id=e[0], first_offset=e[1]) for e in ended]
-            else:
-                found = partition.read(offset, bytes_max, min_one=min_one)
-        elif self._committed:
-            aborted = []
+        aborted = None
+        offset, bytes_max = target.fetch_offset, min(target.max_bytes, bytes_left)
+        if self._committed:
+            found, ended = partition.read_committed(offset, bytes_max, min_one=min_one)
+            aborted = [AbortedTransaction(producer_id=e[0], first_offset=e[1]) for e in ended]
+        else:
+            found = partition.read(offset, bytes_max, min_one=min_one)
         return PartitionData(
             partition_index=target.partition,
             high_watermark=partition.high_watermark,
