@@ -114,6 +114,7 @@ class Server:
             purgatory=purgatory,
             fetch_sessions=FetchSessions(
                 random,
+                lambda topic, index: self._partitions.get(topic, index) is not None,
                 slots_max=options.config.get_int("max.incremental.fetch.session.cache.slots"),
             ),
             producer_ids=producer_ids,

@@ -221,7 +221,7 @@ class Log(LocalLog):
         """Whole batches from the one that holds `offset` on, none reaching to `end_offset`.
 
         At most `max_bytes`; with `min_one` the first batch even if it is larger. `None` when there
-        is nothing. Raises `KafkaError` 1 outside the log.
+        is nothing. Raises `KafkaError`: 1 outside the log, -1 for records within a negative limit.
         """
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
@@ -231,6 +231,11 @@ class Log(LocalLog):
             )
         if offset >= end_offset or offset == end:
             return None
+        if max_bytes <= 0:
+            if max_bytes < 0:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {max_bytes} bytes")
+            if not min_one:
+                return None
         segment, position, first = self._known.find(offset) or self._locate(offset)
         limit = segment.size
         if end_offset < end and end_offset < segment.next_offset:
@@ -251,7 +256,7 @@ class Log(LocalLog):
             position = segment.position_of(offset)
             number += 1
             if position < segment.size or number == len(self.segments):
-                return segment, position, 0
+                return segment, position, None
 
     def _note_following(self, segment: Segment, position: int) -> None:
         """Whoever reads in sequence asks next for the batch at `position`."""

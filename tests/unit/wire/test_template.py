@@ -40,7 +40,7 @@ def test_a_difference_outside_of_the_holes_is_seen(position: int) -> None:
     ],
 )
 def test_holes_that_are_not_there(zeros: bytes, ones: bytes, holes: str) -> None:
-    with pytest.raises(ValueError, match="holes|encodings"):
+    with pytest.raises(ValueError, match=r"holes|encodings"):
         Template(zeros, ones, holes)
 
 

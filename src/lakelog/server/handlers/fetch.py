@@ -82,14 +82,18 @@ class PendingFetch:
         """The response, unless less than `at_least` bytes are found and nothing is wrong."""
         results = []
         size = 0
+        bytes_left = self._bytes_max
         failed = False
         for target in self._plan.targets:
             try:
-                data = self._read_one(target, self._bytes_max - size, min_one=not size)
+                data = self._read_one(target, bytes_left, min_one=not size)
                 size += len(data.records)
             except KafkaError as error:
                 failed = True
                 data = self._failure(target, error)
+            bytes_left = self._bytes_max - size
+            if bytes_left < 0:
+                bytes_left = 0
             results.append((target, data))
         if size >= at_least or failed:
             return self._response(results)
