@@ -215,14 +215,34 @@ def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
 
 
 def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, tuple[str, int]]:
-    """What clients are told, by listener name; the command line goes before the file."""
-    told = {end.name: (end.host, end.port) for end in config.advertised_listeners}
+    """What clients are told, by listener name; the command line goes before the file.
+
+    Raises `CliError` for the name of no listener. Where --listen has taken the place of the file's
+    listeners, what the file advertises of them is left out.
+    """
+    told: dict[str, tuple[str, int]] = {}
+    listeners = _listener_names(arguments, config)
+    hint = f"the listeners are: {', '.join(listeners)}"
+    for end in config.advertised_listeners:
+        if end.name in listeners:
+            told[end.name] = (end.host, end.port)
+        elif not arguments.listen:
+            text = f"advertised.listeners names {end.name}, which is no listener"
+            raise CliError("LL0501", text, hint)
     for text in arguments.advertise:
         name, equals, address = text.partition("=")
         if not equals or not name:
             raise CliError("LL0902", f"--advertise {text!r} is not NAME=HOST:PORT")
+        if name.upper() not in listeners:
+            raise CliError("LL0902", f"--advertise {text!r} names no listener", hint)
         told[name.upper()] = _address(address, "--advertise")
     return told
+
+
+def _listener_names(arguments: BrokerArguments, config: BrokerConfig) -> list[str]:
+    if arguments.listen or not config.is_set("listeners"):
+        return ["PLAINTEXT"]
+    return [endpoint.name for endpoint in config.listeners]
 
 
 def _address(text: str, option: str) -> tuple[str, int]:

@@ -41,6 +41,7 @@ from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.broker import Broker
+from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.coordinators import Coordinators
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
@@ -113,6 +114,7 @@ class Server:
             purgatory=purgatory,
             fetch_sessions=FetchSessions(
                 random,
+                lambda topic, index: self._partitions.get(topic, index) is not None,
                 slots_max=options.config.get_int("max.incremental.fetch.session.cache.slots"),
             ),
             producer_ids=producer_ids,
@@ -132,15 +134,7 @@ class Server:
             tasks,
             RequestMemory(options.config.get_int("queued.max.request.bytes")),
         )
-        self._maintenance = Maintenance(
-            self._partitions,
-            self._directory,
-            self._dispatcher.connections,
-            lambda: self.broker.config,
-            clock,
-            world.disk,
-            tasks,
-        )
+        self._maintenance = self._make_maintenance()
         self._replicas = Replicas(
             options.node_id,
             self._directory,
@@ -148,6 +142,19 @@ class Server:
             lambda: self.broker.config,
             self._maintenance.flush_soon,
             tasks,
+        )
+
+    def _make_maintenance(self) -> Maintenance:
+        world = self._world
+        sweep = ConnectionSweep(self._dispatcher, lambda: self.broker.config, world.clock)
+        return Maintenance(
+            self._partitions,
+            self._directory,
+            sweep.run,
+            lambda: self.broker.config,
+            world.clock,
+            world.disk,
+            world.tasks,
         )
 
     # Starting

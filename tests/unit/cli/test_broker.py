@@ -103,3 +103,26 @@ def test_the_settings_say_what_the_options_said() -> None:
     assert (endpoint.name, endpoint.host, endpoint.port) == ("PLAINTEXT", "::1", 0)
     unheard = as_told(config, Path("/a"), "", 3)
     assert unheard.static == {"log.dirs": "/a", "broker.id": "3", "node.id": "3"}
+
+
+def test_only_a_listener_can_be_advertised() -> None:
+    listeners = "INSIDE://127.0.0.1:9092,OUTSIDE://127.0.0.1:9093"
+    config, _ = BrokerConfig.from_mapping({"listeners": listeners})
+    assert advertised(BrokerArguments(advertise=("outside=b:2",)), config) == {"OUTSIDE": ("b", 2)}
+    with pytest.raises(CliError, match="'PLAINTEXT=b:2' names no listener") as caught:
+        advertised(BrokerArguments(advertise=("PLAINTEXT=b:2",)), config)
+    assert caught.value.code == "LL0902"
+    assert "INSIDE, OUTSIDE" in caught.value.hint
+    alone = BrokerArguments(listen="127.0.0.1:0", advertise=("OUTSIDE=b:2",))
+    with pytest.raises(CliError, match="names no listener") as caught:
+        advertised(alone, config)
+    assert "PLAINTEXT" in caught.value.hint
+
+
+def test_what_a_file_advertises_is_a_listener_too_unless_listen_takes_its_place() -> None:
+    config, _ = BrokerConfig.from_mapping(
+        {"listeners": "A://127.0.0.1:9092", "advertised.listeners": "A://a:1,B://b:2"}
+    )
+    with pytest.raises(CliError, match=r"advertised\.listeners names B, which is no listener"):
+        advertised(BrokerArguments(), config)
+    assert advertised(BrokerArguments(listen="127.0.0.1:0"), config) == {}
