@@ -27,7 +27,8 @@ from lakelog.records.batch import (
     read_header,
 )
 from lakelog.records.crc import crc32c
-from lakelog.records.record import Record, decode_records
+from lakelog.records.heads import iter_heads
+from lakelog.records.record import record_view
 from lakelog.storage.record_errors import check_records
 
 Origin = Literal["client", "coordinator"]
@@ -119,7 +120,11 @@ def check_batch(
     if header.timestamp_type:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
     if _needs_records(header, config, now_ms):
-        check_records(_decode(batch, header), config, now_ms)
+        try:
+            data = record_view(batch, header, DECODED_BYTES_MAX)
+            check_records(iter_heads(data, header), config, now_ms)
+        except CorruptRecord as error:
+            raise _invalid(str(error)) from error
 
 
 def _needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
@@ -130,13 +135,6 @@ def _needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
         header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
         or config.message_timestamp_before_max_ms != _TIME_MAX
     )
-
-
-def _decode(batch: bytearray | memoryview, header: BatchHeader) -> list[Record]:
-    try:
-        return decode_records(batch, header, DECODED_BYTES_MAX)
-    except CorruptRecord as error:
-        raise _invalid(str(error)) from error
 
 
 def _invalid(reason: str) -> KafkaError:

@@ -6,12 +6,15 @@ import struct
 
 import pytest
 
+from counted_work import lines_run
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import HEADER_SIZE
 from lakelog.records.builder import BatchBuilder
+from lakelog.records.compression import Codec
 from lakelog.records.crc import crc32c
 from lakelog.storage.log import Log
+from lakelog.storage.record_errors import RecordsRefusedError
 from storage_kit import NOW, append, make_batch, memory_store, read_records
 
 DAY = 86_400_000
@@ -209,3 +212,22 @@ def test_a_retry_under_the_brokers_time_gets_the_first_time() -> None:
     log.append(producer_batch(0), leader_epoch=0, now_ms=NOW)
     again = log.append(producer_batch(0), leader_epoch=0, now_ms=NOW + 5)
     assert (again.base_offset, again.append_time_ms, again.duplicate) == (0, NOW, True)
+
+
+def test_a_compacted_topic_looks_for_keys_and_passes_over_headers() -> None:
+    log = memory_store(LogConfig(cleanup_policy=frozenset({"compact"}))).create()
+    builder = BatchBuilder(Codec.ZSTD)
+    builder.append(NOW, b"key", b"value", [("", None)] * 100_000)
+    batch = builder.build()
+    assert lines_run(lambda: append(log, batch)) < 3_000
+    assert log.log_end_offset == 1
+
+
+def test_of_very_many_records_without_a_key_the_first_are_named() -> None:
+    log = memory_store(LogConfig(cleanup_policy=frozenset({"compact"}))).create()
+    builder = BatchBuilder()
+    builder.extend(NOW, [b""] * 100_000, 1 << 30)
+    with pytest.raises(RecordsRefusedError) as refused:
+        append(log, builder.build())
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert [place for place, _ in refused.value.errors] == list(range(1000))
