@@ -108,7 +108,7 @@ class Partition:
                 verification=verification,
             )
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-                self._flush_now()
+                self.log.flush()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
         if log.active_segment is not self._active_segment:
@@ -168,19 +168,12 @@ class Partition:
                 transaction_version=transaction_version,
             )
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-                self._flush_now()
+                self.log.flush()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
         if log.active_segment is not self._active_segment:
             self._note_roll()
         return offset
-
-    def _flush_now(self) -> None:
-        """`flush.messages` promises that so many records are durable before they are answered."""
-        job = self.log.begin_flush()
-        if job is not None:
-            job.run()
-            self.log.finish_flush(job)
 
     @property
     def is_retired(self) -> bool:
@@ -287,8 +280,11 @@ class Partition:
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
 
     def _storage_error(self, error: OSError | CorruptLog) -> KafkaError:
-        """A full disk is worth a retry; any other failure leaves the log's state unknown."""
-        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        """A full disk is worth a retry; any other failure leaves the log's state unknown, and so
+        does any failure to flush.
+        """
+        is_full = isinstance(error, OSError) and error.errno in _DISK_FULL
+        if is_full and not self.log.broken:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         self.take_offline(str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")
