@@ -244,6 +244,14 @@ class Partition:
         log.advance_log_start(before)
         return log.log_start_offset
 
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Applies retention to what is committed; how many segments went."""
+        self._check_online()
+        try:
+            return self.log.delete_old_segments(now_ms, self.high_watermark)
+        except (OSError, CorruptLog) as error:
+            raise self._reading_error(error) from error
+
     def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
         """The largest epoch at or below `leader_epoch` and where it ends; (-1, -1) if unknown."""
         self._check_online()
