@@ -205,8 +205,14 @@ class Partition:
         self._check_online()
         try:
             found = log.read(offset, max_bytes, end_offset=log.last_stable_offset, min_one=min_one)
-            return found, log.aborted_transactions(offset, found) if found is not None else []
         except (OSError, CorruptLog) as error:
+            raise self._reading_error(error) from error
+        if found is None:
+            return None, []
+        try:
+            return found, log.aborted_transactions(offset, found)
+        except (OSError, CorruptLog) as error:
+            found.release()
             raise self._reading_error(error) from error
 
     def at_time(self, timestamp_ms: int) -> TimestampOffset | None:

@@ -10,7 +10,7 @@ from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.storage.directory import LogDirectory
-from lakelog.storage.names import LOG
+from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_batches
@@ -243,6 +243,21 @@ def test_what_is_not_decided_is_not_read_as_committed() -> None:
     assert committed(partition, 5) == (2, [(7, 2)])
     partition.append(make_batch(1), NOW)
     assert committed(partition, 7) == (1, [])
+
+
+def test_a_read_that_fails_over_aborted_transactions_holds_no_file() -> None:
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk)
+    begin_transaction(partition, 7, 3)
+    partition.append_marker(7, 0, False, 0, NOW, transaction_version=0)
+    segment = partition.log.active_segment
+    assert segment.handle is not None
+    assert segment.txn_index is not None
+    segment.txn_index.entries = None  # as after a start, before anybody has asked
+    disk.fail("read", errno.EIO, suffix=TXN_INDEX)
+    with pytest.raises(KafkaError):
+        partition.read_committed(0, 1 << 20, min_one=True)
+    assert segment.handle.readers == 0
 
 
 def test_a_marker_may_close_a_segment() -> None:
