@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Maintenance:
         self,
         partitions: Partitions,
         directory: LogDirectory,
-        connections: set[Connection],
+        connections: Collection[Connection],
         config: Callable[[], BrokerConfig],
         clock: Clock,
         disk: Disk,
