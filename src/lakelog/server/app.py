@@ -285,7 +285,7 @@ class Server:
         """A fetch that waits on a deleted topic is answered that it is unknown."""
         for _, topic_id in gone:
             topic = old.topic_by_id(topic_id)
-            for index in topic.partitions if topic is not None else ():
+            for index in sorted(topic.partitions) if topic is not None else ():
                 self.broker.purgatory.check((topic_id, index))
 
     def _use_dynamic_config(self, image: MetadataImage) -> None:
