@@ -27,7 +27,7 @@ from lakelog.runtime.api import Random
 SESSIONLESS_EPOCH = -1
 FULL_EPOCH = 0
 _EPOCH_MAX = 2**31 - 1
-_TOPIC_IDS_SINCE = 13
+TOPIC_IDS_SINCE = 13
 MEMORY_MAX = 64 * 1024 * 1024
 """Bytes that all sessions together may take."""
 UNKNOWN_MAX = 100
@@ -89,6 +89,11 @@ class FetchSession:
     def remove(self, topic: str | bytes, partition: int) -> None:
         if self.targets.pop((topic, partition), None) is not None:
             self.memory -= _memory(topic)
+
+    def advance(self, now: float) -> None:
+        """A request of the present epoch is being answered."""
+        self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
+        self.last_used = now
 
 
 class FetchPlan:
@@ -175,7 +180,7 @@ class FetchSessions:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
                 FETCH_SESSION_TOPIC_ID_ERROR; the client starts over with a full request.
         """
-        uses_topic_ids = version >= _TOPIC_IDS_SINCE
+        uses_topic_ids = version >= TOPIC_IDS_SINCE
         if request.session_epoch in (FULL_EPOCH, SESSIONLESS_EPOCH):
             self._drop(request.session_id)
             targets = _requested(request, uses_topic_ids)
@@ -191,6 +196,18 @@ class FetchSessions:
             return FetchPlan([], None, incremental=False)
         return FetchPlan(list(session.targets.values()), session, incremental=True)
 
+    def of_one(self, session_id: int, epoch: int, key: PartitionKey) -> FetchSession | None:
+        """The session that awaits `epoch`, if it fetches this partition and no other."""
+        session = self._sessions.get(session_id)
+        if (
+            session is None
+            or session.epoch != epoch
+            or len(session.targets) != 1
+            or key not in session.targets
+        ):
+            return None
+        return session
+
     def _resume(self, request: FetchRequest, uses_topic_ids: bool, now: float) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -199,8 +216,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
-        session.last_used = now
+        session.advance(now)
         return session
 
     def _create(

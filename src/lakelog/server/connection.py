@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Any
 
 from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
-from lakelog.server.reply import Part, Reply, release
+from lakelog.server.reply import Part, Repeat, Reply, release
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation, RequestSink
 from lakelog.storage.handles import LogSlice
@@ -79,6 +79,7 @@ class Connection:
         self.local = _address(sock.getsockname())
         self.peer = _address(sock.getpeername())
         self.client_software = ""
+        self.repeat: Repeat | None = None
 
     def open(self) -> None:
         self._set_reading(True)
@@ -158,13 +159,16 @@ class Connection:
         view, start, received = self._view, self._start, self._end
         while received - start >= _FRAME_HEAD_SIZE and not self.closed:
             size, api_key = _FRAME_HEAD.unpack_from(view, start)
-            if size < _REQUEST_SIZE_MIN or size > self._frame_size_max:
+            if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
                 raise ProtocolViolation(
                     f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
                     f"{self._frame_size_max}, see socket.request.max.bytes)"
                 )
             begin, start = start + 4, start + 4 + size
-            if start > received or self._must_wait(api_key):
+            if start > received or (
+                (self._pending or self._stalled or self._unsent > _UNSENT_MAX)
+                and self._must_wait(api_key)
+            ):
                 return
             self._start = start
             self._sink.on_request(self, view, begin, start)
@@ -201,9 +205,9 @@ class Connection:
             pending.popleft()
             for part in parts:
                 if isinstance(part, LogSlice):
-                    self._queue_slice(part)
+                    self.queue_slice(part)
                 else:
-                    self._queue(part)
+                    self.queue(part)
         if self._handling:
             return
         self._flush()
@@ -219,8 +223,11 @@ class Connection:
             self._handle()
             self._resume_reading()
 
-    def _queue(self, data: Buffer) -> None:
-        """What follows bytes that have not been tried to be sent goes out together with them."""
+    def queue(self, data: Buffer) -> None:
+        """Appends to what is sent, which is a response when no earlier one is waited for.
+
+        What follows bytes that have not been tried to be sent goes out together with them.
+        """
         self._unsent += len(data)
         out = self._out
         if out and type(last := out[-1]) is bytearray:
@@ -228,12 +235,13 @@ class Connection:
         else:
             out.append(data if type(data) is bytearray else bytearray(data))
 
-    def _queue_slice(self, part: LogSlice) -> None:
+    def queue_slice(self, part: LogSlice) -> None:
+        """As `queue`, for a range of a file."""
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
                 part.release()
-                self._queue(data)
+                self.queue(data)
                 return
         self._unsent += part.size
         self._out.append(part)
@@ -249,9 +257,16 @@ class Connection:
         try:
             while out and budget > 0:
                 head = out[0]
-                sent = self._send_slice(head) if isinstance(head, LogSlice) else self._send_bytes()
-                if sent is None:
-                    return
+                if isinstance(head, LogSlice):
+                    sent = self._send_slice(head)
+                    if sent is None:
+                        return
+                else:
+                    sent = self._sock.send(head, self._net.MSG_MORE if len(out) > 1 else 0)
+                    if sent == len(head):
+                        out.popleft()
+                    else:
+                        out[0] = memoryview(head)[sent:]
                 budget -= sent
                 self._unsent -= sent
         except (BlockingIOError, InterruptedError):
@@ -261,18 +276,6 @@ class Connection:
             return
         if self._writing or out:
             self._set_writing(bool(out))
-
-    def _send_bytes(self) -> int:
-        """Sends from the bytes at the head of the queue."""
-        out = self._out
-        data = out[0]
-        assert not isinstance(data, LogSlice)
-        sent = self._sock.send(data, self._net.MSG_MORE if len(out) > 1 else 0)
-        if sent == len(data):
-            out.popleft()
-        else:
-            out[0] = memoryview(data)[sent:]
-        return sent
 
     def _send_slice(self, head: LogSlice) -> int | None:
         """Bytes sent, or none if the range must first come from the device."""
@@ -333,6 +336,7 @@ class Connection:
             if reply.parts is None and reply.on_abandon is not None:
                 reply.on_abandon()
         self._pending.clear()
+        self.repeat = None
         self._sink.on_close(self)
 
     def _release_out(self) -> None:

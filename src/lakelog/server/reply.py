@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lakelog.runtime.api import Buffer
 from lakelog.storage.handles import LogSlice
 from lakelog.wire.schema import Struct
 
 if TYPE_CHECKING:
+    from lakelog.protocol.registry import Api
     from lakelog.server.connection import Connection
 
 Part = Buffer | LogSlice
+
+
+class Repeat(Protocol):
+    """What a connection asked last, to be known again (see `lakelog.server.repeats`)."""
+
+    api: Api
+
+    def answer(self, view: memoryview, start: int, end: int) -> bool:
+        """Whether the request in `view[start:end]` is that again and has been answered.
+
+        Bytes of later requests may follow in `view`.
+        """
+        ...
 
 
 class Reply:

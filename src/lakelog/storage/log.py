@@ -80,12 +80,14 @@ class Log(LocalLog):
         """
         config = self._config
         fields = check_incoming(batch, config, now_ms, origin)
-        header, append_time, timestamp = None, -1, fields[8]
+        entry, header, append_time, timestamp = None, None, -1, fields[8]
         if fields[9] >= 0:
-            header = BatchHeader(*fields)
-            duplicate = self.producers.admit(header, origin, verification)
-            if duplicate is not None:
-                return self._repeated(duplicate)
+            entry = self.producers.expecting(fields)
+            if entry is None:
+                header = BatchHeader(*fields)
+                duplicate = self.producers.admit(header, origin, verification)
+                if duplicate is not None:
+                    return self._repeated(duplicate)
         if config.message_timestamp_type != "CreateTime":
             append_time = timestamp = now_ms
             header = header or BatchHeader(*fields)
@@ -99,7 +101,9 @@ class Log(LocalLog):
             self.broken |= error.errno not in _DISK_FULL
             raise
         self.log_end_offset = self.producers.end_offset = last + 1
-        if fields[9] >= 0:
+        if entry is not None:
+            entry.add(fields[11], fields[6], last, timestamp)
+        elif fields[9] >= 0:
             assert header is not None
             self.producers.update(header, base)
         return AppendResult(base, last, append_time, self.log_start_offset, False)
