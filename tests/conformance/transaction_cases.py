@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from conformance.case import Case, World, made
+from conformance.case import Case, Difference, World, made
 
 NAME = "conformance-transaction"
 LONG_MS = 2**31 - 1
