@@ -76,8 +76,8 @@ class Connection:
         self._stalled = False
         self.closed = False
         self.last_active = 0.0
-        self.local = _address(sock.getsockname())
-        self.peer = _address(sock.getpeername())
+        self.local: tuple[str, int] = sock.getsockname()[:2]
+        self.peer: tuple[str, int] = sock.getpeername()[:2]
         self.client_software = ""
         self.repeat: Repeat | None = None
 
@@ -400,7 +400,3 @@ class Connection:
         if wanted != self._writing:
             self._writing = wanted
             self._net.on_writable(self._sock, self._on_writable if wanted else None)
-
-
-def _address(name: Any) -> tuple[str, int]:
-    return name[0], name[1]
