@@ -153,6 +153,7 @@ class Server:
             self._partitions,
             self._directory,
             sweep.run,
+            lambda partition: self.broker.purgatory.check(partition.key),
             lambda: self.broker.config,
             world.clock,
             world.disk,
