@@ -11,17 +11,15 @@ is being worked on at a time.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from struct import Struct
-from typing import Any, Protocol
+from typing import Any
 
 from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
-from lakelog.server.reply import Part, Reply, release
+from lakelog.server.reply import Part, Repeat, Reply, release
 from lakelog.server.request_memory import RequestMemory
+from lakelog.server.request_sink import ProtocolViolation, RequestSink
 from lakelog.storage.handles import LogSlice
-
-logger = logging.getLogger(__name__)
 
 FIRST_BUFFER_SIZE = 4 * 1024
 """What a connection may receive into outside the budget of all connections."""
@@ -38,27 +36,6 @@ _FRAME_HEAD = Struct(">ih")
 _FRAME_HEAD_SIZE = _FRAME_HEAD.size
 _FRAME_SIZE = Struct(">i")
 _REQUEST_SIZE_MIN = 8
-
-
-class ProtocolViolation(Exception):  # noqa: N818 - it is the peer's, and ends the connection
-    """The peer sent what no answer exists for; the connection is closed."""
-
-
-class RequestSink(Protocol):
-    """What a connection hands its requests to."""
-
-    def is_pipelined(self, api_key: int) -> bool:
-        """Whether such a request may start while earlier ones of its kind wait."""
-        ...
-
-    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
-        """Handles the request in `view[start:end]` before returning, or keeps a copy.
-
-        Raises `ProtocolViolation` if the connection is to be closed.
-        """
-        ...
-
-    def on_close(self, connection: Connection) -> None: ...
 
 
 class Connection:
@@ -99,9 +76,10 @@ class Connection:
         self._stalled = False
         self.closed = False
         self.last_active = 0.0
-        self.local = _address(sock.getsockname())
-        self.peer = _address(sock.getpeername())
+        self.local: tuple[str, int] = sock.getsockname()[:2]
+        self.peer: tuple[str, int] = sock.getpeername()[:2]
         self.client_software = ""
+        self.repeat: Repeat | None = None
 
     def open(self) -> None:
         self._set_reading(True)
@@ -158,11 +136,11 @@ class Connection:
         return max(used * 2, int(size) + 4 + BUFFER_SIZE_MIN)
 
     def _drop_buffer(self) -> None:
-        size = len(self._buffer)
+        size = self.held_bytes
         self._buffer = bytearray(0)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
-        if size > FIRST_BUFFER_SIZE:
+        if size:
             self._memory.give(self, size)
 
     def _handle(self) -> None:
@@ -171,8 +149,7 @@ class Connection:
         try:
             self._take_requests()
         except ProtocolViolation as violation:
-            logger.warning("closing %s: %s", self.peer_name, violation)
-            self.close()
+            self._sink.on_violation(self, violation)
         finally:
             self._handling = False
         if not self.closed:
@@ -182,13 +159,16 @@ class Connection:
         view, start, received = self._view, self._start, self._end
         while received - start >= _FRAME_HEAD_SIZE and not self.closed:
             size, api_key = _FRAME_HEAD.unpack_from(view, start)
-            if size < _REQUEST_SIZE_MIN or size > self._frame_size_max:
+            if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
                 raise ProtocolViolation(
                     f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
                     f"{self._frame_size_max}, see socket.request.max.bytes)"
                 )
             begin, start = start + 4, start + 4 + size
-            if start > received or self._must_wait(api_key):
+            if start > received or (
+                (self._pending or self._stalled or self._unsent > _UNSENT_MAX)
+                and self._must_wait(api_key)
+            ):
                 return
             self._start = start
             self._sink.on_request(self, view, begin, start)
@@ -225,9 +205,9 @@ class Connection:
             pending.popleft()
             for part in parts:
                 if isinstance(part, LogSlice):
-                    self._queue_slice(part)
+                    self.queue_slice(part)
                 else:
-                    self._queue(part)
+                    self.queue(part)
         if self._handling:
             return
         self._flush()
@@ -243,8 +223,11 @@ class Connection:
             self._handle()
             self._resume_reading()
 
-    def _queue(self, data: Buffer) -> None:
-        """What follows bytes that have not been tried to be sent goes out together with them."""
+    def queue(self, data: Buffer) -> None:
+        """Appends to what is sent, which is a response when no earlier one is waited for.
+
+        What follows bytes that have not been tried to be sent goes out together with them.
+        """
         self._unsent += len(data)
         out = self._out
         if out and type(last := out[-1]) is bytearray:
@@ -252,12 +235,13 @@ class Connection:
         else:
             out.append(data if type(data) is bytearray else bytearray(data))
 
-    def _queue_slice(self, part: LogSlice) -> None:
+    def queue_slice(self, part: LogSlice) -> None:
+        """As `queue`, for a range of a file."""
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
                 part.release()
-                self._queue(data)
+                self.queue(data)
                 return
         self._unsent += part.size
         self._out.append(part)
@@ -273,9 +257,16 @@ class Connection:
         try:
             while out and budget > 0:
                 head = out[0]
-                sent = self._send_slice(head) if isinstance(head, LogSlice) else self._send_bytes()
-                if sent is None:
-                    return
+                if isinstance(head, LogSlice):
+                    sent = self._send_slice(head)
+                    if sent is None:
+                        return
+                else:
+                    sent = self._sock.send(head, self._net.MSG_MORE if len(out) > 1 else 0)
+                    if sent == len(head):
+                        out.popleft()
+                    else:
+                        out[0] = memoryview(head)[sent:]
                 budget -= sent
                 self._unsent -= sent
         except (BlockingIOError, InterruptedError):
@@ -285,18 +276,6 @@ class Connection:
             return
         if self._writing or out:
             self._set_writing(bool(out))
-
-    def _send_bytes(self) -> int:
-        """Sends from the bytes at the head of the queue."""
-        out = self._out
-        data = out[0]
-        assert not isinstance(data, LogSlice)
-        sent = self._sock.send(data, self._net.MSG_MORE if len(out) > 1 else 0)
-        if sent == len(data):
-            out.popleft()
-        else:
-            out[0] = memoryview(data)[sent:]
-        return sent
 
     def _send_slice(self, head: LogSlice) -> int | None:
         """Bytes sent, or none if the range must first come from the device."""
@@ -349,6 +328,7 @@ class Connection:
         self._set_writing(False)
         self._sock.close()
         self._drop_buffer()
+        self._memory.leave(self)
         if not self._warming:
             self._release_out()
         for reply in self._pending:
@@ -356,6 +336,7 @@ class Connection:
             if reply.parts is None and reply.on_abandon is not None:
                 reply.on_abandon()
         self._pending.clear()
+        self.repeat = None
         self._sink.on_close(self)
 
     def _release_out(self) -> None:
@@ -368,14 +349,39 @@ class Connection:
         return bool(self._pending)
 
     def drop_idle_buffer(self) -> None:
-        """Gives the receive buffer back while nothing is in it."""
-        if self._start == self._end and not self._handling:
-            self._drop_buffer()
+        """Gives back the receive buffer, or most of it, if little or nothing is in it."""
+        rest = bytes(self._view[self._start : self._end][: FIRST_BUFFER_SIZE + 1])
+        if self._handling or len(rest) > FIRST_BUFFER_SIZE:
+            return
+        self._drop_buffer()
+        if rest:
+            self._grow(0)
+            self._view[: len(rest)] = rest
+            self._end = len(rest)
 
     @property
-    def unfinished_bytes(self) -> int:
-        """What has been received of a request whose rest the peer has not sent."""
-        return self._end - self._start if self._reading and not self._stalled else 0
+    def held_bytes(self) -> int:
+        """What the receive buffer takes of the budget of all connections."""
+        size = len(self._buffer)
+        return size if size > FIRST_BUFFER_SIZE else 0
+
+    @property
+    def received_bytes(self) -> int:
+        """What has been received and not handled."""
+        return self._end - self._start
+
+    @property
+    def awaited_bytes(self) -> int:
+        """What the peer has yet to read of its responses, if it must before it is heard, or else
+        to send of the request that it has begun; 0 while it is not the peer that is waited for."""
+        if self._unsent > _UNSENT_MAX:
+            return self._unsent
+        received = self._end - self._start
+        if not received or self._stalled or not self._reading:
+            return 0
+        if received < _FRAME_SIZE.size:
+            return _FRAME_SIZE.size - received
+        return int(_FRAME_SIZE.unpack_from(self._buffer, self._start)[0]) + 4 - received
 
     @property
     def peer_name(self) -> str:
@@ -390,7 +396,3 @@ class Connection:
         if wanted != self._writing:
             self._writing = wanted
             self._net.on_writable(self._sock, self._on_writable if wanted else None)
-
-
-def _address(name: Any) -> tuple[str, int]:
-    return name[0], name[1]

@@ -19,8 +19,6 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
 from lakelog.server.cleaner import Cleaner
-from lakelog.server.connection import Connection
-from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.flush import FlushJob
 
@@ -34,13 +32,17 @@ _EXPIRE_S = 600.0
 
 
 class Maintenance:
-    """The chores of one broker, from `start` to `stop`. `config` is the one in force."""
+    """The chores of one broker, from `start` to `stop`. `config` is the one in force.
+
+    Args:
+        sweep: looks after the connections, every few seconds.
+    """
 
     def __init__(
         self,
         partitions: Partitions,
         directory: LogDirectory,
-        connections: set[Connection],
+        sweep: Callable[[], None],
         config: Callable[[], BrokerConfig],
         clock: Clock,
         disk: Disk,
@@ -48,7 +50,7 @@ class Maintenance:
     ) -> None:
         self._partitions = partitions
         self._directory = directory
-        self._sweep = ConnectionSweep(connections, config, clock)
+        self._sweep = sweep
         self._config = config
         self._clock = clock
         self._disk = disk
@@ -73,7 +75,7 @@ class Maintenance:
 
     def start(self) -> None:
         self._every("flush", lambda: _FLUSH_CHECK_S, self._flush_aged)
-        self._every("sweep", lambda: _SWEEP_S, self._sweep.run)
+        self._every("sweep", lambda: _SWEEP_S, self._sweep)
         self._every("purge", lambda: _PURGE_S, self._purge)
         self._every("expire producers", lambda: _EXPIRE_S, self._expire_producers)
         self._every(

@@ -14,13 +14,11 @@ from typing import Literal
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import (
-    CODEC_MASK,
-    CONTROL,
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
-    LOG_APPEND_TIME,
     MAGIC,
+    TRANSACTIONAL,
     BatchHeader,
     CorruptRecord,
     check_crc,
@@ -33,8 +31,10 @@ from lakelog.records.record import record_view
 from lakelog.storage.record_errors import check_records
 
 Origin = Literal["client", "coordinator"]
-_REFUSED = CONTROL | LOG_APPEND_TIME
 _CODEC_MAX = 4
+_USUAL_ATTRIBUTES = frozenset(
+    codec | transactional for codec in range(_CODEC_MAX + 1) for transactional in (0, TRANSACTIONAL)
+)
 _TIME_MAX = (1 << 63) - 1
 CRC_START = 21
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
@@ -67,8 +67,7 @@ def check_incoming(
     if origin == "client" and not (
         base == 0
         and delta + 1 == count > 0
-        and attributes & CODEC_MASK <= _CODEC_MAX
-        and not attributes & _REFUSED
+        and attributes in _USUAL_ATTRIBUTES
         and (producer < 0 or (first >= 0 and epoch >= 0))
         and timestamp - now_ms <= config.message_timestamp_after_max_ms
         and config.message_timestamp_before_max_ms == _TIME_MAX

@@ -69,17 +69,23 @@ class Broker:
         self.directory.open(None, 1)
         self.directory.load_logs(lambda topic, topic_id: LogConfig(), {TOPIC_ID})
         self.partitions = Partitions()
-        self.connections: set[Any] = set()
+        self.sweeps = 0
+        self.sweep_error: Exception | None = None
         self.maintenance = Maintenance(
             self.partitions,
             self.directory,
-            self.connections,
+            self._sweep,
             lambda: self.config,
             self.clock,
             self.disk,
             self.tasks,
         )
         self.maintenance.start()
+
+    def _sweep(self) -> None:
+        self.sweeps += 1
+        if self.sweep_error is not None:
+            raise self.sweep_error
 
     def partition(self, index: int = 0, config: LogConfig = SMALL) -> Partition:
         log = self.directory.create_log("topic", index, TOPIC_ID, config)
@@ -324,21 +330,16 @@ async def test_producers_are_forgotten_as_soon_as_the_setting_says_while_it_runs
 
 
 def test_a_chore_that_fails_comes_again(caplog: pytest.LogCaptureFixture) -> None:
-    class Connection:
-        looked_at = 0
-
-        @property
-        def last_active(self) -> float:
-            Connection.looked_at += 1
-            raise ZeroDivisionError
+    seen = []
 
     @in_broker()
     async def scenario(broker: Broker) -> None:
-        broker.connections.add(Connection())
+        broker.sweep_error = ZeroDivisionError()
+        seen.append(broker)
         await asyncio.sleep(16)
 
     scenario()
-    assert Connection.looked_at == 3
+    assert seen[0].sweeps == 3
     assert caplog.text.count("sweep failed") == 3
 
 

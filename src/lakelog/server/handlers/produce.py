@@ -15,18 +15,19 @@ from typing import Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import (
     BatchIndexAndErrorMessage,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from lakelog.records.batch import TRANSACTIONAL
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
+from lakelog.runtime.api import Buffer
 from lakelog.server.broker import Broker
-from lakelog.server.connection import ProtocolViolation
 from lakelog.server.dispatch import Context
+from lakelog.server.request_sink import ProtocolViolation
 from lakelog.server.topics import INTERNAL_TOPICS
 from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
 from lakelog.storage.record_errors import RecordsRefusedError
@@ -81,23 +82,18 @@ def _produce(
 ) -> ProduceResponse | None:
     """`check` has been made of a transactional request."""
     now_ms = broker.clock.wall_ms()
-    uses_ids = version >= _TOPIC_IDS_SINCE
     responses = []
     touched: list[Partition] = []
     for topic in request.topic_data:
-        name = topic.topic_id if uses_ids else topic.name
+        name = topic_key(topic, version)
         results = []
         for entry in topic.partition_data:
             try:
                 if refusal is not None:
                     raise refusal
                 partition = broker.partitions.find(name, entry.index)
-                _check(partition, entry, request.acks, version)
-                verification = None
-                if check is not None:
-                    verification = check.verification(name, entry.index)
-                elif entry.records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL:
-                    raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_ID)
+                check_entry(partition, entry.records, request.acks, version, check)
+                verification = None if check is None else check.verification(name, entry.index)
                 result = partition.append(entry.records, now_ms, verification=verification)
                 touched.append(partition)
                 results.append(
@@ -109,7 +105,7 @@ def _produce(
                     )
                 )
             except KafkaError as error:
-                results.append(_refused(entry.index, error))
+                results.append(refused(entry.index, error))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
@@ -121,20 +117,6 @@ def _produce(
         _check_unanswered(responses)
         return None
     return ProduceResponse(responses=responses)
-
-
-def _check(partition: Partition, entry: PartitionProduceData, acks: int, version: int) -> None:
-    batch = entry.records
-    if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no record batch")
-    if version < _ZSTD_SINCE and batch[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == Codec.ZSTD:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer"
-        )
-    if partition.topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
-    if acks == _ACKS_ALL:
-        partition.check_min_insync()
 
 
 def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
@@ -155,6 +137,48 @@ def _refusal(request: ProduceRequest) -> KafkaError | None:
     if request.acks not in (0, 1, _ACKS_ALL):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
     return None
+
+
+def topic_key(topic: TopicProduceData, version: int) -> str | bytes:
+    """What a request of `version` knows a topic by."""
+    return topic.topic_id if version >= _TOPIC_IDS_SINCE else topic.name
+
+
+def check_entry(
+    partition: Partition, batch: Buffer | None, acks: int, version: int, check: ProduceCheck | None
+) -> None:
+    """Raises `KafkaError` for what this request may not bring to this partition.
+
+    `check` is that of the request's transaction; without one the batch must be of none.
+    """
+    if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no record batch")
+    attributes = batch[_ATTRIBUTES_LOW_BYTE]
+    if version < _ZSTD_SINCE and attributes & _CODEC_MASK == Codec.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer"
+        )
+    if partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
+    if acks == _ACKS_ALL:
+        partition.check_min_insync()
+    if check is None and attributes & TRANSACTIONAL:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_ID)
+
+
+def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+    """The result of a batch that was not appended."""
+    records = error.errors if isinstance(error, RecordsRefusedError) else ()
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
+            for place, text in records
+        ],
+        error_message=error.message or None,
+    )
 
 
 def _check_unanswered(responses: list[TopicProduceResponse]) -> None:
