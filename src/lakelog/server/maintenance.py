@@ -194,11 +194,7 @@ class Maintenance:
             self._checkpoint_again = True
             return
         self._checkpoint_again = False
-        marks = {
-            (partition.topic, partition.index): partition.high_watermark
-            for partition in self._partitions
-        }
-        job = self._directory.begin_checkpoints(marks)
+        job = self._directory.begin_checkpoints(self._partitions.high_watermarks)
         self._checkpointing = True
         work = self._tasks.offload("checkpoint", job.run)
         self._under_way.add(work)
