@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from conformance.case import Case, World, made
+from conformance.case import Case, Difference, World, made
 
 NAME = "conformance-transaction"
 LONG_MS = 2**31 - 1
@@ -216,7 +216,14 @@ def _producers(topic: str, partition: int) -> Build:
     return build
 
 
-def _markers(topic: str = "conformance", partition: int = 0, *, epoch: int = 0) -> Build:
+def _markers(
+    topic: str = "conformance",
+    partition: int = 0,
+    *,
+    epoch: int = 0,
+    producer: int | None = None,
+    coordinator: int = 0,
+) -> Build:
     def build(world: World) -> Any:
         entry = made(
             "write_txn_markers",
@@ -227,11 +234,11 @@ def _markers(topic: str = "conformance", partition: int = 0, *, epoch: int = 0) 
         marker = made(
             "write_txn_markers",
             "WritableTxnMarker",
-            producer_id=world.producer_id + 50,
+            producer_id=world.producer_id + 50 if producer is None else producer,
             producer_epoch=epoch,
             transaction_result=False,
             topics=[entry],
-            coordinator_epoch=0,
+            coordinator_epoch=coordinator,
         )
         return made("write_txn_markers", "WriteTxnMarkersRequest", markers=[marker])
 
@@ -256,6 +263,18 @@ ADMINISTRATION = [
     Case("DescribeProducers", "topic without a name", _producers("", 0)),
     Case("WriteTxnMarkers", "unknown topic", _markers("no-such-topic")),
     Case("WriteTxnMarkers", "unknown partition", _markers(partition=9)),
+    Case("WriteTxnMarkers", "no epoch", _markers(epoch=-1)),
+    Case("WriteTxnMarkers", "no epoch, unknown topic", _markers("no-such-topic", epoch=-1)),
+    Case("WriteTxnMarkers", "negative epoch", _markers(epoch=-2)),
+    Case("WriteTxnMarkers", "negative epoch, unknown topic", _markers("no-such-topic", epoch=-2)),
+    Case("WriteTxnMarkers", "negative coordinator epoch", _markers(coordinator=-1)),
+    Case("WriteTxnMarkers", "no producer", _markers(producer=-1)),
+    Case(
+        "WriteTxnMarkers",
+        "negative producer",
+        _markers(producer=-2),
+        differs=Difference("INVALID_REQUEST", "NONE", "a marker of no producer is of no use"),
+    ),
     Case("DescribeTransactions", "accepted", _describe(NAME)),
     Case("DescribeTransactions", "none", _describe()),
     Case("DescribeTransactions", "unknown transaction", _describe("no-such-transaction")),

@@ -108,7 +108,7 @@ class Partition:
                 verification=verification,
             )
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-                self._flush_now()
+                self.log.flush()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
         if log.active_segment is not self._active_segment:
@@ -168,19 +168,12 @@ class Partition:
                 transaction_version=transaction_version,
             )
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-                self._flush_now()
+                self.log.flush()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
         if log.active_segment is not self._active_segment:
             self._note_roll()
         return offset
-
-    def _flush_now(self) -> None:
-        """`flush.messages` promises that so many records are durable before they are answered."""
-        job = self.log.begin_flush()
-        if job is not None:
-            job.run()
-            self.log.finish_flush(job)
 
     @property
     def is_retired(self) -> bool:
@@ -212,8 +205,14 @@ class Partition:
         self._check_online()
         try:
             found = log.read(offset, max_bytes, end_offset=log.last_stable_offset, min_one=min_one)
-            return found, log.aborted_transactions(offset, found) if found is not None else []
         except (OSError, CorruptLog) as error:
+            raise self._reading_error(error) from error
+        if found is None:
+            return None, []
+        try:
+            return found, log.aborted_transactions(offset, found)
+        except (OSError, CorruptLog) as error:
+            found.release()
             raise self._reading_error(error) from error
 
     def at_time(self, timestamp_ms: int) -> TimestampOffset | None:
@@ -251,6 +250,14 @@ class Partition:
         log.advance_log_start(before)
         return log.log_start_offset
 
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Applies retention to what is committed; how many segments went."""
+        self._check_online()
+        try:
+            return self.log.delete_old_segments(now_ms, self.high_watermark)
+        except (OSError, CorruptLog) as error:
+            raise self._reading_error(error) from error
+
     def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
         """The largest epoch at or below `leader_epoch` and where it ends; (-1, -1) if unknown."""
         self._check_online()
@@ -287,8 +294,11 @@ class Partition:
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
 
     def _storage_error(self, error: OSError | CorruptLog) -> KafkaError:
-        """A full disk is worth a retry; any other failure leaves the log's state unknown."""
-        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        """A full disk is worth a retry; any other failure leaves the log's state unknown, and so
+        does any failure to flush.
+        """
+        is_full = isinstance(error, OSError) and error.errno in _DISK_FULL
+        if is_full and not self.log.broken:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         self.take_offline(str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")

@@ -132,7 +132,8 @@ class Dispatcher:
         self._clock = clock
         self._tasks = tasks
         self.request_memory = request_memory
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came."""
         self.closings = ClosingLog(clock)
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -143,7 +144,7 @@ class Dispatcher:
         connection.close()
 
     def on_close(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
 
     def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         connection.last_active = self._clock.monotonic()

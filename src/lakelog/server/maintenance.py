@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 
 from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.errors import KafkaError
 from lakelog.base.topic_keys import LONG_MAX
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
 from lakelog.server.cleaner import Cleaner
 from lakelog.storage.directory import LogDirectory
-from lakelog.storage.errors import StorageError
 from lakelog.storage.flush import FlushJob
 
 logger = logging.getLogger(__name__)
@@ -199,8 +199,8 @@ class Maintenance:
             if partition.offline_reason is not None:
                 continue
             try:
-                deleted = partition.log.delete_old_segments(now, partition.high_watermark)
-            except (OSError, StorageError) as error:  # the others have their turn all the same
+                deleted = partition.delete_old_segments(now)
+            except KafkaError as error:  # the others have their turn all the same
                 logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
                 continue
             if deleted:

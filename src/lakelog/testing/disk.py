@@ -163,6 +163,21 @@ class MemoryDisk:
         fault = _Fault(operation, code, lambda path: str(path).endswith(suffix), skip, partial)
         self._faults.append(fault)
 
+    def forget_faults(self) -> None:
+        """What was to fail, and has not yet, does not."""
+        self._faults.clear()
+
+    def flip(self, path: Path, bit: int) -> None:
+        """One bit of a file is not what was written any more, on the device and in the cache."""
+        node = self._tree.get(path)
+        if node is None:
+            raise self._missing(path)
+        node.data[bit // 8] ^= 1 << bit % 8
+        if bit // 8 < len(node.durable):
+            durable = bytearray(node.durable)
+            durable[bit // 8] ^= 1 << bit % 8
+            node.durable = bytes(durable)
+
     def kill(self) -> None:
         """The process dies; the host does not. Open files and locks are gone, nothing else."""
         self.generation += 1

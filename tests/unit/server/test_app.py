@@ -20,6 +20,7 @@ from lakelog.metadata.controller.topics import (
 )
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, ResourceType
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
@@ -48,8 +49,11 @@ class Running:
         self.tasks = AsyncioTasks(loop)
         self.net = WatchedNet(loop)
         self.clock, self.random = SystemClock(), SystemRandom()
+        store = EmbeddedStore(data / METADATA_FILE, self.clock)
         processes = PythonProcesses()
-        world = World(self.clock, PosixDisk(), self.net, self.tasks, self.random, processes, 64)
+        world = World(
+            self.clock, PosixDisk(), self.net, self.tasks, self.random, processes, store, 64
+        )
         config = BrokerConfig({"offsets.topic.num.partitions": "3", **settings})
         self.server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
         self.broker = self.server.broker

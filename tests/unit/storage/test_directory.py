@@ -152,6 +152,27 @@ def test_an_empty_directory_of_a_broken_off_creation_makes_room() -> None:
     assert append(store.create(), make_batch()) == 0
 
 
+@pytest.mark.parametrize("data", [b"", b"\0" * 43])
+def test_a_new_log_whose_topic_id_was_lost_with_the_power_makes_room(data: bytes) -> None:
+    store = memory_store()
+    store.create()
+    store.disk.write_atomic(FOLDER / "partition.metadata", data)
+    store.disk.kill()
+    store.start()
+    assert store.directory.failed == {}
+    assert append(store.create(), make_batch()) == 0
+
+
+def test_an_emptied_log_whose_topic_id_is_lost_does_not_begin_again() -> None:
+    store = memory_store(LogConfig(retention_ms=1))
+    append(store.create(), make_batch(), now_ms=NOW)
+    assert store.log.delete_old_segments(NOW + 100_000) == 1
+    store.directory.close()
+    store.disk.remove(FOLDER / "partition.metadata")
+    store.start()
+    assert "partition.metadata is corrupt" in str(store.directory.failed["topic", 0])
+
+
 def test_creation_that_broke_off_is_completed() -> None:
     finished = False
     stop = 0
