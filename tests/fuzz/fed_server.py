@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lakelog.base.broker_config import BrokerConfig
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
@@ -74,7 +75,8 @@ class FedServer:
         self._net = FedNet(loop)
         self._disk = PosixDisk()
         clock, random, processes = SystemClock(), SystemRandom(), PythonProcesses()
-        world = World(clock, self._disk, self._net, self._tasks, random, processes, 64)
+        store = EmbeddedStore(data / METADATA_FILE, clock)
+        world = World(clock, self._disk, self._net, self._tasks, random, processes, store, 64)
         config = BrokerConfig({"offsets.topic.num.partitions": "3"})
         self._server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
         self.dispatcher = self._server._dispatcher
@@ -99,6 +101,6 @@ class FedServer:
             frame_size_max=FRAME_SIZE_MAX,
             memory=self.dispatcher.request_memory,
         )
-        self.dispatcher.connections.add(connection)
+        self.dispatcher.connections[connection] = None
         connection.open()
         return sock, connection

@@ -14,6 +14,7 @@ import pytest
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lakelog.protocol.produce import (
     PartitionProduceData,
@@ -92,8 +93,9 @@ class Broker:
         self.tasks = AsyncioTasks(asyncio.get_running_loop())
         self.disk = PosixDisk()
         self.clock, net = ManualClock(), FakeSocket()
+        store = EmbeddedStore(data / METADATA_FILE, self.clock)
         world = World(
-            self.clock, self.disk, net, self.tasks, SeededRandom(7), PythonProcesses(), 64
+            self.clock, self.disk, net, self.tasks, SeededRandom(7), PythonProcesses(), store, 64
         )
         config = BrokerConfig({"num.partitions": str(PARTITIONS)})
         self.server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
