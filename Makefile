@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo check test conformance bench clean
+.PHONY: help setup java maven demo check test conformance sim bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -48,6 +48,10 @@ test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
 
 conformance: setup maven ## Answers as Apache Kafka gives them; each feature by several clients
 	$(BIN)/pytest -q --every-version tests/conformance tests/clients tests/oracle
+
+sim: setup ## Seeded worlds around the broker (SEEDS=200, or SEED=7 to see one again)
+	$(BIN)/python -m lakelog.testing.simulation \
+	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
 
 bench: setup maven ## Side by side with Apache Kafka
 	$(BIN)/python benchmarks/run.py

@@ -96,23 +96,26 @@ class Watcher:
                     self._ledger.violation(
                         f"{key[0]}-{key[2]} ends at {now.end}; up to {promised} was promised"
                     )
+                if not power and now.last_stable < before.last_stable and now.start >= before.start:
+                    self._ledger.violation(
+                        f"{key[0]}-{key[2]}: the last stable offset went from "
+                        f"{before.last_stable} to {now.last_stable}"
+                    )
                 if now.leader_epoch <= before.leader_epoch:
                     self._ledger.violation(f"{key[0]}-{key[2]}: the leader epoch did not rise")
                 if now.end < before.end:
                     cut[partition.topic, partition.index] = now.end
             self._marks[key] = now
             if "compact" not in partition.log.config.cleanup_policy:
-                self._compare_bytes(key, partition, before)
+                self._compare_bytes(key, partition)
         return cut
 
-    def _compare_bytes(self, key: Key, partition: Partition, before: Marks | None) -> None:
-        old = self._batches.get(key)
-        if old is None or before is None:
-            return
+    def _compare_bytes(self, key: Key, partition: Partition) -> None:
         try:
             found = self._read(partition)
         except OSError:
             return
+        old, self._batches[key] = self._batches.get(key, {}), found
         start, end = partition.log.log_start_offset, partition.log.log_end_offset
         for base, batch in old.items():
             if start <= base < end and found.get(base) != batch:

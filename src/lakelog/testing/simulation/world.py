@@ -67,6 +67,8 @@ class World:
         self.clients: list[Client] = []
         self._living: list[asyncio.Task[None]] = []
         self.is_ending = False
+        self.leapt_at = -1.0
+        """When a wall clock was last changed."""
         self._producers: set[tuple[int, int]] = set()
         self._watchers: dict[str, Watcher] = {}
         self._disk_steps: dict[str, int] = {}

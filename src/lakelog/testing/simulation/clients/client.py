@@ -100,5 +100,9 @@ class Client:
             found.append(b"%s%s:%d%s" % (key, self.name.encode(), self._serial, padding))
         return found
 
+    def some_key(self) -> bytes:
+        """Some of them often, most of them seldom."""
+        return b"k%d/" % self.rng.randrange(4 if self.rng.random() < 0.7 else 40)
+
     def some_place(self, places: Sequence[Place]) -> Place:
         return places[self.rng.randrange(len(places))]

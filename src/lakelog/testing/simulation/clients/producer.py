@@ -104,7 +104,7 @@ class IdempotentProducer(Client):
 
     def _next(self) -> _Batch:
         place = self.some_place(self._places)
-        key = b"k%d/" % self.rng.randrange(6) if self._keyed else b""
+        key = self.some_key() if self._keyed else b""
         values = self.new_values(self.rng.randint(1, 4), key=key)
         self.ledger.will_send(place, values, once=True)
         sequence = self._sequences.get(place, 0)

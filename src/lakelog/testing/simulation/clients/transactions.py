@@ -161,7 +161,7 @@ class TransactionalProducer(Client):
                 return
 
     async def _send(self, transaction: Transaction, place: Place) -> None:
-        key = b"k%d/" % self.rng.randrange(6) if self._keyed else b""
+        key = self.some_key() if self._keyed else b""
         values = self.new_values(self.rng.randint(1, 3), key=key)
         self.ledger.will_send(place, values, once=True, transaction=transaction)
         sequence = self._sequences.get(place, 0)
@@ -227,8 +227,12 @@ class TransactionalProducer(Client):
 
     @property
     def _is_late(self) -> bool:
-        """Whether the coordinator may have ended the transaction by itself."""
-        return self.world.loop.time() - self._began > _TIMEOUT_MS / 1000 * 0.9
+        """Whether the coordinator may have ended the transaction by itself.
+
+        It counts by the wall clock, as Apache Kafka does, and so may have leapt over the time.
+        """
+        elapsed_s = self.world.loop.time() - self._began
+        return elapsed_s > _TIMEOUT_MS / 1000 * 0.9 or self.world.leapt_at >= self._began
 
     # Its end
 
