@@ -150,6 +150,15 @@ class MemoryDisk:
         fault = _Fault(operation, code, lambda path: str(path).endswith(suffix), skip, partial)
         self._faults.append(fault)
 
+    def write_back(self) -> None:
+        """What an operating system does by itself within some seconds: all becomes durable."""
+        for node in self._tree.values():
+            if node is not None and node.changes:
+                node.durable = bytes(node.data)
+                node.changes.clear()
+        self._durable = dict(self._tree)
+        self._journal.clear()
+
     def forget_faults(self) -> None:
         """What was to fail, and has not yet, does not."""
         self._faults.clear()
