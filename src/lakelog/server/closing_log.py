@@ -12,8 +12,8 @@ from lakelog.runtime.api import Clock
 
 logger = logging.getLogger(__name__)
 
-WINDOW_S = 10.0
-LINES_MAX = 10
+WINDOW_S = 60.0
+LINES_MAX = 100
 """Lines of a kind in one window; the next line says how many there would have been."""
 
 

@@ -132,7 +132,8 @@ class Dispatcher:
         self._clock = clock
         self._tasks = tasks
         self.request_memory = request_memory
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came."""
         self.closings = ClosingLog(clock)
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -143,7 +144,7 @@ class Dispatcher:
         connection.close()
 
     def on_close(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
 
     def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         connection.last_active = self._clock.monotonic()
@@ -223,7 +224,9 @@ class Dispatcher:
         self, route: Route, context: Context, response: Coroutine[Any, Any, Any]
     ) -> None:
         try:
-            context.reply(await response)
+            answer = await response
+            if answer is not DEFERRED:
+                context.reply(answer)
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(route.api, context.connection, error)
 

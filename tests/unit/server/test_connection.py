@@ -591,6 +591,26 @@ def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None
     assert not all(connection.closed for _, _, connection in crowd)
 
 
+@pytest.mark.parametrize(("key", "most"), [(OTHER, 1), (PRODUCE, 64)])
+def test_many_requests_of_one_connection_leave_the_loop_to_others(key: int, most: int) -> None:
+    """Thousands fit into a buffer; one turn of the loop must not handle them all."""
+    world, sink, connection = connect()
+    world.incoming += b"".join(frame(request(number, key)) for number in range(5_000))
+    handled = 0
+    while len(sink.requests) < 5_000:
+        if world.soon:
+            world.soon.popleft()()
+        else:
+            assert world.readable is not None
+            world.readable()
+        assert len(sink.requests) - handled <= most
+        assert connection.received_bytes < 600_000
+        assert len(world.soon) <= 1
+        handled = len(sink.requests)
+    assert bytes(world.sent).startswith(b"<" + request(0, key) + b"><" + request(1, key) + b">")
+    assert world.readable is not None
+
+
 def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
     world, _, connection = connect()
     slow_world, _, slow = connect()
@@ -631,7 +651,7 @@ def dispatcher_of(
     """What a sweep looks at."""
     tasks: Any = None
     dispatcher = Dispatcher({}, lambda _, __: None, clock, tasks, memory or RequestMemory(0))
-    dispatcher.connections.update(connections)
+    dispatcher.connections.update(dict.fromkeys(connections))
     return dispatcher
 
 

@@ -153,3 +153,5 @@ def test_producers_of_a_partition_that_is_not_there() -> None:
     assert missing.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
     assert (offline.error_code, offline.error_message) == (E.KAFKA_STORAGE_ERROR, "damaged")
     assert (empty.error_code, empty.active_producers) == (0, [])
+    for impossible in ("", "a b", "a" * 250):
+        assert world.describe(impossible, 0)[0].error_code == E.INVALID_TOPIC_EXCEPTION
