@@ -93,3 +93,16 @@ def test_the_note_beside_an_offset_comes_back(bootstrap: str) -> None:
         with pytest.raises(OffsetMetadataTooLargeError):
             writer.commit({place: kafka.OffsetAndMetadata(3, longest + "x", -1)})
         assert reader.note(name, name, 0) == longest
+
+
+def test_a_committed_offset_is_deleted(bootstrap: str) -> None:
+    """KIP-496; Apache Kafka's tool does so in `test_java_tools`."""
+    name = f"deleted-{uuid.uuid4().hex[:8]}"
+    with closing(OwnAdmin(bootstrap)) as admin:
+        admin.create_topic(name, 2)
+        places = [kafka.TopicPartition(name, index) for index in range(2)]
+        with closing(kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=name)) as writer:
+            writer.commit({place: kafka.OffsetAndMetadata(5, "", -1) for place in places})
+        with closing(kafka.KafkaAdminClient(bootstrap_servers=bootstrap)) as python:
+            python.delete_group_offsets(name, places[:1])
+        assert admin.committed(name, name) == {1: 5}
