@@ -25,6 +25,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="send bad requests in every version of their API, not in the oldest and newest only",
     )
+    parser.addoption("--fuzz-frames", type=int, default=5_000, help="damaged frames in process")
+    parser.addoption("--fuzz-tcp-frames", type=int, default=2_000, help="damaged frames over TCP")
+    parser.addoption("--fuzz-stalled", type=int, default=200, help="connections that stall")
+    parser.addoption("--fuzz-seed", type=int, default=1, help="what the damage comes from")
     parser.addoption(
         "--long", action="store_true", help="more random histories, and a stop at every step of one"
     )

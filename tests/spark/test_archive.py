@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from clients.adapters.transactions import ConfluentTransactional
 from lakelog.client.admin import Admin
 from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
 from lakelog.spark.errors import TopicMissingError
@@ -113,3 +115,22 @@ def test_a_topic_that_does_not_exist_is_named(
 ) -> None:
     with pytest.raises(TopicMissingError, match="'no-such-topic' does not exist"):
         sync_topic(bootstrap, "no-such-topic", str(tmp_path), spark=spark)
+
+
+def test_aborted_records_are_not_archived(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=1)
+    with closing(ConfluentTransactional(bootstrap, topic)) as producer:
+        producer.init()
+        for number in range(4):
+            producer.begin()
+            producer.send(topic, b"%d" % number)
+            producer.abort() if number % 2 else producer.commit()
+        producer.begin()
+        producer.send(topic, b"open")
+        first = sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+        assert (first.rows, first.ends) == (2, {0: 8})
+        producer.commit()
+    last = sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+    assert [row["value"] for row in rows(last)] == [b"0", b"2", b"open"]

@@ -34,12 +34,21 @@ _DRIVERS = ("metadata/store", "metadata/log.py")
 _AMBIENT_MODULES = {
     *("asyncio", "concurrent", "multiprocessing", "select", "selectors", "signal", "socket", "ssl"),
     *("glob", "os", "random", "secrets", "shutil", "subprocess", "tempfile", "threading", "time"),
+    *("fcntl", "http", "mmap", "sqlite3", "urllib"),
 }
+_SEAM = "lakelog.runtime.api"
 _AMBIENT_CALLS = {"open", "input", "print", "uuid1", "uuid4"}
 _AMBIENT_METHODS = {
     *("cwd", "home", "iterdir", "read_bytes", "read_text", "rglob", "write_bytes", "write_text"),
-    *("uuid1", "uuid4"),
+    *("absolute", "chmod", "expanduser", "glob", "hardlink_to", "is_file", "is_symlink", "lstat"),
+    *("mkdir", "readlink", "resolve", "rmdir", "samefile", "stat", "symlink_to", "touch", "unlink"),
+    *("walk", "uuid1", "uuid4"),
 }
+# What a disk does with a path, and a path does without one.
+_DISK_METHODS = {"exists", "is_dir", "rename"}
+# What other things than paths have too: a segment is opened, text is replaced.
+_PATH_METHODS = {"open", "replace"}
+_PATH_NAMES = ("path", "folder", "file", "dir", "parent")
 _CALENDAR = {"date", "datetime"}
 
 _FILE_LINES_MAX = 400
@@ -95,9 +104,23 @@ def _imported(node: ast.AST) -> list[str]:
 
 def _is_ambient_method(called: ast.Attribute) -> bool:
     owner = ast.unparse(called.value).rpartition(".")[2]
+    if called.attr in _DISK_METHODS:
+        return owner.lstrip("_") != "disk"
+    if called.attr in _PATH_METHODS:
+        return _is_path(called.value)
     return called.attr in _AMBIENT_METHODS or (
         owner in _CALENDAR and called.attr in {"now", "today", "utcnow"}
     )
+
+
+def _is_path(value: ast.expr) -> bool:
+    """Whether this is, by its looks, a `pathlib.Path`."""
+    if isinstance(value, ast.BinOp):
+        return isinstance(value.op, ast.Div)
+    if isinstance(value, ast.Call):
+        value = value.func
+    name = ast.unparse(value).rpartition(".")[2].lower()
+    return name.startswith("with_") or name.endswith(_PATH_NAMES)
 
 
 def _ambient(tree: ast.AST) -> list[str]:
@@ -105,7 +128,7 @@ def _ambient(tree: ast.AST) -> list[str]:
     found = []
     for node in _running_nodes(tree):
         for module in _imported(node):
-            if module.partition(".")[0] in _AMBIENT_MODULES:
+            if _is_ambient_module(module):
                 found.append(f"{getattr(node, 'lineno', 0)}: imports {module}")
         if isinstance(node, ast.Call):
             called = node.func
@@ -114,6 +137,13 @@ def _ambient(tree: ast.AST) -> list[str]:
             if isinstance(called, ast.Attribute) and _is_ambient_method(called):
                 found.append(f"{node.lineno}: calls .{called.attr}()")
     return found
+
+
+def _is_ambient_module(module: str) -> bool:
+    """Of `lakelog.runtime` only the seam may be known, not what is behind it."""
+    if module.startswith("lakelog.runtime"):
+        return module != _SEAM
+    return module.partition(".")[0] in _AMBIENT_MODULES
 
 
 def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, int]]:
@@ -151,6 +181,21 @@ def test_every_decision_package_is_looked_at() -> None:
         "Path('x').read_bytes()",
         "datetime.now()",
         "uuid.uuid4()",
+        "path.stat().st_size",
+        "folder.mkdir()",
+        "(folder / 'a').unlink()",
+        "folder.glob('*.log')",
+        "path.exists()",
+        "self._folder.is_dir()",
+        "path.rename(other)",
+        "path.with_suffix('.deleted').replace(other)",
+        "with path.open() as f: pass",
+        "with Path('x').open() as f: pass",
+        "with (folder / 'a').open() as f: pass",
+        "with segment.path(LOG).open() as f: pass",
+        "import lakelog.runtime.posix",
+        "from lakelog.runtime import posix",
+        "from lakelog.runtime.posix import PosixDisk",
     ],
 )
 def test_ambient_code_is_recognised(code: str) -> None:
@@ -164,6 +209,11 @@ def test_ambient_code_is_recognised(code: str) -> None:
         "clock.wall_ms()",
         "self._timer.now()",
         "disk.open(path)",
+        "self._disk.exists(path)",
+        "self.handles.disk.rename(path, other)",
+        "segment.open().file",
+        "self._handles.open(self, path)",
+        "topic.replace('.', '_')",
         "from lakelog.runtime.api import Clock",
     ],
 )

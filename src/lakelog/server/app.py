@@ -32,6 +32,7 @@ from lakelog.metadata.records import (
     TopicRecord,
     TopicRemoved,
 )
+from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
@@ -41,6 +42,7 @@ from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.broker import Broker
+from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.coordinators import Coordinators
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
@@ -73,6 +75,8 @@ class World:
     tasks: Tasks
     random: Random
     processes: Processes
+    metadata: MetadataStore
+    """Not yet open."""
     open_files_max: int
     """Of logs; connections and everything else come on top."""
 
@@ -92,8 +96,7 @@ class Server:
             max_open_files=world.open_files_max,
             producer_expiration_ms=options.config.get_int("producer.id.expiration.ms"),
         )
-        self._store = EmbeddedStore(options.data / METADATA_FILE, clock)
-        self._metadata = MetadataLog(self._store, tasks, random, broker_id=options.node_id)
+        self._metadata = MetadataLog(world.metadata, tasks, random, broker_id=options.node_id)
         self._partitions = Partitions()
         self._acceptors: list[Acceptor] = []
         purgatory = Purgatory(clock, tasks)
@@ -113,6 +116,7 @@ class Server:
             purgatory=purgatory,
             fetch_sessions=FetchSessions(
                 random,
+                lambda topic, index: self._partitions.get(topic, index) is not None,
                 slots_max=options.config.get_int("max.incremental.fetch.session.cache.slots"),
             ),
             producer_ids=producer_ids,
@@ -132,15 +136,7 @@ class Server:
             tasks,
             RequestMemory(options.config.get_int("queued.max.request.bytes")),
         )
-        self._maintenance = Maintenance(
-            self._partitions,
-            self._directory,
-            self._dispatcher.connections,
-            lambda: self.broker.config,
-            clock,
-            world.disk,
-            tasks,
-        )
+        self._maintenance = self._make_maintenance()
         self._replicas = Replicas(
             options.node_id,
             self._directory,
@@ -148,6 +144,20 @@ class Server:
             lambda: self.broker.config,
             self._maintenance.flush_soon,
             tasks,
+        )
+
+    def _make_maintenance(self) -> Maintenance:
+        world = self._world
+        sweep = ConnectionSweep(self._dispatcher, lambda: self.broker.config, world.clock)
+        return Maintenance(
+            self._partitions,
+            self._directory,
+            sweep.run,
+            lambda partition: self.broker.purgatory.check(partition.key),
+            lambda: self.broker.config,
+            world.clock,
+            world.disk,
+            world.tasks,
         )
 
     # Starting
@@ -283,7 +293,7 @@ class Server:
         """A fetch that waits on a deleted topic is answered that it is unknown."""
         for _, topic_id in gone:
             topic = old.topic_by_id(topic_id)
-            for index in topic.partitions if topic is not None else ():
+            for index in sorted(topic.partitions) if topic is not None else ():
                 self.broker.purgatory.check((topic_id, index))
 
     def _use_dynamic_config(self, image: MetadataImage) -> None:
@@ -328,7 +338,7 @@ class Server:
         Nothing else is going on that they could meet.
         """
         offload = self._world.tasks.offload
-        with closing(self._directory.closing()) as steps:
+        with closing(self._directory.closing(self._partitions.high_watermarks)) as steps:
             for works in steps:
                 await asyncio.gather(*(offload("close", work) for work in works))
 
@@ -348,15 +358,16 @@ def serve(options: ServeOptions) -> int:
 
 async def _serve(options: ServeOptions) -> None:
     loop = asyncio.get_running_loop()
-    tasks = AsyncioTasks(loop)
+    tasks, clock = AsyncioTasks(loop), SystemClock()
     open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
     world = World(
-        SystemClock(),
+        clock,
         PosixDisk(),
         AsyncioNet(loop),
         tasks,
         SystemRandom(),
         PythonProcesses(),
+        EmbeddedStore(options.data / METADATA_FILE, clock),
         open_files_max,
     )
     stopping = asyncio.Event()

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as RdPartition
 
 from broker_process import eventually
 from clients.adapters.aio import LOOP
+from clients.adapters.kafka_python import JOINING_MS
 from lakelog.client.consumer import Consumer as OwnConsumer
 from lakelog.client.producer import TransactionalProducer
 
@@ -169,7 +170,7 @@ class KafkaPythonTransactional:
             self.consumer.subscribe([topic])
 
         def poll(self) -> list[tuple[int, int, bytes]]:
-            polled = self.consumer.poll(200)
+            polled = self.consumer.poll(JOINING_MS)
             return [(r.partition, r.offset, r.value) for rows in polled.values() for r in rows]
 
         def close(self) -> None:
@@ -272,7 +273,9 @@ class OwnTransactional:
     class Reading:
         def __init__(self, bootstrap: str, group: str, topic: str, isolation: str) -> None:
             self.topic, self.group = topic, group
-            self.consumer = OwnConsumer(bootstrap, group=group, auto_offset_reset="earliest")
+            self.consumer = OwnConsumer(
+                bootstrap, group=group, auto_offset_reset="earliest", isolation_level=isolation
+            )
             self.consumer.subscribe([topic])
 
         def poll(self) -> list[tuple[int, int, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.names import check_topic_name
 from lakelog.protocol.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -30,6 +31,7 @@ def handle(
 
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
     try:
+        check_topic_name(topic)
         partition = broker.partitions.find(topic, index)
     except KafkaError as error:
         return PartitionResponse(

@@ -202,7 +202,9 @@ async def test_a_full_group_takes_nobody_else(world: World) -> None:
     ("code", "changes"),
     [
         (42, {"member_id": ""}),
+        (42, {"member_id": " "}),
         (42, {"group_id": ""}),
+        (42, {"group_id": " \t\x01"}),
         (42, {"instance_id": ""}),
         (42, {"rack_id": ""}),
         (42, {"rebalance_timeout_ms": -1}),
