@@ -153,6 +153,7 @@ class Server:
             self._partitions,
             self._directory,
             sweep.run,
+            lambda partition: self.broker.purgatory.check(partition.key),
             lambda: self.broker.config,
             world.clock,
             world.disk,
@@ -337,7 +338,7 @@ class Server:
         Nothing else is going on that they could meet.
         """
         offload = self._world.tasks.offload
-        with closing(self._directory.closing()) as steps:
+        with closing(self._directory.closing(self._partitions.high_watermarks)) as steps:
             for works in steps:
                 await asyncio.gather(*(offload("close", work) for work in works))
 

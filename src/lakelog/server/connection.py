@@ -203,16 +203,20 @@ class Connection(ReceiveBuffer):
         else:
             out.append(data if type(data) is bytearray else bytearray(data))
 
-    def queue_slice(self, part: LogSlice) -> None:
-        """As `queue`, for a range of a file."""
+    def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
+        """As `queue`, for a range of a file and the bytes around it."""
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
                 part.release()
-                self.queue(data)
+                self.queue(b"".join((head, data, tail)))
                 return
+        if head:
+            self.queue(head)
         self._unsent += part.size
         self._out.append(part)
+        if tail:
+            self.queue(tail)
 
     def _resume_reading(self) -> None:
         if not self.closed:

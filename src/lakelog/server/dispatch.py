@@ -224,7 +224,9 @@ class Dispatcher:
         self, route: Route, context: Context, response: Coroutine[Any, Any, Any]
     ) -> None:
         try:
-            context.reply(await response)
+            answer = await response
+            if answer is not DEFERRED:
+                context.reply(answer)
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(route.api, context.connection, error)
 

@@ -322,9 +322,14 @@ class LogDirectory:
     def begin_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> CheckpointJob:
-        """The checkpoint files that have changed, encoded."""
+        """The checkpoint files that have changed, encoded.
+
+        `high_watermarks` are of all logs that are in use; those of others stay as they are.
+        """
         if high_watermarks is not None:
-            self.high_watermarks = dict(high_watermarks)
+            known = self.high_watermarks.items()
+            offline = {key: offset for key, offset in known if key in self._offline}
+            self.high_watermarks = {**offline, **high_watermarks}
         points = {key: point for key, (point, _) in self._offline.items()}
         starts = {key: start for key, (_, start) in self._offline.items() if start}
         for key, log in self.logs.items():
@@ -352,7 +357,9 @@ class LogDirectory:
 
     # Closing
 
-    def closing(self) -> Generator[Works, None, None]:
+    def closing(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> Generator[Works, None, None]:
         """A clean stop in steps, of which each gives work that blocks; no flush may be under way.
 
         Every log is made durable, so that the next start scans nothing. That is not claimed while
@@ -362,7 +369,7 @@ class LogDirectory:
         try:
             if self._known:
                 closed = yield from close_logs(self._disk, self.path, list(self.logs.values()))
-                yield [self.begin_checkpoints().run]
+                yield [self.begin_checkpoints(high_watermarks).run]
                 if closed and not self.failed and (self._loaded or self.clean):
                     yield [self._claim_clean]
         finally:
