@@ -59,15 +59,12 @@ class Acknowledgement:
         self._settled()
 
 
-async def committed(
-    partition: Partition, end_offset: int, purgatory: Purgatory, tasks: Tasks
-) -> None:
+async def committed(appended: Appended, purgatory: Purgatory, tasks: Tasks) -> None:
     """Returns when it is; raises `KafkaError` if the partition fails or goes before that."""
-    appended = Appended(partition, end_offset)
     if not appended.is_settled:
         done: asyncio.Future[None] = tasks.future()
         wait = Acknowledgement([appended], lambda: _wake(done))
-        parked = purgatory.park(wait, [partition.key], math.inf)
+        parked = purgatory.park(wait, [appended.partition.key], math.inf)
         try:
             await done
         finally:

@@ -358,9 +358,8 @@ def serve(options: ServeOptions) -> int:
 
 async def _serve(options: ServeOptions) -> None:
     loop = asyncio.get_running_loop()
-    tasks = AsyncioTasks(loop)
+    tasks, clock = AsyncioTasks(loop), SystemClock()
     open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
-    clock = SystemClock()
     world = World(
         clock,
         PosixDisk(),

@@ -6,7 +6,6 @@ marker; any other is written to directly.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -16,7 +15,7 @@ from lakelog.coordinator.transaction.markers import Marker
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks
-from lakelog.server.acknowledgement import committed
+from lakelog.server.acknowledgement import Appended, committed
 
 
 class LocalMarkers:
@@ -37,16 +36,18 @@ class LocalMarkers:
         self._tasks = tasks
 
     async def write(self, markers: Sequence[Marker]) -> list[ErrorCode]:
-        """All are appended before the first is waited for."""
-        return list(await asyncio.gather(*(self._write(marker) for marker in markers)))
+        """All are appended before the first is waited for, but for those of groups."""
+        begun = [self._append(marker) for marker in markers]
+        return [
+            await self._outcome(marker, one) for marker, one in zip(markers, begun, strict=True)
+        ]
 
-    async def _write(self, marker: Marker) -> ErrorCode:
+    def _append(self, marker: Marker) -> Appended | ErrorCode | None:
+        """`None` leaves it to the group coordinator."""
         try:
             partition = self._partitions.find(marker.topic, marker.partition)
             if marker.topic == GROUP_TOPIC:
-                end = TransactionMarker(*marker[2:])
-                code: ErrorCode = await self._groups.write_marker(marker.partition, end)
-                return code
+                return None
             offset = partition.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,
@@ -55,8 +56,20 @@ class LocalMarkers:
                 self._clock.wall_ms(),
                 transaction_version=marker.transaction_version,
             )
-            self._purgatory.check(partition.key)
-            await committed(partition, offset + 1, self._purgatory, self._tasks)
+        except KafkaError as error:
+            return error.code
+        self._purgatory.check(partition.key)
+        return Appended(partition, offset + 1)
+
+    async def _outcome(self, marker: Marker, begun: Appended | ErrorCode | None) -> ErrorCode:
+        try:
+            if begun is None:
+                end = TransactionMarker(*marker[2:])
+                code: ErrorCode = await self._groups.write_marker(marker.partition, end)
+                return code
+            if isinstance(begun, ErrorCode):
+                return begun
+            await committed(begun, self._purgatory, self._tasks)
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE

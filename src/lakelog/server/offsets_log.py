@@ -8,7 +8,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks
-from lakelog.server.acknowledgement import committed
+from lakelog.server.acknowledgement import Appended, committed
 
 _READ_BYTES_MAX = 1 << 20
 
@@ -51,7 +51,7 @@ class LocalPartitionLog:
 
     async def _commit(self, replica: Partition, last_offset: int) -> None:
         self._purgatory.check(replica.key)
-        await committed(replica, last_offset + 1, self._purgatory, self._tasks)
+        await committed(Appended(replica, last_offset + 1), self._purgatory, self._tasks)
 
     async def start_offset(self, partition: int) -> int:
         return self._replica(partition).log.log_start_offset

@@ -97,8 +97,8 @@ class Bench:
         disk = store.disk
         assert isinstance(disk, MemoryDisk)
         self.log = store.create()
-        self.fill()
         self.partition = Partition(self.log, 0, lambda partition: None)
+        self.fill()
         self.partitions = Partitions()
         self.partitions.add(self.partition)
         self.processes = FakeProcesses(disk, list(works))
@@ -122,7 +122,7 @@ class Bench:
 
     def fill(self) -> None:
         for number in range(12):
-            self.log.append(make_batch(timestamp=NOW + number), leader_epoch=0, now_ms=NOW)
+            self.partition.append(make_batch(timestamp=NOW + number), NOW)
         self.log.flush()
 
     async def tick(self) -> None:

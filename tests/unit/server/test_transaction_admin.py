@@ -48,9 +48,10 @@ class World:
         self.woken: list[object] = []
         purgatory: Any = SimpleNamespace(check=self.woken.append)
         groups: Any = None
+        tasks: Any = None
         self.broker: Any = SimpleNamespace(
             partitions=self.partitions,
-            markers=LocalMarkers(self.partitions, groups, purgatory, clock),
+            markers=LocalMarkers(self.partitions, groups, purgatory, clock, tasks),
         )
 
     def write(self, *markers: WritableTxnMarker) -> list[tuple[int, dict[str, dict[int, int]]]]:
