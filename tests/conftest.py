@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from broker_process import BrokerProcess
 from file_oracle import check_data_folder
@@ -17,6 +18,10 @@ _LONGEST = (
     "test_table_command.py",
     "test_java_tools.py",
 )
+
+# How long an example takes is the machine's affair.
+settings.register_profile("lakelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lakelog")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

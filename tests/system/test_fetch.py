@@ -39,6 +39,7 @@ def _offsets(partition: Any) -> list[tuple[int, int]]:
 
 
 def test_a_fetch_within_a_batch_returns_it_whole(wire: WireClient, topic: str) -> None:
+    """Asked for at every offset of batches of several records (a bug of Nisshi)."""
     for size in (3, 1, 4):
         assert produce(wire, topic, batch_of(*[b"value"] * size)).error_code == 0
     batches = [(0, 2), (3, 3), (4, 7)]
@@ -142,6 +143,7 @@ def test_every_version_by_id(wire: WireClient, topic: str, version: int) -> None
 
 
 def test_a_leader_epoch_from_the_future_is_unknown(wire: WireClient, topic: str) -> None:
+    """KIP-320: 75; an older one is 74 (`test_kill.test_nothing_begins_again`)."""
     epoch = described(wire, topic).partitions[0].leader_epoch
     assert fetch(wire, topic, 0, leader_epoch=epoch).error_code == 0
     newer = fetch(wire, topic, 0, leader_epoch=epoch + 1)

@@ -210,6 +210,7 @@ def test_nothing_begins_again(tmp_path: Path, end: str) -> None:
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_a_batch_sent_again_after_a_restart_is_recognised(broker: BrokerProcess, end: str) -> None:
+    """KIP-98: the last batch at least."""
     with WireClient(broker.bootstrap) as client:
         create_topic(client, "once")
         producer = new_producer_id(client)

@@ -138,6 +138,7 @@ def test_a_bound_on_old_timestamps_looks_at_the_oldest_record() -> None:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_a_compacted_topic_needs_keys(codec: int) -> None:
+    """KIP-467; librdkafka 0011."""
     log = memory_store(LogConfig(cleanup_policy=frozenset({"compact", "delete"}))).create()
     builder = BatchBuilder(codec)
     builder.append(NOW, b"k", b"v")
@@ -204,6 +205,7 @@ def test_sequences_have_no_gap_and_no_return() -> None:
 
 
 def test_sequences_wrap_to_zero() -> None:
+    """KIP-98."""
     log = memory_store().create()
     top = 0x7FFFFFFF
     append(log, producer_batch(top - 2, count=2))

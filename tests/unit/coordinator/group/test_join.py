@@ -303,7 +303,7 @@ async def test_an_abandoned_first_rebalance_leaves_an_empty_group(world: World) 
 
 @in_world()
 async def test_a_flood_of_first_joins_costs_nothing(world: World) -> None:
-    """Half of them to one group, half each to another."""
+    """KIP-394. Half of them to one group, half each to another."""
     shard = world.coordinator._host.shard(0)
     codes = set()
     request = JoinGroupRequest(session_timeout_ms=10_000, protocol_type="consumer")
