@@ -9,11 +9,13 @@ from typing import Any
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.protocol.registry import api_for
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server, World
 from lakelog.server.connection import Connection
+from lakelog.wire.framing import decode_response, encode_request
 
 FRAME_SIZE_MAX = 104_857_600
 
@@ -25,6 +27,7 @@ class FedSocket:
         self.incoming = bytearray()
         self.received = bytearray()
         self.readable: Callable[[], None] | None = None
+        self._answered = asyncio.Event()
 
     def recv_into(self, buffer: memoryview) -> int:
         if not self.incoming:
@@ -36,6 +39,7 @@ class FedSocket:
 
     def send(self, data: Any, flags: int = 0) -> int:
         self.received += data
+        self._answered.set()
         return len(data)
 
     def getsockname(self) -> tuple[str, int]:
@@ -51,6 +55,16 @@ class FedSocket:
         while self.incoming and self.readable is not None:
             self.readable()
 
+    async def ask(self, message: Any, version: int) -> Any:
+        """The response; nothing else may be on its way."""
+        api = api_for(type(message))
+        self.received.clear()
+        self._answered.clear()
+        self.feed(b"".join(encode_request(api, version, 5, "test", message)))
+        await self._answered.wait()
+        assert len(self.received) == 4 + int.from_bytes(self.received[:4], "big")
+        return decode_response(api, version, bytes(self.received[4:]))[1]
+
 
 class FedNet(AsyncioNet):
     """For connections over `FedSocket`s."""
@@ -62,7 +76,7 @@ class FedNet(AsyncioNet):
         assert callback is None, "a fed socket takes everything"
 
     def send_file(self, sock: Any, file: Any, offset: int, count: int) -> int:
-        sock.received += file.read_at(offset, count)
+        sock.send(file.read_at(offset, count))
         return count
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.xdist_group("trees")]
+"""In one process, which then parses the source once."""
+
 _TESTS = Path(__file__).parents[1]
 _SOURCE = _TESTS.parent / "src"
 _PACKAGE = _SOURCE / "lakelog"

@@ -27,7 +27,10 @@ SEND_SIZE_MAX = 1024 * 1024
 """Bytes sent in one callback, so that one fast reader cannot hold the loop."""
 _COPY_MAX = 32 * 1024
 """A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
-_UNSENT_MAX = 8 * 1024 * 1024
+_UNSENT_MAX = 1024 * 1024
+"""With more than this to send no request is handled, for each adds to it."""
+_UNREAD_MAX = 8 * 1024 * 1024
+"""With more than this to send the peer is expected to read."""
 _PENDING_MAX = 128
 _REQUESTS_MAX = 64
 """Produce and Fetch requests handled in one callback; of any other, whose cost is not bounded by
@@ -321,10 +324,17 @@ class Connection(ReceiveBuffer):
         return bool(self._pending)
 
     @property
+    def unread_memory(self) -> int:
+        """What responses take that have not been sent; ranges of files take nothing."""
+        if not self._unsent:
+            return 0
+        return sum(len(part) for part in self._out if not isinstance(part, LogSlice))
+
+    @property
     def awaited_bytes(self) -> int:
         """What the peer has yet to read of its responses, if it must before it is heard, or else
         to send of the request that it has begun; 0 while it is not the peer that is waited for."""
-        if self._unsent > _UNSENT_MAX:
+        if self._unsent > _UNREAD_MAX:
             return self._unsent
         received = self._end - self._start
         if not received or self._stalled or not self._reading:

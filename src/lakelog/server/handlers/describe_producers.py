@@ -19,12 +19,12 @@ from lakelog.storage.producer_state import ProducerEntry
 def handle(
     broker: Broker, context: Context, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics = [
-        TopicResponse(
-            name=topic.name,
-            partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
-        )
-        for topic in request.topics
+        TopicResponse(name=name, partitions=[_describe(broker, name, index) for index in indexes])
+        for name, indexes in wanted.items()
     ]
     return DescribeProducersResponse(topics=topics)
 
