@@ -61,6 +61,10 @@ class FlushJob:
         `Log.finish_flush` calls it after a success, the owner after a failure.
         """
         self.log.broken |= not self.done
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Gives up the files of a job that no longer needs them, or has not begun."""
         for handle in self.handles:
             handle.release()
         self.handles.clear()

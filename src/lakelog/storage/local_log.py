@@ -25,6 +25,7 @@ from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import PARTITION_METADATA
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
+from lakelog.storage.txn_index import TxnIndex
 
 PRODUCER_EXPIRATION_MS = 86_400_000
 
@@ -157,7 +158,8 @@ class LocalLog:
     def begin_flush(self, *, beside_others: bool = False) -> FlushJob | None:
         """What to sync; `None` when all is durable or a flush is under way.
 
-        One `beside_others` waits for none of those, and syncs again what they have yet to.
+        One `beside_others` waits for none of those, and syncs again what they have yet to. Raises
+        `OSError` or `CorruptLog` with nothing claimed: the next one begins with the same.
         """
         if self._flushes and not beside_others:
             return None
@@ -167,18 +169,30 @@ class LocalLog:
         for other in self._flushes:
             names[:0] = [path for path in other.names if path not in names]
         job = FlushJob(self, self.log_end_offset, self.truncations, [], names)
+        try:
+            indexes = self._open_unflushed(job)
+        except BaseException:
+            job.let_go()
+            raise
+        for index in indexes:
+            index.synced = True
+        self._new_names = set()
+        self._flushes.append(job)
+        return job
+
+    def _open_unflushed(self, job: FlushJob) -> list[TxnIndex]:
+        """Gives the job its files; the transaction indexes among them."""
+        indexes = []
         for segment in self.unflushed_segments():
             segment.try_write_index()
             if segment.txn_index is not None and not segment.txn_index.synced:
                 segment.cut_aborted()
-                segment.txn_index.synced = True
-                names[:0] = [segment.path(TXN_INDEX), self.folder]
+                indexes.append(segment.txn_index)
+                job.names[:0] = [segment.path(TXN_INDEX), self.folder]
             handle = segment.open()
             handle.readers += 1
             job.handles.append(handle)
-        self._new_names = set()
-        self._flushes.append(job)
-        return job
+        return indexes
 
     def _names_to_sync(self) -> list[Path]:
         """Files before the folders that name them."""

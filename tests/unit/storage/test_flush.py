@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import pytest
 
 from lakelog.base.topic_config import LogConfig
+from lakelog.storage.names import TXN_INDEX
+from lakelog.storage.segment import Segment
 from lakelog.testing.disk import MemoryDisk
-from storage_kit import DATA, Store, append, make_batch, memory_store, read_batches
+from storage_kit import (
+    DATA,
+    Store,
+    append,
+    append_in_transaction,
+    append_marker,
+    make_batch,
+    memory_store,
+    read_batches,
+)
 
 SMALL = LogConfig(segment_bytes=400)
 
@@ -116,3 +128,42 @@ def test_a_truncation_below_the_recovery_point_is_known_before_it_happens() -> N
     crash(store)
     assert store.directory.failed == {}
     assert store.log.recovery_point == 2
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
+def test_a_flush_that_cannot_begin_claims_nothing(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Neither names nor indexes count as synced, and no file stays open for it."""
+    store = memory_store(LogConfig(segment_bytes=200))
+    log = store.create()
+    for number in range(3):
+        append_in_transaction(log, (5, 0, number))
+        append_marker(log, 5, 0, commit=False)
+    assert len(log.segments) > 1
+    last, opened = log.active_segment, Segment.open
+    handles = [segment.open() for segment in log.segments]
+    index = last.txn_index
+    assert index is not None
+
+    def failing(segment: Segment) -> object:
+        if segment is last:
+            raise OSError(code, os.strerror(code))
+        return opened(segment)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "open", failing)
+        with pytest.raises(OSError):
+            log.begin_flush()
+    assert not index.synced
+    assert [handle.readers for handle in handles] == [0] * len(handles)
+    assert log.may_be_closed
+    job = log.begin_flush()
+    assert job is not None
+    assert {last.path(TXN_INDEX), log.folder, log.folder.parent} <= set(job.names)
+    assert len(job.handles) == len(handles)
+    job.run()
+    log.finish_flush(job)
+    kept = read_batches(log)
+    crash(store)
+    assert read_batches(store.log) == kept
