@@ -139,7 +139,8 @@ class ProducerStateTable:
     def expecting(self, fields: HeaderFields) -> ProducerEntry | None:
         """The producer whose next batch this is, in its transaction if it has one.
 
-        The usual case, for which nothing else need be asked; `None` leaves it to `admit`.
+        The usual case, for which nothing else need be asked; `None` leaves it to `admit`, as
+        whatever comes while the producer is being verified.
         """
         entry = self.entries.get(fields[9])
         if (
@@ -148,6 +149,7 @@ class ProducerStateTable:
             and (batches := entry.batches)
             and fields[11] == batches[-1].last_sequence + 1 & _SEQUENCE_MAX
             and (fields[5] & TRANSACTIONAL != 0) is (entry.txn_first_offset >= 0)
+            and fields[9] not in self.verifications.held
         ):
             return entry
         return None

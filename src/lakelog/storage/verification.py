@@ -40,22 +40,23 @@ class Verification:
 class Verifications:
     """Those of one log, at most one per producer."""
 
-    __slots__ = ("_by_producer",)
+    __slots__ = ("held",)
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, Verification] = {}
+        self.held: dict[int, Verification] = {}
+        """By producer id."""
 
     def __len__(self) -> int:
-        return len(self._by_producer)
+        return len(self.held)
 
     def start(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool
     ) -> Verification:
         """The producer's verification, which batches that wait together share."""
-        found = self._by_producer.get(producer_id)
+        found = self.held.get(producer_id)
         if found is None:
             found = Verification(epoch, sequence, now_ms, supports_epoch_bump)
-            self._by_producer[producer_id] = found
+            self.held[producer_id] = found
         found.take_in(epoch, sequence)
         return found
 
@@ -64,7 +65,7 @@ class Verifications:
 
         A coordinator need not hand it in; that one holds suffices.
         """
-        held = self._by_producer.get(producer_id)
+        held = self.held.get(producer_id)
         if held is None or not (
             verification is held or (verification is None and origin == "coordinator")
         ):
@@ -79,7 +80,7 @@ class Verifications:
         `is_known` tells whether any batch of the producer's present epoch is known: with
         transaction version 2 each transaction begins an epoch, and so at 0.
         """
-        found = self._by_producer.get(producer_id)
+        found = self.held.get(producer_id)
         if found is None:
             return
         lowest = found.lowest_sequence
@@ -92,10 +93,10 @@ class Verifications:
             )
 
     def clear(self, producer_id: int) -> None:
-        self._by_producer.pop(producer_id, None)
+        self.held.pop(producer_id, None)
 
     def remove_older(self, started_ms: int) -> None:
         """Forgets those that have led to nothing since `started_ms`."""
-        old = [key for key, entry in self._by_producer.items() if entry.started_ms <= started_ms]
+        old = [key for key, entry in self.held.items() if entry.started_ms <= started_ms]
         for key in old:
-            del self._by_producer[key]
+            del self.held[key]

@@ -187,6 +187,22 @@ def test_with_version_2_a_producer_that_is_not_known_begins_at_0() -> None:
     send(log, (1, 0, 5), verify(log, (1, 0, 5)))
 
 
+def test_what_follows_the_last_batch_waits_for_a_lower_sequence_that_is_being_verified() -> None:
+    """The next sequence outside of a transaction is no exception."""
+    log = new_log()
+    append(log, make_batch(producer=(1, 0, 0)))
+    verify(log, (1, 0, 1))
+    append(log, make_batch(producer=(1, 0, 1)))
+    code = refused(lambda: append(log, make_batch(producer=(1, 0, 2))))
+    assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_older_epoch_is_told_before_a_verification_that_is_missing() -> None:
+    log = new_log()
+    append_marker(log, 1, 3, commit=False)
+    assert refused(lambda: send(log, (1, 2, 0), None)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_a_verification_of_an_older_epoch_is_refused() -> None:
     log = new_log()
     append_marker(log, 1, 3, commit=False)
