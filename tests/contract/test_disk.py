@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,6 +142,25 @@ def test_a_lock_is_held_once(place: Place) -> None:
     lock.release()
     place.disk.lock(path).release()
     assert place.disk.exists(path)
+
+
+def test_one_thread_at_a_time_is_within_a_mutex(place: Place) -> None:
+    mutex, other = place.disk.mutex(), place.disk.mutex()
+    begun, entered = threading.Event(), threading.Event()
+
+    def enter() -> None:
+        with other:
+            begun.set()
+        with mutex:
+            entered.set()
+
+    thread = threading.Thread(target=enter)
+    with mutex:
+        thread.start()
+        assert begun.wait(60)
+        assert not entered.is_set()
+    thread.join()
+    assert entered.is_set()
 
 
 def test_reading_ahead_makes_a_range_resident(place: Place) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -121,6 +122,10 @@ class Disk(Protocol):
 
     def lock(self, path: Path) -> FileLock:
         """An exclusive lock that dies with the process; `BlockingIOError` when it is held."""
+        ...
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """Within it is one thread at a time; never to be entered twice."""
         ...
 
     def is_resident(self, file: File, offset: int, size: int) -> bool:

@@ -8,6 +8,7 @@ import os
 import resource
 import secrets
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -163,6 +164,9 @@ class PosixDisk:
             os.close(fd)
             raise
         return PosixFileLock(fd)
+
+    def mutex(self) -> threading.Lock:
+        return threading.Lock()
 
     def is_resident(self, file: File, offset: int, size: int) -> bool:
         """Probes the first and last byte: eviction and read-ahead both work on whole runs."""

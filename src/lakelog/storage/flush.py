@@ -2,6 +2,9 @@
 
 `Log.begin_flush` and `Log.finish_flush` belong to the log's owner; `FlushJob.run` touches nothing
 but files that stay open for it.
+
+The kernel tells of pages it could not write once, to whoever syncs the file first. So the syncs of
+a log come one after another, each together with its verdict, which the next can look at.
 """
 
 from __future__ import annotations
@@ -32,17 +35,24 @@ class FlushJob:
     failed: bool = False
 
     def run(self) -> None:
-        """Blocks. An `OSError` means that nobody knows what is durable: never try again."""
-        try:
-            for handle in self.handles:
-                handle.file.sync()
-            for path in self.names:
-                with suppress(FileNotFoundError):  # the log has been deleted meanwhile
-                    self._sync_name(path)
-        except OSError:
-            self.failed = True
-            raise
-        self.done = True
+        """Blocks, as long as another job of the log runs too.
+
+        An `OSError` means that nobody knows what is durable: never try again.
+        """
+        with self.log.syncing:
+            try:
+                self._sync()
+            except OSError:
+                self.failed = True
+                raise
+            self.done = True
+
+    def _sync(self) -> None:
+        for handle in self.handles:
+            handle.file.sync()
+        for path in self.names:
+            with suppress(FileNotFoundError):  # the log has been deleted meanwhile
+                self._sync_name(path)
 
     def _sync_name(self, path: Path) -> None:
         disk = self.log.handles.disk

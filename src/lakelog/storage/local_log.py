@@ -56,6 +56,7 @@ class LocalLog:
         "segments",
         "snapshots",
         "swapping",
+        "syncing",
         "topic",
         "topic_id",
         "truncations",
@@ -109,6 +110,8 @@ class LocalLog:
         """Whether the device failed: what is durable is not known, and nothing is retried."""
         self._flushes: list[FlushJob] = []
         """Under way, or failed: after a failure there is no other."""
+        self.syncing = handles.disk.mutex()
+        """Held by whoever syncs, until it is known how that ended: see `FlushJob.run`."""
         self.swapping = False
         """Whether compacted segments are about to take the place of others: none may go."""
         self._new_names: set[Path] = {folder, folder.parent} if created else set()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -366,6 +367,9 @@ class MemoryDisk:
         self.open(path, create=True)
         self._locks.add(path)
         return MemoryLock(self._locks, path)
+
+    def mutex(self) -> threading.Lock:
+        return threading.Lock()
 
     def space(self, path: Path) -> tuple[int, int]:
         total = self.capacity if self.capacity is not None else 1 << 40

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from lakelog.storage.segment import Segment
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
+    ManualClock,
     Store,
     append,
     append_in_transaction,
@@ -167,3 +171,78 @@ def test_a_flush_that_cannot_begin_claims_nothing(
     kept = read_batches(log)
     crash(store)
     assert read_batches(store.log) == kept
+
+
+class SlowVerdict:
+    """A file whose first sync takes the device's only error, and tells of it when it may."""
+
+    def __init__(self, file: Any, disk: OnceFailingDisk) -> None:
+        self._file, self._disk = file, disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def sync(self) -> None:
+        if self._disk.taken.is_set():
+            self._file.sync()
+            return
+        self._disk.taken.set()
+        assert self._disk.may_tell.wait(60)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+class ToldOfWaiters:
+    def __init__(self, disk: OnceFailingDisk) -> None:
+        self._lock, self._disk = threading.Lock(), disk
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._disk.may_tell.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class OnceFailingDisk(MemoryDisk):
+    """The first sync of a log fails, in its own time: when another waits for it, if any does."""
+
+    def __init__(self) -> None:
+        super().__init__(ManualClock())
+        self.taken, self.may_tell = threading.Event(), threading.Event()
+
+    def open(self, path: Path, *, create: bool = False) -> Any:
+        file = super().open(path, create=create)
+        return SlowVerdict(file, self) if path.suffix == ".log" else file
+
+    def mutex(self) -> Any:
+        return ToldOfWaiters(self)
+
+
+def test_a_sync_beside_one_that_is_failing_claims_nothing() -> None:
+    """The other has taken the error from the device, but nobody has been told of it yet."""
+    disk = OnceFailingDisk()
+    log = Store(disk).create()
+    append(log, make_batch(2))
+    job = log.begin_flush()
+    assert job is not None
+    errors = []
+
+    def run() -> None:
+        try:
+            job.run()
+        except OSError as error:
+            errors.append(error.errno)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert disk.taken.wait(60)
+    try:
+        with pytest.raises(OSError, match="another flush"):
+            log.flush()
+    finally:
+        disk.may_tell.set()
+        thread.join()
+    assert errors == [errno.EIO]
+    assert log.recovery_point == 0
+    assert log.broken
