@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import FSYNC
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.files import remove_if_exists, replace
@@ -127,6 +128,8 @@ class LocalLog:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self.active_segment.roll_after = -1
+        if config.durability != FSYNC:
+            self.producers.commit_markers(self.log_end_offset)
 
     @property
     def size(self) -> int:
@@ -212,6 +215,7 @@ class LocalLog:
         self._flushes.remove(job)
         if job.generation == self.truncations and not self.broken:
             self.recovery_point = max(self.recovery_point, job.end_offset)
+            self.producers.commit_markers(self.recovery_point)
 
     def flush(self) -> None:
         """Blocks until everything appended is durable, whatever else is being flushed."""

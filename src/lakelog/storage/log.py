@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_keys import FSYNC
 from lakelog.records.batch import (
     BatchHeader,
     patch_offset_and_epoch,
@@ -163,7 +164,8 @@ class Log(LocalLog):
             with suppress(OSError):
                 segment.cut_aborted()
             raise
-        self.producers.end_transaction(header, marker)
+        by_flush = self._config.durability == FSYNC
+        self.producers.end_transaction(header, marker, uncommitted_at=offset if by_flush else -1)
         if aborted is not None:
             segment.keep_aborted(aborted)
             self.has_aborted = True
@@ -275,7 +277,7 @@ class Log(LocalLog):
 
     @property
     def last_stable_offset(self) -> int:
-        """Every transaction that reaches below it is decided."""
+        """Every transaction that reaches below it is decided, and that is committed."""
         first = self.producers.first_unstable_offset
         return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
 

@@ -6,8 +6,8 @@ after an epoch bump. A producer that is not known may begin anywhere: its state 
 with it none the wiser (KIP-360). Sequences run from 0 to 2^31 - 1 and around.
 
 A transaction begins with its producer's first transactional batch, which is let in only under a
-verification (`verification`), and ends with a marker. Of all that are under way the first one's
-first offset bounds what `read_committed` consumers see.
+verification (`verification`), and ends with a marker. Of all that are under way, or whose marker
+is not committed, the first one's first offset bounds what `read_committed` consumers see.
 
 Source: KIP-98, KIP-890; `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppendInfo` of
 `org.apache.kafka.storage.internals.log`.
@@ -88,6 +88,7 @@ class ProducerStateTable:
     """The producers of one log. `end_offset` is how far the log is reflected in it."""
 
     __slots__ = (
+        "_ended",
         "_ongoing",
         "end_offset",
         "entries",
@@ -100,8 +101,10 @@ class ProducerStateTable:
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, None] = {}
+        self._ended: dict[int, int] = {}
+        """By their first offsets, the markers of those that are over but not committed."""
         self.first_unstable_offset = -1
-        """Where the first transaction under way began; -1 when there is none."""
+        """Where the first transaction that is not decided for good began; -1 without one."""
         self.verifications = Verifications()
         self.end_offset = 0
 
@@ -113,7 +116,15 @@ class ProducerStateTable:
         self.entries = entries
         firsts = (entry.txn_first_offset for entry in entries.values())
         self._ongoing = dict.fromkeys(sorted(first for first in firsts if first >= 0))
-        self.first_unstable_offset = next(iter(self._ongoing), -1)
+        self._ended.clear()
+        self._find_unstable()
+
+    def _find_unstable(self) -> None:
+        first = next(iter(self._ongoing), -1)
+        if self._ended:
+            ended = min(self._ended)
+            first = ended if first < 0 else min(first, ended)
+        self.first_unstable_offset = first
 
     def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether this epoch's transaction is under way. A newer epoch's is another one."""
@@ -251,8 +262,14 @@ class ProducerStateTable:
         stable = next((other for other in self._ongoing if other != first), offset + 1)
         return AbortedTransaction(producer_id, first, offset, stable)
 
-    def end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
-        """Takes in a marker, which may find no transaction to end."""
+    def end_transaction(
+        self, header: BatchHeader, marker: EndTransactionMarker, *, uncommitted_at: int = -1
+    ) -> None:
+        """Takes in a marker, which may find no transaction to end.
+
+        With the marker's offset in `uncommitted_at` the transaction stays unstable until
+        `commit_markers` has passed that, as `unreplicatedTxns` of Kafka's `ProducerStateManager`.
+        """
         entry = self.entries.get(header.producer_id)
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
@@ -260,10 +277,21 @@ class ProducerStateTable:
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
         self.verifications.clear(header.producer_id)
-        if entry.txn_first_offset >= 0:
-            self._ongoing.pop(entry.txn_first_offset, None)
+        first = entry.txn_first_offset
+        if first >= 0:
+            self._ongoing.pop(first, None)
             entry.txn_first_offset = -1
-            self.first_unstable_offset = next(iter(self._ongoing), -1)
+            if uncommitted_at >= 0:
+                self._ended[first] = uncommitted_at
+            else:
+                self._find_unstable()
+
+    def commit_markers(self, end_offset: int) -> None:
+        """What is before `end_offset` is committed, and so are the transactions that end there."""
+        if self._ended:
+            ended = self._ended.items()
+            self._ended = {first: marker for first, marker in ended if marker >= end_offset}
+            self._find_unstable()
 
     def remove_expired(self, now_ms: int) -> int:
         """Forgets producers idle for `expiration_ms` outside a transaction; returns how many."""

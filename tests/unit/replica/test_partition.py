@@ -298,3 +298,87 @@ def test_a_deleted_topic_takes_no_marker_and_begins_no_transaction() -> None:
         with pytest.raises(KafkaError) as error:
             action()
         assert code_of(error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def in_transaction(partition: Partition, producer_id: int, sequence: int = 0) -> int:
+    producer = producer_id, 0, sequence
+    taken = partition.start_verification(*producer, NOW, supports_epoch_bump=False)
+    batch = make_batch(producer=producer, transactional=True)
+    return partition.append(batch, NOW, verification=taken).base_offset
+
+
+def end(partition: Partition, producer_id: int, *, commit: bool) -> int:
+    return partition.append_marker(producer_id, 0, commit, 0, NOW, transaction_version=0)
+
+
+def make_durable(partition: Partition) -> None:
+    partition.log.flush()
+    partition.note_flush()
+
+
+def committed_bytes(partition: Partition) -> int:
+    found, _ = partition.read_committed(partition.log.log_start_offset, 1 << 20, min_one=True)
+    if found is None:
+        return 0
+    found.release()
+    return found.size
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_is_unstable_until_its_marker_is_durable(commit: bool) -> None:
+    partition = open_partition(durability="fsync")
+    first = in_transaction(partition, 7)
+    make_durable(partition)
+    assert end(partition, 7, commit=commit) == 1
+    assert (partition.last_stable_offset, partition.high_watermark) == (first, 1)
+    assert committed_bytes(partition) == 0
+    make_durable(partition)
+    assert partition.last_stable_offset == partition.high_watermark == 2
+    found, aborted = partition.read_committed(0, 1 << 20, min_one=True)
+    assert found is not None
+    found.release()
+    assert [(entry.producer_id, entry.first_offset) for entry in aborted] == (
+        [] if commit else [(7, first)]
+    )
+
+
+def test_the_first_transaction_that_is_not_durable_bounds_what_is_stable() -> None:
+    """Whichever ended first, and whatever else is under way."""
+    partition = open_partition(durability="fsync")
+    for producer_id in (7, 8, 9):
+        in_transaction(partition, producer_id)
+    make_durable(partition)
+    end(partition, 8, commit=True)
+    end(partition, 7, commit=True)
+    assert partition.last_stable_offset == 0
+    job = partition.log.begin_flush()
+    assert job is not None
+    in_transaction(partition, 7, 1)
+    end(partition, 9, commit=True)
+    job.run()
+    partition.log.finish_flush(job)
+    partition.note_flush()
+    assert (partition.last_stable_offset, partition.high_watermark) == (2, 5)
+    make_durable(partition)
+    assert partition.last_stable_offset == 5
+    end(partition, 7, commit=False)
+    assert partition.last_stable_offset == 5
+    make_durable(partition)
+    assert partition.last_stable_offset == partition.high_watermark == 8
+
+
+def test_where_appends_commit_a_transaction_is_over_with_its_marker() -> None:
+    partition = open_partition()
+    in_transaction(partition, 7)
+    end(partition, 7, commit=True)
+    assert partition.last_stable_offset == partition.high_watermark == 2
+    assert partition.log.recovery_point == 0
+
+
+def test_a_topic_that_no_longer_waits_for_the_device_holds_no_transaction_back() -> None:
+    partition = open_partition(durability="fsync")
+    in_transaction(partition, 7)
+    end(partition, 7, commit=True)
+    partition.log.config = LogConfig()
+    partition.append(make_batch(), NOW)
+    assert partition.last_stable_offset == partition.high_watermark == 3
