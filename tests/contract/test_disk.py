@@ -171,6 +171,20 @@ def test_reading_ahead_makes_a_range_resident(place: Place) -> None:
     file.close()
 
 
+def test_dropping_the_cache_loses_nothing(place: Place) -> None:
+    """Neither what is on the device nor what is not yet."""
+    file = place.disk.open(place.folder / "file", create=True)
+    file.write_at(0, b"a" * 10_000)
+    file.sync()
+    place.disk.drop_cached(file)
+    assert file.read_at(0, 20_000) == b"a" * 10_000
+    file.write_at(9_000, b"b" * 2_000)
+    place.disk.drop_cached(file)
+    assert file.read_at(0, 20_000) == b"a" * 9_000 + b"b" * 2_000
+    file.close()
+    place.disk.drop_cached(file)
+
+
 def test_the_time_of_a_change_can_be_set(place: Place) -> None:
     path = place.folder / "file"
     place.disk.open(path, create=True).close()

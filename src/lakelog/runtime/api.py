@@ -140,6 +140,13 @@ class Disk(Protocol):
         """Blocks until the range has been read into the page cache; for use off the loop."""
         ...
 
+    def drop_cached(self, file: File) -> None:
+        """Has the next reads ask the device, save for what it has yet to be given.
+
+        As far as the page cache goes along with it; never an error.
+        """
+        ...
+
 
 class Socket(Protocol):
     """The part of a non-blocking `socket.socket` that the broker uses, with its exceptions."""

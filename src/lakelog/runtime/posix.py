@@ -198,6 +198,10 @@ class PosixDisk:
                 return
             offset += got
 
+    def drop_cached(self, file: File) -> None:
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
 
 def raise_descriptor_limit() -> int:
     """Raises the soft limit of open files to the hard one, and returns it."""

@@ -4,6 +4,9 @@ Below the recovery point everything was on the device, so an invalid batch there
 no record is touched. At or above it a batch may be half written: the log is cut there, and what is
 cut off is kept in `<base>.<position>.cut` for a person to look at. Later segments go the same way
 as a whole, as `<base>.0.cut`.
+
+What a device failed to take may still be in the page cache, which calls it clean; so the cache is
+asked to forget what it can read again.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class Cut(NamedTuple):
 def recover_segment(
     segment: Segment, recovery_point: int, breathe: Callable[[], None]
 ) -> Cut | None:
-    """Checks every batch, builds the indexes anew and cuts off an invalid tail.
+    """Checks every batch on the device, builds the indexes anew and cuts off an invalid tail.
 
     Calls `breathe` for each megabyte; what it raises ends the scan, which the next start repeats.
     Raises `CorruptLog` for an invalid batch below the recovery point.
@@ -50,6 +53,7 @@ def recover_segment(
     valid, reason = 0, ""
     try:
         file = segment.open().file
+        segment.disk.drop_cached(file)
         for position, header in _valid_batches(file, segment.base_offset, end, breathe):
             segment.note_header(position, header)
             valid = position + header.size

@@ -151,6 +151,13 @@ class MemoryDisk:
         fault = _Fault(operation, code, lambda path: str(path).endswith(suffix), skip, partial)
         self._faults.append(fault)
 
+    def lose_writes(self, path: Path) -> None:
+        """The device failed to take a file, which is in the cache as though it had: Linux's way."""
+        node = self._tree.get(path)
+        if node is None:
+            raise self._missing(path)
+        node.changes.clear()
+
     def write_back(self) -> None:
         """What an operating system does by itself within some seconds: all becomes durable."""
         for node in self._tree.values():
@@ -384,3 +391,10 @@ class MemoryDisk:
 
     def read_ahead(self, file: File, offset: int, size: int) -> None:
         file.read_at(offset, size)
+
+    def drop_cached(self, file: File) -> None:
+        node = self._tree.get(file.path)
+        if node is not None and not node.changes:
+            size = len(node.data)
+            node.data[:] = node.durable
+            resize(node.data, size)

@@ -11,6 +11,7 @@ from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
+from lakelog.storage.names import LOG
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
@@ -41,6 +42,23 @@ def flip(disk: Disk, path: Path, position: int) -> None:
     byte = file.read_at(position, 1)[0]
     file.write_at(position, bytes([byte ^ 0x10]))
     file.close()
+
+
+def test_what_only_the_page_cache_has_is_not_recovered() -> None:
+    """After a failed sync the kernel calls the pages clean: they would go at any time."""
+    store = memory_store()
+    assert isinstance(store.disk, MemoryDisk)
+    log = store.create()
+    kept = fill(log, 3)
+    log.flush()
+    store.directory.write_checkpoints()
+    end = log.log_end_offset
+    fill(log, 2, 3)
+    store.disk.lose_writes(log.active_segment.path(LOG))
+    log = store.killed()
+    assert read_batches(log) == kept
+    assert log.log_end_offset == log.recovery_point == end
+    assert log.active_segment.size == store.disk.size(log.active_segment.path(LOG))
 
 
 def test_a_clean_stop_loses_nothing_and_scans_nothing() -> None:
