@@ -40,6 +40,7 @@ class Partition:
         "_damage_told",
         "_flush_soon",
         "_retired",
+        "_settled",
         "flushed_ms",
         "high_watermark",
         "index",
@@ -52,10 +53,16 @@ class Partition:
     )
 
     def __init__(
-        self, log: Log, leader_epoch: int, flush_soon: Callable[[Partition], object]
+        self,
+        log: Log,
+        leader_epoch: int,
+        flush_soon: Callable[[Partition], object],
+        settled: Callable[[Partition], object] = lambda partition: None,
     ) -> None:
-        """`flush_soon` is called when a segment was closed, and for every append that is to be
-        acknowledged when durable. `committed` is then to be called."""
+        """`flush_soon` is called when a segment was closed, and for every append that a flush is to
+        commit; `note_flush` is to follow. `settled` is called when that, or a failure,
+        has decided of records that were not committed by their append.
+        """
         self.topic = log.topic
         self.topic_id = log.topic_id
         self.index = log.partition
@@ -67,6 +74,7 @@ class Partition:
         self.flushed_ms = 0
         """When `flush.ms` last had it flushed."""
         self._flush_soon = flush_soon
+        self._settled = settled
         self.high_watermark = log.log_end_offset
         """The end of what consumers may read, exclusive."""
         self._active_segment = log.active_segment
@@ -86,9 +94,20 @@ class Partition:
     def is_online(self) -> bool:
         return not self._retired and self.offline_reason is None
 
+    def use_config(self, config: LogConfig) -> None:
+        """What was waiting for a flush need not wait any longer if the new settings say so."""
+        self.log.config = config
+        if not self.commits_durable:
+            self._commit(self.log.log_end_offset)
+
     def note_flush(self) -> None:
         """A flush has ended; what it made durable is committed."""
-        self.high_watermark = max(self.high_watermark, self.log.recovery_point)
+        self._commit(self.log.recovery_point)
+
+    def _commit(self, end_offset: int) -> None:
+        if end_offset > self.high_watermark:
+            self.high_watermark = end_offset
+            self._settled(self)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Fences a client whose metadata is older or newer than this broker's (KIP-320)."""
@@ -300,13 +319,14 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def retire(self) -> None:
-        """The topic was deleted: nothing is served from here any more."""
+        """The topic was deleted, or the broker stops: nothing is served from here any more."""
         self._retired = True
 
     def take_offline(self, reason: str) -> None:
         """Stops serving: only a restart, which recovers the log from disk, brings it back."""
         logger.error("partition %s-%d is offline: %s", self.topic, self.index, reason)
         self.offline_reason = reason
+        self._settled(self)
 
     def check_online(self) -> None:
         if self._retired:

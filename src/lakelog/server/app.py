@@ -143,6 +143,7 @@ class Server:
             self._partitions,
             lambda: self.broker.config,
             self._maintenance.flush_soon,
+            lambda partition: purgatory.check(partition.key),
             tasks,
         )
 
@@ -153,7 +154,6 @@ class Server:
             self._partitions,
             self._directory,
             sweep.run,
-            lambda partition: self.broker.purgatory.check(partition.key),
             lambda: self.broker.config,
             world.clock,
             world.disk,
@@ -331,6 +331,7 @@ class Server:
         await self._maintenance.stop()
         await self._metadata.close()
         await self._close_directory()
+        self._replicas.close()
 
     async def _close_directory(self) -> None:
         """The threads wait for the device together, so that one commit of its journal serves all.

@@ -21,6 +21,7 @@ from contextlib import closing
 from pathlib import Path
 
 from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import FSYNC
 from lakelog.runtime.api import Clock, Disk, FileLock, Random
 from lakelog.storage.checkpoint import (
     CLEANER_OFFSETS,
@@ -201,6 +202,8 @@ class LogDirectory:
         key = request.topic, request.partition
         try:
             log, recovery = loader.load(request)
+            if log.config.durability == FSYNC:
+                _make_durable(log)
         except CorruptLog as error:
             _logger.error("%s-%d is offline: %s", *key, error)
             self.failed[key] = error
@@ -397,3 +400,11 @@ class LogDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _make_durable(log: Log) -> None:
+    """What was found in the log may never have been synced, and will be served as committed."""
+    try:
+        log.flush()
+    except OSError as error:
+        raise CorruptLog(log.folder, 0, f"it could not be made durable: {error}") from error

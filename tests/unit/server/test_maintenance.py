@@ -71,12 +71,10 @@ class Broker:
         self.partitions = Partitions()
         self.sweeps = 0
         self.sweep_error: Exception | None = None
-        self.committed: list[Partition] = []
         self.maintenance = Maintenance(
             self.partitions,
             self.directory,
             self._sweep,
-            self.committed.append,
             lambda: self.config,
             self.clock,
             self.disk,
