@@ -36,8 +36,13 @@ class Partition:
     __slots__ = (
         "_active_segment",
         "_damage_told",
+        "_marker_bytes",
+        "_markers",
         "_on_roll",
         "_retired",
+        "_rolled_bytes",
+        "_start_offset",
+        "fetched_bytes",
         "flushed_ms",
         "index",
         "key",
@@ -63,11 +68,32 @@ class Partition:
         self._on_roll = on_roll
         self._active_segment = log.active_segment
         self._damage_told = ""
+        self.fetched_bytes = 0
+        """Of records sent to consumers."""
+        self._start_offset = log.log_end_offset
+        self._rolled_bytes = -log.active_segment.size
+        self._markers = self._marker_bytes = 0
 
     @property
     def high_watermark(self) -> int:
         """The end of what consumers may read, exclusive."""
         return self.log.log_end_offset
+
+    @property
+    def appended_records(self) -> int:
+        """Since this object was made; the markers of transactions are not counted."""
+        return self.log.log_end_offset - self._start_offset - self._markers
+
+    @property
+    def appended_bytes(self) -> int:
+        """Of the batches that held those records, as they were stored."""
+        return self._written_bytes() - self._marker_bytes
+
+    def _written_bytes(self) -> int:
+        """From sizes of segments, so that nothing need be counted when one is appended to."""
+        known, active = self._active_segment, self.log.active_segment
+        newer = active.size if active is not known else 0
+        return self._rolled_bytes + known.size + newer
 
     @property
     def last_stable_offset(self) -> int:
@@ -116,6 +142,7 @@ class Partition:
         return result
 
     def _note_roll(self) -> None:
+        self._rolled_bytes += self._active_segment.size
         self._active_segment = self.log.active_segment
         self._on_roll(self)
 
@@ -157,7 +184,8 @@ class Partition:
         Raises `KafkaError` 47 or 52 for the marker of an older epoch or an older coordinator.
         """
         self._check_online()
-        log = self.log
+        log, before = self.log, self._written_bytes()
+        end = log.log_end_offset
         try:
             offset = log.append_marker(
                 producer_id,
@@ -173,6 +201,8 @@ class Partition:
             raise self._storage_error(error) from error
         if log.active_segment is not self._active_segment:
             self._note_roll()
+        self._markers += log.log_end_offset - end
+        self._marker_bytes += self._written_bytes() - before
         return offset
 
     def _flush_now(self) -> None:

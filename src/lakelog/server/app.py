@@ -46,6 +46,7 @@ from lakelog.server.coordinators import Coordinators
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
 from lakelog.server.maintenance import Maintenance
+from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.options import ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
@@ -126,6 +127,7 @@ class Server:
             checkpoint=lambda: self._maintenance.checkpoint_soon(),
             advertised=options.advertise,
             static_config=options.config,
+            requests=RequestMetrics(clock),
         )
         self._dispatcher = Dispatcher(
             routes(self.broker),
@@ -133,6 +135,7 @@ class Server:
             clock,
             tasks,
             RequestMemory(options.config.get_int("queued.max.request.bytes")),
+            self.broker.requests,
         )
         self._maintenance = self._make_maintenance()
         self._replicas = Replicas(

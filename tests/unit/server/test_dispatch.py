@@ -26,6 +26,7 @@ from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
 from lakelog.server.dispatch import DEFERRED, Context, Dispatcher, Route
 from lakelog.server.listener import Acceptor
+from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.storage.handles import LogSlice
@@ -96,7 +97,12 @@ class Broker:
         self.unsupported: list[int] = []
         self._clients: list[Client] = []
         self.dispatcher = Dispatcher(
-            routes, self._newer_api_versions, clock, self.tasks, RequestMemory(0)
+            routes,
+            self._newer_api_versions,
+            clock,
+            self.tasks,
+            RequestMemory(0),
+            RequestMetrics(clock),
         )
         self.acceptor = Acceptor(
             "PLAINTEXT",

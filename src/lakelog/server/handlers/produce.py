@@ -105,6 +105,7 @@ def _produce(
                     )
                 )
             except KafkaError as error:
+                broker.requests.errors["Produce", error.code] += 1
                 results.append(refused(entry.index, error))
         responses.append(
             TopicProduceResponse(
