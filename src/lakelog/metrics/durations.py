@@ -34,9 +34,9 @@ class Durations:
 
     def fold(self) -> float:
         """Sorts what was noted since the last time into the buckets; the longest of it, or 0."""
-        fresh = self._fresh[:]
-        if not fresh:
+        if not self._fresh:
             return 0.0
+        fresh = self._fresh[:]
         # Not `clear`: another thread may have noted one more since.
         del self._fresh[: len(fresh)]
         fresh.sort()

@@ -297,7 +297,13 @@ class Partition:
 
     def take_offline(self, reason: str) -> None:
         """Stops serving: only a restart, which recovers the log from disk, brings it back."""
-        logger.error("partition %s-%d is offline: %s", self.topic, self.index, reason)
+        logger.error(
+            "partition %s-%d is offline: %s",
+            self.topic,
+            self.index,
+            reason,
+            extra={"event": "partition_offline", "code": "LL0304"},
+        )
         self.offline_reason = reason
 
     def _check_online(self) -> None:
@@ -313,7 +319,13 @@ class Partition:
         if str(error) != self._damage_told:
             # Consumers ask again and again; one line for a place is enough.
             self._damage_told = str(error)
-            logger.error("partition %s-%d: %s", self.topic, self.index, error)
+            logger.error(
+                "partition %s-%d: %s",
+                self.topic,
+                self.index,
+                error,
+                extra={"event": "records_damaged", "code": "LL0602"},
+            )
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
 
     def _storage_error(self, error: OSError | CorruptLog) -> KafkaError:

@@ -63,6 +63,19 @@ class Partitions:
             del self._offline[key]
             self._forget_one(key[0])
 
+    def offline(self) -> list[tuple[str, int, str]]:
+        """Topic, index and reason of each that cannot be used."""
+        found = [
+            (topic, index, reason)
+            for (topic, index), reason in self._offline.items()
+            if isinstance(topic, str)
+        ]
+        return found + [
+            (partition.topic, partition.index, partition.offline_reason)
+            for partition in self
+            if partition.offline_reason is not None
+        ]
+
     def is_offline(self, topic: str, index: int) -> bool:
         return (topic, index) in self._offline
 

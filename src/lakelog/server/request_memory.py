@@ -26,7 +26,7 @@ class RequestMemory:
     """`limit` is in bytes (`queued.max.request.bytes`); 0 or less is none."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._overdrawn: object = None
         self.waiting: dict[object, Claim] = {}
         """By owner."""
@@ -39,7 +39,7 @@ class RequestMemory:
 
         If not, `resume` is called when it is worth asking again.
         """
-        if 0 < self._limit < self.used + size:
+        if 0 < self.limit < self.used + size:
             if self._overdrawn not in (None, owner):
                 self.waiting[owner] = Claim(size, resume)
                 self.is_short = True

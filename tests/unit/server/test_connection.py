@@ -14,8 +14,8 @@ from lakelog.base.broker_config import BrokerConfig
 from lakelog.server.connection import Connection
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.dispatch import Dispatcher
-from lakelog.server.reply import Reply
 from lakelog.server.monitoring.requests import RequestMetrics
+from lakelog.server.reply import Reply
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.storage.handles import LogSlice

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode
@@ -57,6 +57,7 @@ class RequestMetrics:
     __slots__ = (
         "_durations",
         "_slow_s",
+        "_waits",
         "_watchers",
         "_window",
         "errors",
@@ -69,6 +70,8 @@ class RequestMetrics:
         self.errors: Counter[tuple[str, int]] = Counter()
         """Error codes in responses, by API and code."""
         self._durations = {key: Durations() for key in APIS}
+        self._waits = {key: Durations() for key in APIS}
+        """Of requests that were not answered at once, which did not hold up the loop meanwhile."""
         self._watchers: list[Watcher] = []
         self._window = LogWindow(clock)
         self._slow_s = self.noteworthy_s = math.inf
@@ -76,13 +79,20 @@ class RequestMetrics:
     def durations(self, api: Api) -> Durations:
         return self._durations[api.key]
 
-    def seen(self) -> list[tuple[str, Durations]]:
-        """APIs that were asked for, by name."""
-        used = ((APIS[key].name, durations) for key, durations in self._durations.items())
-        return sorted((name, durations) for name, durations in used if durations.count)
+    def seen(self) -> Iterator[tuple[str, list[Durations]]]:
+        """APIs that were asked for, and the durations of their requests; to be added up."""
+        for key, durations in self._durations.items():
+            parts = [durations, self._waits[key]]
+            if any(part.count for part in parts):
+                yield APIS[key].name, parts
 
     def fold(self) -> float:
-        """To be called often (see `Durations`); the longest duration since the last time."""
+        """To be called often (see `Durations`).
+
+        The longest time since the last call for which one request kept the loop to itself.
+        """
+        for waits in self._waits.values():
+            waits.fold()
         return max(durations.fold() for durations in self._durations.values())
 
     def log_slower_than(self, slow_ms: int) -> None:
@@ -119,7 +129,7 @@ class RequestMetrics:
         self, api: Api, asked: Asked, peer: str, duration_s: float, size_bytes: int
     ) -> None:
         """A request was answered that had to wait for something."""
-        self._durations[api.key].note(duration_s)
+        self._waits[api.key].note(duration_s)
         if duration_s <= self.noteworthy_s:
             return
         note = RequestNote(api.name, asked.version, asked.client_id, peer, duration_s, size_bytes)
