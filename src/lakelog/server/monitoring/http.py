@@ -103,10 +103,6 @@ class HttpServer:
             response = await self._answer(request)
         except _Refused as refused:
             response = Response(f"{refused}\n".encode(), status=refused.status)
-        except Exception:
-            logger.exception("a page failed", extra={"event": "page_failed"})
-            status = HTTPStatus.INTERNAL_SERVER_ERROR
-            response = Response(b"this page failed; the broker's log says why\n", status=status)
         await _send(writer, _head(response) + (response.body if with_body else b""))
         if with_body and response.parts is not None:
             await _stream(reader, writer, response.parts)
@@ -116,7 +112,12 @@ class HttpServer:
         if page is None:
             known = " ".join(sorted(self._pages))
             raise _Refused(HTTPStatus.NOT_FOUND, f"no such page; there are: {known}")
-        return await page(request)
+        try:
+            return await page(request)
+        except Exception:
+            logger.exception("%s failed", request.path, extra={"event": "page_failed"})
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            return Response(b"this page failed; the broker's log says why\n", status=status)
 
 
 async def _receive(

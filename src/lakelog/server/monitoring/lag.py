@@ -47,11 +47,19 @@ class Lag(NamedTuple):
     seconds: float | None
 
 
+class _Point(NamedTuple):
+    """A log ended at `end` when it was looked at from `first` to `last`."""
+
+    end: int
+    first: float
+    last: float
+
+
 class LagClock:
     """Remembers where logs ended. `now` is monotonic, in seconds."""
 
     def __init__(self) -> None:
-        self._points: dict[tuple[bytes, int], deque[tuple[int, float]]] = {}
+        self._points: dict[tuple[bytes, int], deque[_Point]] = {}
 
     def lags(
         self, standings: Iterable[Standing], partitions: Partitions, now: float
@@ -73,10 +81,10 @@ class LagClock:
 
     def _note(self, key: tuple[bytes, int], end: int, now: float) -> None:
         points = self._points.setdefault(key, deque(maxlen=_POINTS_MAX))
-        if not points or (end > points[-1][0] and now - points[-1][1] >= _POINTS_APART_S):
-            points.append((end, now))
-        elif end == points[-1][0]:
-            points[-1] = (end, now)
+        if points and end == points[-1].end:
+            points[-1] = points[-1]._replace(last=now)
+        elif not points or now - points[-1].last >= _POINTS_APART_S:
+            points.append(_Point(end, now, now))
 
     def _seconds(
         self, key: tuple[bytes, int], offset: int, records: int, now: float
@@ -84,10 +92,11 @@ class LagClock:
         if not records:
             return 0.0
         points = self._points[key]
-        after = bisect_right(points, offset, key=lambda point: point[0])
+        after = bisect_right(points, offset, key=lambda point: point.end)
         if not after:
             return None
-        begin, began = points[after - 1]
-        end, ended = points[after] if after < len(points) else (begin, began)
-        share = (offset - begin) / (end - begin) if end > begin else 0.0
-        return max(0.0, now - (began + share * (ended - began)))
+        before = points[after - 1]
+        if after == len(points):
+            return max(0.0, now - before.last)
+        share = (offset - before.end) / (points[after].end - before.end)
+        return max(0.0, now - before.last - share * (points[after].first - before.last))
