@@ -21,6 +21,7 @@ from lakelog.metadata.store.api import (
 )
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.runtime.posix import SystemClock
+from lakelog.testing.memory_metadata import MetadataMemory
 from lakelog.testing.metadata import FaultyStore
 from lakelog.testing.randomness import SeededRandom
 
@@ -49,7 +50,15 @@ def _faulty(path: Path) -> MetadataStore:
     return FaultyStore(_shared(path), SeededRandom(7))
 
 
+_MEMORIES: dict[Path, MetadataMemory] = {}
+
+
+def _memory(path: Path) -> MetadataStore:
+    return _MEMORIES.setdefault(path, MetadataMemory()).handle()
+
+
 VARIANTS = [
+    Variant("memory", _memory, True),
     Variant("embedded", _embedded, False),
     Variant("embedded-two-handles", _shared, True),
     Variant("faulty", _faulty, True),

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.xdist_group("trees")]
+"""In one process, which then parses the source once."""
+
 _TESTS = Path(__file__).parents[1]
 _SOURCE = _TESTS.parent / "src"
 _PACKAGE = _SOURCE / "lakelog"
@@ -259,3 +262,26 @@ def test_nothing_is_imported_from_a_conftest() -> None:
         if module.rpartition(".")[2] == "conftest"
     ]
     assert not found, f"move what is shared to a module of its own: {found}"
+
+
+_KNOWN_BUGS = (
+    *("KIP-98", "KIP-211", "KIP-279", "KIP-320", "KIP-345", "KIP-360", "KIP-394", "KIP-447"),
+    *("KIP-467", "KIP-534", "KIP-664", "KIP-848", "KIP-890", "KIP-937"),
+    *("KAFKA-7190", "KAFKA-8522", "KAFKA-9144", "KAFKA-9666", "KAFKA-13636", "KAFKA-17754"),
+    *("KAFKA-18660", "KAFKA-18929", "KAFKA-19367", "KAFKA-19999", "KAFKA-20090", "KAFKA-20609"),
+    *("KoP #303", "Redpanda #22670", "librdkafka 0011", "librdkafka 0099"),
+)
+"""What other logs got wrong, or promise, and one broker alone can get wrong."""
+
+
+def test_each_known_bug_has_a_test_of_its_name() -> None:
+    texts = "".join(path.read_text() for path in _TESTS.rglob("*.py") if path != Path(__file__))
+    said = texts.lower().replace("_", "-")
+    assert [name for name in _KNOWN_BUGS if name.lower() not in said] == []
+
+
+def test_no_client_can_freeze_a_coordinator_by_a_pattern() -> None:
+    """RE2 matches in linear time; the standard library's `re` does not."""
+    for path in sorted((_PACKAGE / "coordinator").rglob("*.py")):
+        names = [name for node in ast.walk(_tree(path)) for name in _imported(node)]
+        assert "re" not in names, _name(path)

@@ -92,12 +92,13 @@ def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | 
     from lakelog.server.options import ServeOptions, StartError
     from lakelog.server.serving import serve
 
+    data, node_id = _data_folder(arguments, config), _node_id(arguments, config)
     options = ServeOptions(
-        data=_data_folder(arguments, config),
-        config=config,
+        data=data,
+        config=as_told(config, data, listen, node_id),
         listen=listen,
         advertise=advertised(arguments, config),
-        node_id=_node_id(arguments, config),
+        node_id=node_id,
         http=_http_address(arguments),
         ready=ready or _nothing_to_add,
     )
@@ -163,10 +164,22 @@ def _read_properties(path: Path) -> dict[str, str]:
         raise CliError("LL0501", f"{path}: {error}") from error
 
 
+def as_told(config: BrokerConfig, data: Path, listen: str, node_id: int) -> BrokerConfig:
+    """The settings with what the options say: whoever describes them is told what is in force."""
+    values = {"log.dirs": str(data), "node.id": str(node_id)}
+    if config.is_set("broker.id"):
+        values["broker.id"] = str(node_id)
+    if listen:
+        values["listeners"] = f"PLAINTEXT://{listen}"
+    return config.with_static(values)
+
+
 def _data_folder(arguments: BrokerArguments, config: BrokerConfig) -> Path:
     folder = arguments.data or config.data_directory
     if not folder:
         raise CliError("LL0902", "no data folder", "say --data DIR")
+    if "," in folder:
+        raise CliError("LL0902", f"--data {folder}: a comma separates folders, and one is used")
     return Path(folder).absolute()
 
 

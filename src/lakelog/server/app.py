@@ -31,7 +31,7 @@ from lakelog.metadata.records import (
     TopicRecord,
     TopicRemoved,
 )
-from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.metadata.store.api import MetadataStore
 from lakelog.metrics.durations import Durations
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
@@ -71,6 +71,8 @@ class World:
     tasks: Tasks
     random: Random
     processes: Processes
+    metadata: MetadataStore
+    """Not yet open."""
     open_files_max: int
     """Of logs; connections and everything else come on top."""
     fsyncs: Durations = field(default_factory=Durations)
@@ -92,8 +94,7 @@ class Server:
             max_open_files=world.open_files_max,
             producer_expiration_ms=options.config.get_int("producer.id.expiration.ms"),
         )
-        self._store = EmbeddedStore(options.data / METADATA_FILE, clock)
-        self._metadata = MetadataLog(self._store, tasks, random, broker_id=options.node_id)
+        self._metadata = MetadataLog(world.metadata, tasks, random, broker_id=options.node_id)
         self._partitions = Partitions()
         self._acceptors: list[Acceptor] = []
         purgatory = Purgatory(clock, tasks)
@@ -155,6 +156,7 @@ class Server:
             self._partitions,
             self._directory,
             sweep.run,
+            lambda partition: self.broker.purgatory.check(partition.key),
             lambda: self.broker.config,
             world.clock,
             world.disk,
@@ -299,7 +301,7 @@ class Server:
         """A fetch that waits on a deleted topic is answered that it is unknown."""
         for _, topic_id in gone:
             topic = old.topic_by_id(topic_id)
-            for index in topic.partitions if topic is not None else ():
+            for index in sorted(topic.partitions) if topic is not None else ():
                 self.broker.purgatory.check((topic_id, index))
 
     def _use_dynamic_config(self, image: MetadataImage) -> None:
@@ -346,7 +348,7 @@ class Server:
         Nothing else is going on that they could meet.
         """
         offload = self._world.tasks.offload
-        with closing(self._directory.closing()) as steps:
+        with closing(self._directory.closing(self._partitions.high_watermarks)) as steps:
             for works in steps:
                 await asyncio.gather(*(offload("close", work) for work in works))
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk, raise_descriptor_limit
 from lakelog.runtime.processes import become_helper
 from lakelog.storage.compaction.clean import compact
@@ -36,9 +37,10 @@ class Throttle:
             time.sleep(early_s)
 
 
-def answers(job: CompactionJob) -> Iterator[Answer]:
+def answers(disk: Disk, job: CompactionJob, throttle: Callable[[int], None]) -> Iterator[Answer]:
+    """What there is to tell of a job, as it is done; `throttle` hears of all bytes moved."""
     try:
-        yield from compact(PosixDisk(), job, Throttle(job.bytes_per_second))
+        yield from compact(disk, job, throttle)
     except CorruptLog as error:
         yield CompactionFailed("corrupt", str(error))
     except FileNotFoundError as error:
@@ -52,7 +54,8 @@ def main() -> None:
     raise_descriptor_limit()
     output = sys.stdout.buffer
     for line in sys.stdin.buffer:
-        for answer in answers(CompactionJob.decode(line)):
+        job = CompactionJob.decode(line)
+        for answer in answers(PosixDisk(), job, Throttle(job.bytes_per_second)):
             output.write(encode_answer(answer) + b"\n")
             output.flush()
 

@@ -155,7 +155,8 @@ class Dispatcher:
         self._requests = requests
         self._tasks = tasks
         self.request_memory = request_memory
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came."""
         self.closings = ClosingLog(clock)
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -166,7 +167,7 @@ class Dispatcher:
         connection.close()
 
     def on_close(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
 
     def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         requests = self._requests
@@ -274,7 +275,9 @@ class Dispatcher:
         self, route: Route, context: Context, response: Coroutine[Any, Any, Any]
     ) -> None:
         try:
-            self._reply(route, context, await response)
+            answer = await response
+            if answer is not DEFERRED:
+                self._reply(route, context, answer)
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(route.api, context.connection, error)
 

@@ -94,7 +94,7 @@ class Acceptor:
             self._note_refusal(limit)
             return
         connection.last_active = self._clock.monotonic()
-        self._dispatcher.connections.add(connection)
+        self._dispatcher.connections[connection] = None
         connection.open()
 
     def _exceeded_limit(self, host: str) -> str | None:

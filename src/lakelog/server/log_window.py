@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lakelog.runtime.api import Clock
 
-WINDOW_S = 10.0
-LINES_MAX = 10
+WINDOW_S = 60.0
+LINES_MAX = 100
 """Lines of a kind in one window; the next line says how many there would have been."""
 
 

@@ -5,7 +5,8 @@ that it exists, and renamed away after it says that it does not. What a crash le
 is put right at the next start, from the image.
 
 Thousands of logs take seconds, so the loop has a turn after every few of them. Nobody sees a topic
-before its logs are there; after a deletion they go while others are being served.
+before its logs are there; after a deletion they go while others are being served. What is done to
+many logs is done in the order of their names, for a simulation to be repeatable.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from functools import cache, partial
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
 from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import FSYNC
 from lakelog.metadata.describe_configs import effective_log_config
 from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
 from lakelog.metadata.records import (
@@ -87,12 +89,15 @@ class Replicas:
             found = image.topic(topic)
             if found is not None:
                 self._partitions.add_offline(topic, found.topic_id, index, str(error))
-        for topic_image in image.topics:
+        for topic_image in sorted(image.topics, key=lambda topic: topic.name):
             await self._ensure(image, topic_image)
 
     def _load_logs(self, image: MetadataImage) -> None:
         configs = self._log_configs(image)
         self._directory.load_logs(lambda topic, _: configs(topic), _TopicIds(image))
+        for log in self._directory.logs.values():
+            if log.config.durability == FSYNC:
+                log.flush()  # what was recovered may never have been
 
     async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
@@ -145,7 +150,7 @@ class Replicas:
 
     async def _ensure(self, image: MetadataImage, topic: TopicImage) -> None:
         configs = self._log_configs(image)
-        for partition in topic.partitions.values():
+        for _, partition in sorted(topic.partitions.items()):
             if self._stopped:
                 return
             if self._node_id not in partition.replicas:
@@ -189,7 +194,7 @@ class Replicas:
 
     async def _delete(self, topic: TopicImage) -> None:
         self._partitions.forget_offline(topic.name, topic.topic_id)
-        for index in topic.partitions:
+        for index in sorted(topic.partitions):
             try:
                 self._delete_partition(topic, index)
             except OSError as error:
@@ -261,7 +266,7 @@ def _named(records: tuple[Record, ...]) -> _Changes:
 def _compared(old: MetadataImage, new: MetadataImage) -> _Changes:
     changes = _Changes(all_configs=new.config_map is not old.config_map)
     for image, other in ((old, new), (new, old)):
-        for topic in image.topics:
+        for topic in sorted(image.topics, key=lambda topic: topic.name):
             if other.topic_by_id(topic.topic_id) is not topic:
                 changes.topic_ids[topic.topic_id] = None
     return changes

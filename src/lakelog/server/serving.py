@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.metrics.durations import Durations
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
@@ -30,16 +31,17 @@ def serve(options: ServeOptions) -> int:
 
 async def _serve(options: ServeOptions) -> None:
     loop = asyncio.get_running_loop()
-    tasks = AsyncioTasks(loop)
+    tasks, clock = AsyncioTasks(loop), SystemClock()
     open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
     fsyncs = Durations()
     world = World(
-        SystemClock(),
+        clock,
         PosixDisk(fsyncs.note),
         AsyncioNet(loop),
         tasks,
         SystemRandom(),
         PythonProcesses(),
+        EmbeddedStore(options.data / METADATA_FILE, clock),
         open_files_max,
         fsyncs,
     )

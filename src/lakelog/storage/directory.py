@@ -48,6 +48,7 @@ from lakelog.storage.names import (
     LOG,
     STRAY_DIR,
     dir_name,
+    file_name,
     parse_dir_name,
     retired_dir_name,
 )
@@ -213,23 +214,25 @@ class LogDirectory:
             _logger.warning("%s-%d was cut at offset %d: %s", *key, log.log_end_offset, reason)
 
     def _topic_id(self, key: TopicPartition, folder: Path) -> bytes | None:
-        """`None` for a directory that has been dealt with."""
+        """`None` for a directory that has been dealt with.
+
+        Where nothing has ever been written nothing is lost with the file, which a power failure
+        soon after the creation may take or leave half written.
+        """
         path = folder / PARTITION_METADATA
         data = read_if_exists(self._disk, path)
-        if data is None:
-            sizes = [
-                self._disk.size(folder / n) for n in self._disk.list(folder) if n.endswith(LOG)
-            ]
-            if not any(sizes):
-                self._mark_stray(key, folder)
-            else:
-                self.failed[key] = CorruptLog(path, 0, "the file is missing")
-            return None
         try:
-            return decode_partition_metadata(data)
+            if data is not None:
+                return decode_partition_metadata(data)
+            reason = "the file is missing"
         except ValueError as error:
-            self.failed[key] = CorruptLog(path, 0, str(error))
-            return None
+            reason = str(error)
+        logs = [name for name in self._disk.list(folder) if name.endswith(LOG)]
+        if set(logs) <= {file_name(0, LOG)} and not any(self._disk.size(folder / n) for n in logs):
+            self._mark_stray(key, folder)
+        else:
+            self.failed[key] = CorruptLog(path, 0, reason)
+        return None
 
     def _mark_stray(self, key: TopicPartition, folder: Path) -> None:
         del self._offline[key]
@@ -319,9 +322,14 @@ class LogDirectory:
     def begin_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> CheckpointJob:
-        """The checkpoint files that have changed, encoded."""
+        """The checkpoint files that have changed, encoded.
+
+        `high_watermarks` are of all logs that are in use; those of others stay as they are.
+        """
         if high_watermarks is not None:
-            self.high_watermarks = dict(high_watermarks)
+            known = self.high_watermarks.items()
+            offline = {key: offset for key, offset in known if key in self._offline}
+            self.high_watermarks = {**offline, **high_watermarks}
         points = {key: point for key, (point, _) in self._offline.items()}
         starts = {key: start for key, (_, start) in self._offline.items() if start}
         for key, log in self.logs.items():
@@ -349,7 +357,9 @@ class LogDirectory:
 
     # Closing
 
-    def closing(self) -> Generator[Works, None, None]:
+    def closing(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> Generator[Works, None, None]:
         """A clean stop in steps, of which each gives work that blocks; no flush may be under way.
 
         Every log is made durable, so that the next start scans nothing. That is not claimed while
@@ -359,7 +369,7 @@ class LogDirectory:
         try:
             if self._known:
                 closed = yield from close_logs(self._disk, self.path, list(self.logs.values()))
-                yield [self.begin_checkpoints().run]
+                yield [self.begin_checkpoints(high_watermarks).run]
                 if closed and not self.failed and (self._loaded or self.clean):
                     yield [self._claim_clean]
         finally:

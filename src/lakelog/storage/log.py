@@ -298,7 +298,8 @@ class Log(LocalLog):
     def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
         """Applies retention and returns how many segments went; call it every few minutes.
 
-        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`.
+        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`. An
+        `OSError` leaves some of them, below the log's start, to the next call.
         """
         self._remove_doomed(now_ms)
         if self.swapping:
@@ -311,11 +312,11 @@ class Log(LocalLog):
             self.roll(now_ms)
             self.handles.disk.sync_dir(self.folder)
         start = self.segments[count].base_offset
+        self.advance_log_start(start)
         self.snapshots.remove_before(start)
         for _ in range(count):
             self._delete_segment(self.segments[0], now_ms + self.config.file_delete_delay_ms)
             del self.segments[0], self._bases[0]
-        self.advance_log_start(start)
         return count
 
     def advance_log_start(self, offset: int) -> None:

@@ -65,13 +65,14 @@ class Segment(IndexedSegment):
     def is_due(self, timestamp: int, now_ms: int, roll_ms: int) -> bool:
         """Whether `timestamp` is more than `roll_ms` after the first batch's.
 
-        Without timestamps the clock decides.
+        The clock decides without timestamps, and where the first one is in the future: no record
+        would ever be late enough (KIP-937).
         """
         if self.first_timestamp < 0:
             for _, header in scan_headers(self.open().file, 0, self.size):
                 self.first_timestamp = header.max_timestamp
                 break
-        if self.first_timestamp < 0:
+        if not 0 <= self.first_timestamp <= now_ms:
             return self.size > 0 and now_ms - self.created_ms > roll_ms
         self.roll_after = self.first_timestamp + roll_ms
         return timestamp > self.roll_after

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
-from lakelog.cli.broker import BrokerArguments, advertised, load_config, parse_plainly, run_broker
+from lakelog.cli.broker import (
+    BrokerArguments,
+    advertised,
+    as_told,
+    load_config,
+    parse_plainly,
+    run_broker,
+)
 from lakelog.cli.failures import CliError
 
 
@@ -86,6 +93,16 @@ def test_the_command_line_advertises_before_the_file() -> None:
     assert told == {"PLAINTEXT": ("b", 2)}
     with pytest.raises(CliError):
         advertised(BrokerArguments(advertise=("b:2",)), config)
+
+
+def test_the_settings_say_what_the_options_said() -> None:
+    config, _ = BrokerConfig.from_mapping({"log.dirs": "/a", "broker.id": "3"})
+    told = as_told(config, Path("/b"), "[::1]:0", 5)
+    assert (told.data_directory, told.node_id) == ("/b", 5)
+    (endpoint,) = told.listeners
+    assert (endpoint.name, endpoint.host, endpoint.port) == ("PLAINTEXT", "::1", 0)
+    unheard = as_told(config, Path("/a"), "", 3)
+    assert unheard.static == {"log.dirs": "/a", "broker.id": "3", "node.id": "3"}
 
 
 def test_only_a_listener_can_be_advertised() -> None:

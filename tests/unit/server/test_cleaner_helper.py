@@ -60,7 +60,7 @@ def job(tmp_path: Path) -> CompactionJob:
 
 
 def test_what_it_says_of_a_job_well_done(job: CompactionJob) -> None:
-    *groups, done = answers(job)
+    *groups, done = answers(PosixDisk(), job, Throttle(0))
     assert groups and isinstance(done, CompactionDone)
     assert done.end_offset == 10
 
@@ -70,19 +70,19 @@ def test_what_it_says_of_damage(job: CompactionJob) -> None:
     content = bytearray(path.read_bytes())
     content[80] ^= 1
     path.write_bytes(content)
-    (failed,) = answers(job)
+    (failed,) = answers(PosixDisk(), job, Throttle(0))
     assert isinstance(failed, CompactionFailed) and failed.kind == "corrupt"
     assert not list(job.folder.glob("*.cleaned"))
 
 
 def test_what_it_says_of_files_that_went_away(job: CompactionJob) -> None:
     max(job.folder.glob("*.log")).unlink()
-    (failed,) = answers(job)
+    (failed,) = answers(PosixDisk(), job, Throttle(0))
     assert isinstance(failed, CompactionFailed) and failed.kind == "missing"
 
 
 def test_what_it_says_of_a_folder_that_cannot_be_written(job: CompactionJob) -> None:
     blocked = job.folder / "00000000000000000000.log.cleaned"
     blocked.mkdir()
-    (failed,) = answers(replace(job))
+    (failed,) = answers(PosixDisk(), replace(job), Throttle(0))
     assert isinstance(failed, CompactionFailed) and failed.kind == "io"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
+from lakelog.server import memory_relief
 from lakelog.server.connection import Connection
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.dispatch import Dispatcher
@@ -592,17 +593,37 @@ def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None
     assert not all(connection.closed for _, _, connection in crowd)
 
 
+@pytest.mark.parametrize(("key", "most"), [(OTHER, 1), (PRODUCE, 64)])
+def test_many_requests_of_one_connection_leave_the_loop_to_others(key: int, most: int) -> None:
+    """Thousands fit into a buffer; one turn of the loop must not handle them all."""
+    world, sink, connection = connect()
+    world.incoming += b"".join(frame(request(number, key)) for number in range(5_000))
+    handled = 0
+    while len(sink.requests) < 5_000:
+        if world.soon:
+            world.soon.popleft()()
+        else:
+            assert world.readable is not None
+            world.readable()
+        assert len(sink.requests) - handled <= most
+        assert connection.received_bytes < 600_000
+        assert len(world.soon) <= 1
+        handled = len(sink.requests)
+    assert bytes(world.sent).startswith(b"<" + request(0, key) + b"><" + request(1, key) + b">")
+    assert world.readable is not None
+
+
 def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
-    world, _, connection = connect()
-    slow_world, _, slow = connect()
+    world, sink, connection = connect()
+    slow_world, slow_sink, slow = connect()
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
     sweep = ConnectionSweep(dispatcher_of(clock, connection, slow), lambda: config, clock)
     world.room = slow_world.room = 0
-    for one, owner in ((world, connection), (slow_world, slow)):
+    for one, its_sink, owner in ((world, sink, connection), (slow_world, slow_sink, slow)):
         owner.last_active = clock.now
-        for _ in range(20):
-            one.incoming += frame(request(0, size=1 << 20))
+        its_sink.slices[request(0)] = FakeSlice(bytes(9 << 20))
+        one.incoming += frame(request(0))
         one.run()
     for _ in range(8):
         slow_world.room += 10_240
@@ -611,6 +632,43 @@ def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
         clock.now += 5.0
     assert connection.closed
     assert not slow.closed
+
+
+def test_responses_that_nobody_reads_have_a_limit_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory_relief, "UNREAD_MAX", 2_500_000)
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({})
+    crowd = [connect() for _ in range(4)]
+    sizes = [400_000, 900_000, 800_000, 700_000]
+    connections = [connection for _, _, connection in crowd]
+    sweep = ConnectionSweep(dispatcher_of(clock, *connections), lambda: config, clock)
+    for (world, _, connection), size in zip(crowd, sizes, strict=True):
+        connection.last_active = clock.now
+        world.room = 0
+        world.incoming += frame(request(1, size=size))
+        world.run()
+    file_world, sink, of_file = crowd[0]
+    sink.slices[request(2)] = FakeSlice(bytes(9 << 20))
+    file_world.incoming += frame(request(2))
+    file_world.run()
+    sweep.run()
+    assert [connection.closed for connection in connections] == [False, True, False, False]
+    assert not of_file.closed, "what is in a file takes no memory"
+
+
+def test_one_response_too_many_waits_until_some_are_read() -> None:
+    world, sink, connection = connect()
+    world.room = 0
+    for number in range(10):
+        world.incoming += frame(request(number, size=400_000))
+    world.run()
+    assert len(sink.requests) == 3
+    assert connection.unread_memory < 1_300_000
+    world.room = 1 << 30
+    world.run()
+    assert len(sink.requests) == 10
 
 
 def test_a_short_rest_keeps_no_large_buffer() -> None:
@@ -634,7 +692,7 @@ def dispatcher_of(
     dispatcher = Dispatcher(
         {}, lambda _, __: None, clock, tasks, memory or RequestMemory(0), RequestMetrics(clock)
     )
-    dispatcher.connections.update(connections)
+    dispatcher.connections.update(dict.fromkeys(connections))
     return dispatcher
 
 

@@ -71,10 +71,12 @@ class Broker:
         self.partitions = Partitions()
         self.sweeps = 0
         self.sweep_error: Exception | None = None
+        self.committed: list[Partition] = []
         self.maintenance = Maintenance(
             self.partitions,
             self.directory,
             self._sweep,
+            self.committed.append,
             lambda: self.config,
             self.clock,
             self.disk,
@@ -251,9 +253,12 @@ def test_a_checkpoint_that_fails_is_written_the_next_time(
     assert "the checkpoints could not be written" in caplog.text
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_old_segments_go_and_a_log_that_fails_keeps_no_other_from_it(
-    caplog: pytest.LogCaptureFixture,
+    code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A full disk passes; of a device that fails nothing is asked again."""
+
     @in_broker(log_retention_check_interval_ms="10000")
     async def scenario(broker: Broker) -> None:
         config = LogConfig(segment_bytes=400, retention_ms=60_000)
@@ -262,13 +267,16 @@ def test_old_segments_go_and_a_log_that_fails_keeps_no_other_from_it(
             broker.append(partition, 6)
         partitions[2].take_offline("as a test wants it")
         await asyncio.sleep(1)
-        broker.disk.fail("name", errno.EIO, suffix="topic-0")
+        broker.disk.fail("name", code, suffix="topic-0")
         await asyncio.sleep(64)
         assert [each.log.log_start_offset for each in partitions] == [0, 0, 0]
         await asyncio.sleep(6)
         assert [each.log.log_start_offset for each in partitions] == [0, 12, 0]
         await asyncio.sleep(10)
-        assert [each.log.log_start_offset for each in partitions] == [12, 12, 0]
+        fails = code == errno.EIO
+        assert (partitions[0].offline_reason is not None) is fails
+        starts = [each.log.log_start_offset for each in partitions]
+        assert starts == [0 if fails else 12, 12, 0]
 
     scenario()
     assert "retention: topic-0" in caplog.text

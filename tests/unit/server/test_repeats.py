@@ -7,12 +7,10 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lakelog.protocol.produce import (
@@ -22,123 +20,22 @@ from lakelog.protocol.produce import (
     TopicProduceData,
 )
 from lakelog.protocol.registry import api_for
-from lakelog.runtime.aio import AsyncioTasks
-from lakelog.runtime.posix import PosixDisk
-from lakelog.runtime.processes import PythonProcesses
 from lakelog.server import dispatch
-from lakelog.server.app import ServeOptions, Server, World
 from lakelog.server.connection import Connection
-from lakelog.testing.randomness import SeededRandom
 from lakelog.wire.framing import decode_response, encode_request
-from storage_kit import ManualClock, make_batch
+from socketless_broker import SocketlessBroker
+from storage_kit import make_batch
 
 PARTITIONS = 2
-
-
-class FakeSocket:
-    """Sockets and net in one: what is sent is kept, files as their bytes."""
-
-    MSG_MORE = 0
-
-    def __init__(self) -> None:
-        self.incoming = bytearray()
-        self.sent = bytearray()
-        self.readable: Callable[[], None] | None = None
-
-    def fileno(self) -> int:
-        return 3
-
-    def getsockname(self) -> Any:
-        return ("127.0.0.1", 9092)
-
-    getpeername = getsockname
-
-    def recv_into(self, buffer: memoryview) -> int:
-        if not self.incoming:
-            raise BlockingIOError
-        size = min(len(buffer), len(self.incoming))
-        buffer[:size] = self.incoming[:size]
-        del self.incoming[:size]
-        return size
-
-    def send(self, data: Any, flags: int = 0) -> int:
-        self.sent += data
-        return len(data)
-
-    def send_file(self, sock: Any, file: Any, offset: int, count: int) -> int:
-        self.sent += file.read_at(offset, count)
-        return count
-
-    def close(self) -> None:
-        pass
-
-    def on_readable(self, sock: Any, callback: Callable[[], None] | None) -> None:
-        self.readable = callback
-
-    def on_writable(self, sock: Any, callback: Callable[[], None] | None) -> None:
-        pass
-
-    def listen(self, host: str, port: int, *, backlog: int) -> Any:
-        return SimpleNamespace(address=(host, port), close=lambda: None)
-
-    def on_acceptable(self, listener: Any, callback: Any) -> None:
-        pass
-
-
-class Broker:
-    """A server without a network, and one connection to it."""
-
-    def __init__(self, data: Path, *, repeats: bool) -> None:
-        self.tasks = AsyncioTasks(asyncio.get_running_loop())
-        self.disk = PosixDisk()
-        self.clock, net = ManualClock(), FakeSocket()
-        world = World(
-            self.clock, self.disk, net, self.tasks, SeededRandom(7), PythonProcesses(), 64
-        )
-        config = BrokerConfig({"num.partitions": str(PARTITIONS)})
-        self.server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
-        self.data = data
-        self.repeats = repeats
-
-    async def start(self) -> None:
-        await self.server.start()
-        self.dispatcher = self.server._dispatcher
-        if not self.repeats:
-            for route in self.dispatcher._routes.values():
-                route.learn = None
-        self.connect()
-
-    def connect(self) -> None:
-        self.socket = FakeSocket()
-        self.connection = Connection(
-            self.socket,
-            self.dispatcher,
-            self.socket,
-            self.disk,
-            self.tasks,
-            listener_name="PLAINTEXT",
-            frame_size_max=1 << 20,
-            memory=self.dispatcher.request_memory,
-        )
-        self.connection.open()
-
-    def ask(self, frames: bytes) -> bytes:
-        """The bytes that come back for requests that arrive together."""
-        self.socket.incoming += frames
-        while self.socket.incoming and not self.connection.closed:
-            assert self.socket.readable is not None
-            self.socket.readable()
-        answer = bytes(self.socket.sent)
-        self.socket.sent.clear()
-        return answer
 
 
 class Twins:
     """Two brokers alike, one of which never knows a request again."""
 
     def __init__(self, folder: Path) -> None:
-        self.quick = Broker(folder / "quick", repeats=True)
-        self.plain = Broker(folder / "plain", repeats=False)
+        settings = {"num_partitions": str(PARTITIONS)}
+        self.quick = SocketlessBroker(folder / "quick", **settings)
+        self.plain = SocketlessBroker(folder / "plain", repeats=False, **settings)
         self.both = (self.quick, self.plain)
 
     async def start(self) -> None:
@@ -162,8 +59,7 @@ class Twins:
 
     async def stop(self) -> None:
         for broker in self.both:
-            await broker.server.stop()
-            broker.tasks.close()
+            await broker.stop()
         logs = [
             [path.read_bytes() for path in sorted(broker.data.rglob("*.log"))]
             for broker in self.both

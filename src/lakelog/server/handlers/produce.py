@@ -25,8 +25,9 @@ from lakelog.records.batch import TRANSACTIONAL
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Buffer
+from lakelog.server.acknowledgement import Acknowledgement, Appended
 from lakelog.server.broker import Broker
-from lakelog.server.dispatch import Context
+from lakelog.server.dispatch import DEFERRED, Context, Deferred
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.server.topics import INTERNAL_TOPICS
 from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
@@ -42,21 +43,21 @@ _NO_ID = "a transactional batch in a request without a transactional id"
 
 def handle(
     broker: Broker, context: Context, request: ProduceRequest
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
     if request.transactional_id is None:
-        return _produce(broker, context.version, request, None, _refusal(request))
+        return _produce(broker, context, request, None, _refusal(request))
     try:
         now_ms = broker.clock.wall_ms()
         check = ProduceCheck(broker.partitions, request, context.version, now_ms)
     except KafkaError as error:
-        return _produce(broker, context.version, request, None, error)
+        return _produce(broker, context, request, None, error)
     if not check.must_ask or not _asks(broker, context.version):
-        return _produce(broker, context.version, request, check, _refusal(request))
+        return _produce(broker, context, request, check, _refusal(request))
     context.pipelined = False
     for topic in request.topic_data:
         for entry in topic.partition_data:
             entry.records = None if entry.records is None else bytearray(entry.records)
-    return _ask(broker, context.version, request, check)
+    return _ask(broker, context, request, check)
 
 
 def _asks(broker: Broker, version: int) -> bool:
@@ -67,23 +68,24 @@ def _asks(broker: Broker, version: int) -> bool:
 
 
 async def _ask(
-    broker: Broker, version: int, request: ProduceRequest, check: ProduceCheck
-) -> ProduceResponse | None:
+    broker: Broker, context: Context, request: ProduceRequest, check: ProduceCheck
+) -> ProduceResponse | Deferred | None:
     await check.ask(broker.transactions)
-    return _produce(broker, version, request, check, _refusal(request))
+    return _produce(broker, context, request, check, _refusal(request))
 
 
 def _produce(
     broker: Broker,
-    version: int,
+    context: Context,
     request: ProduceRequest,
     check: ProduceCheck | None,
     refusal: KafkaError | None,
-) -> ProduceResponse | None:
+) -> ProduceResponse | Deferred | None:
     """`check` has been made of a transactional request."""
-    now_ms = broker.clock.wall_ms()
+    now_ms, version = broker.clock.wall_ms(), context.version
     responses = []
     touched: list[Partition] = []
+    waiting: list[tuple[Appended, PartitionProduceResponse]] = []
     for topic in request.topic_data:
         name = topic_key(topic, version)
         results = []
@@ -95,7 +97,6 @@ def _produce(
                 check_entry(partition, entry.records, request.acks, version, check)
                 verification = None if check is None else check.verification(name, entry.index)
                 result = partition.append(entry.records, now_ms, verification=verification)
-                touched.append(partition)
                 results.append(
                     PartitionProduceResponse(
                         index=entry.index,
@@ -104,6 +105,10 @@ def _produce(
                         log_start_offset=result.log_start_offset,
                     )
                 )
+                if partition.high_watermark > result.last_offset:
+                    touched.append(partition)
+                else:
+                    waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
                 results.append(refused(entry.index, error))
@@ -117,21 +122,38 @@ def _produce(
     if request.acks == 0:
         _check_unanswered(responses)
         return None
-    return ProduceResponse(responses=responses)
+    response = ProduceResponse(responses=responses)
+    if not waiting:
+        return response
+    _acknowledge_later(broker, context, request.timeout_ms, response, waiting)
+    return DEFERRED
 
 
-def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
-    records = error.errors if isinstance(error, RecordsRefusedError) else ()
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=-1,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
-            for place, text in records
-        ],
-        error_message=error.message or None,
+def _acknowledge_later(
+    broker: Broker,
+    context: Context,
+    timeout_ms: int,
+    response: ProduceResponse,
+    waiting: list[tuple[Appended, PartitionProduceResponse]],
+) -> None:
+    """Answers when all that was appended is committed, or says of which of it that is not known."""
+
+    def settle() -> None:
+        for appended, result in waiting:
+            try:
+                appended.check()
+            except KafkaError as error:
+                result.error_code = error.code
+                result.error_message = error.message or None
+        context.reply(response)
+
+    appends = [appended for appended, _ in waiting]
+    parked = broker.purgatory.park(
+        Acknowledgement(appends, settle),
+        dict.fromkeys(appended.partition.key for appended in appends),
+        broker.clock.monotonic() + max(timeout_ms, 0) / 1000,
     )
+    context.on_abandon = lambda: broker.purgatory.cancel(parked)
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:

@@ -187,20 +187,14 @@ class FetchRepeat:
             length, tail = encode_uvarint(size + 1), _TAGS
         else:
             length, tail = _encode_length(size), b""
-        connection = self._connection
-        connection.queue(
-            response.pack(
-                response.size - FRAME_SIZE_BYTES + len(length) + size + len(tail),
-                correlation_id,
-                high_watermark,
-                partition.last_stable_offset,
-                log_start,
-            )
-            + length
+        head = response.pack(
+            response.size - FRAME_SIZE_BYTES + len(length) + size + len(tail),
+            correlation_id,
+            high_watermark,
+            partition.last_stable_offset,
+            log_start,
         )
-        connection.queue_slice(records)
-        if tail:
-            connection.queue(tail)
+        self._connection.queue_slice(records, head + length, tail)
 
 
 def _request(api: Api, key: _Key, number: int) -> bytes:

@@ -121,8 +121,7 @@ class ProduceRepeat:
         begin, stop = self._records(view, start + head.size)
         if not begin <= stop == end - len(self._tail) or view[stop:end] != self._tail:
             return False
-        self._append(found[0], view[begin:stop])
-        return True
+        return self._append(found[0], view[begin:stop])
 
     def _records(self, view: memoryview, position: int) -> tuple[int, int]:
         """Where the records begin and end, by their length at `position`."""
@@ -135,19 +134,23 @@ class ProduceRepeat:
             return 0, -1
         return position, position + length - 1
 
-    def _append(self, correlation_id: int, batch: memoryview) -> None:
+    def _append(self, correlation_id: int, batch: memoryview) -> bool:
+        """Whether it was appended or refused: not if its acknowledgement would have to wait."""
         broker, key = self._broker, self.key
         try:
             partition = broker.partitions.find(self._name, key.partition)
+            if partition.commits_durable:
+                return False
             check_entry(partition, batch, key.acks, key.version, None)
             result = partition.append(batch, broker.clock.wall_ms())
         except KafkaError as error:
             broker.requests.errors[self.api.name, error.code] += 1
             self._refuse(correlation_id, error)
-            return
+            return True
         broker.purgatory.check(partition.key)
         base, _, append_time_ms, log_start, _ = result
         self._connection.queue(self._response.pack(correlation_id, base, append_time_ms, log_start))
+        return True
 
     def _refuse(self, correlation_id: int, error: KafkaError) -> None:
         key = self.key

@@ -1,0 +1,137 @@
+"""Who plays: the topics of a world, and the clients that its plan asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from lakelog.testing.simulation.clients.administrator import TopicMaker, Trimmer
+from lakelog.testing.simulation.clients.classic_member import ClassicMember
+from lakelog.testing.simulation.clients.client import Client
+from lakelog.testing.simulation.clients.consumer import Consumer
+from lakelog.testing.simulation.clients.consumer_member import ConsumerMember
+from lakelog.testing.simulation.clients.producer import IdempotentProducer, PlainProducer
+from lakelog.testing.simulation.clients.topics import create_topic
+from lakelog.testing.simulation.clients.transactions import TransactionalProducer
+from lakelog.testing.simulation.ledger import Place
+from lakelog.testing.simulation.plan import Plan
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.world import World
+
+_INTERNAL = {"internal.segment.bytes": "4000", "cleanup.policy": "compact"}
+_NEVER = 1 << 62
+
+
+class _StageHand(Client):
+    """Makes the topics before the others come."""
+
+    def __init__(self, world: World, cast: Cast) -> None:
+        super().__init__(world, "stage-hand")
+        self._cast = cast
+
+    async def run(self) -> None:
+        await self._cast.fill(self)
+        self.connection.close()
+
+
+class Cast:
+    """`places` are all partitions that anybody writes to for good."""
+
+    def __init__(self, world: World, plan: Plan) -> None:
+        self._world = world
+        self._plan = plan
+        self.places: list[Place] = []
+        self.clients: list[Client] = []
+
+    async def set_the_stage(self) -> None:
+        await _StageHand(self._world, self).start()
+
+    async def fill(self, hand: Client) -> None:
+        scenes: dict[str, Any] = {
+            "plain": self._plain,
+            "idempotent": self._idempotent,
+            "transactions": self._transactions,
+            "compaction": self._compaction,
+            "classic group": self._classic_group,
+            "consumer group": self._consumer_group,
+            "administration": self._administration,
+            "retention": self._retention,
+        }
+        for topic in ("__consumer_offsets", "__transaction_state"):
+            await create_topic(hand, topic, 2, _INTERNAL)
+        for name, scene in scenes.items():
+            if name in self._plan.workloads:
+                playing: Coroutine[Any, Any, None] = scene(hand)
+                await playing
+
+    async def _topic(self, hand: Client, name: str, partitions: int, **config: str) -> list[Place]:
+        settings = {key.replace("_", "."): text for key, text in config.items()}
+        await create_topic(hand, name, partitions, settings)
+        places = [(name, index) for index in range(partitions)]
+        self.places += places
+        return places
+
+    def _readers(self, places: list[Place]) -> None:
+        for committed in (False, True):
+            name = f"{places[0][0]}-{'committed' if committed else 'all'}"
+            self.clients.append(Consumer(self._world, name, places, committed=committed))
+
+    async def _plain(self, hand: Client) -> None:
+        places = await self._topic(hand, "plain", 2)
+        for acks in (0, 1, -1):
+            self.clients.append(PlainProducer(self._world, f"plain{acks}", places, acks))
+        self._readers(places[:1])
+
+    async def _idempotent(self, hand: Client) -> None:
+        places = await self._topic(hand, "orders", 2)
+        for number in range(2):
+            self.clients.append(IdempotentProducer(self._world, f"once{number}", places))
+        self._readers(places)
+
+    async def _transactions(self, hand: Client) -> None:
+        places = await self._topic(hand, "accounts", 3)
+        for number, version in enumerate((0, 2, 2)):
+            name = f"txn{number}"
+            self.clients.append(TransactionalProducer(self._world, name, places, version))
+        self._readers(places)
+
+    async def _compaction(self, hand: Client) -> None:
+        config = {
+            "cleanup_policy": "compact",
+            "delete_retention_ms": "4000",
+            "min_cleanable_dirty_ratio": "0.01",
+        }
+        places = await self._topic(hand, "state", 2, **config)
+        for place in places:
+            self._world.ledger.partition(place).compacted = True
+        self.clients.append(IdempotentProducer(self._world, "keys", places, keyed=True))
+        for version in (0, 2):
+            name = f"ktxn{version}"
+            client = TransactionalProducer(self._world, name, places, version, keyed=True)
+            self.clients.append(client)
+        self._readers(places)
+
+    async def _classic_group(self, hand: Client) -> None:
+        places = await self._topic(hand, "jobs", 4)
+        for number in range(3):
+            self.clients.append(ClassicMember(self._world, f"cm{number}", "workers", places))
+
+    async def _consumer_group(self, hand: Client) -> None:
+        places = await self._topic(hand, "tasks", 4)
+        for number in range(3):
+            self.clients.append(ConsumerMember(self._world, f"km{number}", "team", places))
+
+    async def _administration(self, hand: Client) -> None:
+        places = await self._topic(hand, "trimmed", 2)
+        self.clients.append(IdempotentProducer(self._world, "steady", places))
+        self.clients.append(Trimmer(self._world, "trimmer", places))
+        self.clients.append(TopicMaker(self._world, "shortlived"))
+        self._readers(places)
+
+    async def _retention(self, hand: Client) -> None:
+        places = await self._topic(hand, "events", 2, retention_ms="8000", retention_bytes="9000")
+        for place in places:
+            self._world.ledger.deleted(place, _NEVER)
+        self.clients.append(IdempotentProducer(self._world, "emitter", places))
+        self._readers(places)

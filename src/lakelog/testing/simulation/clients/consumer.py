@@ -1,0 +1,80 @@
+"""A consumer without a group: reads its partitions from beginning to end, again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakelog.base.errors import ErrorCode
+from lakelog.testing.simulation.clients.client import RETRIABLE, Client
+from lakelog.testing.simulation.clients.reading import (
+    EARLIEST,
+    FETCH_VERSION,
+    LATEST,
+    fetch_request,
+    list_offset,
+    read_piece,
+)
+from lakelog.testing.simulation.ledger import Place
+from lakelog.testing.simulation.wire import Lost
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.world import World
+
+_AGAIN = 0.03
+"""Chance to begin again somewhere: what was read before must be the same."""
+
+
+class Consumer(Client):
+    """`committed`: of committed records only."""
+
+    def __init__(self, world: World, name: str, places: list[Place], *, committed: bool) -> None:
+        super().__init__(world, name)
+        self._places = places
+        self._committed = committed
+        self._positions = dict.fromkeys(places, 0)
+
+    def replaced(self) -> Consumer:
+        return Consumer(self.world, self.next_name, self._places, committed=self._committed)
+
+    async def run(self) -> None:
+        while not self.world.is_ending:
+            await self.pause(0.0, 0.5)
+            await self._fetch(self.some_place(self._places))
+
+    async def _fetch(self, place: Place) -> None:
+        at = self._positions[place]
+        if self.rng.random() < _AGAIN:
+            at = self.rng.randint(0, at)
+        request = fetch_request(
+            place,
+            at,
+            committed=self._committed,
+            max_bytes=self.rng.choice((1, 200, 1_000, 1 << 20)),
+            max_wait_ms=self.rng.choice((0, 50, 500)),
+        )
+        try:
+            answer = (await self.connection.call(request, FETCH_VERSION)).responses[0].partitions[0]
+        except Lost:
+            return
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._find(place, at)
+        elif answer.error_code == 0:
+            piece = read_piece(self.ledger, place, at, answer, committed=self._committed)
+            for offset, value in piece.values:
+                self.ledger.read(place, offset, value, committed=self._committed)
+            self.note("fetched", place, piece.next_offset)
+            self._positions[place] = piece.next_offset
+        elif answer.error_code not in RETRIABLE:
+            self.unexpected(f"Fetch of {place} at {at}", answer.error_code)
+
+    async def _find(self, place: Place, at: int) -> None:
+        """The log has begun later meanwhile, or has lost its end with the power."""
+        start = await list_offset(self, place, EARLIEST, committed=False)
+        end = await list_offset(self, place, LATEST, committed=False)
+        if start <= at <= end and not self.world.may_lose:
+            self.ledger.violation(f"{place}: {at} is out of range in {start} to {end}")
+        if at < start and not self.world.may_delete(place):
+            self.ledger.violation(f"{place} begins at {start}, and nobody has deleted {at}")
+        if at > end and not self.world.may_lose:
+            self.ledger.violation(f"{place} ends at {end}, where {at} had been")
+        self._positions[place] = min(max(at, start), end)

@@ -1,0 +1,104 @@
+"""Offsets of groups over the wire, and what members of both kinds share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.find_coordinator import FindCoordinatorRequest
+from lakelog.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from lakelog.protocol.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from lakelog.testing.simulation.clients.client import RETRIABLE, Client
+from lakelog.testing.simulation.ledger import Place
+from lakelog.testing.simulation.wire import Lost
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.world import World
+
+EXPELLED = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+_NOT_NOW = frozenset({*RETRIABLE, ErrorCode.UNSTABLE_OFFSET_COMMIT})
+
+
+class GroupClient(Client):
+    """`group` reads `places`."""
+
+    def __init__(self, world: World, name: str, group: str, places: list[Place]) -> None:
+        super().__init__(world, name)
+        self.group = group
+        self.places = places
+
+    async def find_coordinator(self) -> None:
+        """Asking for it makes the topic of committed offsets."""
+        while True:
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
+            (found,) = (await self.ask(request, 4)).coordinators
+            if found.error_code == 0:
+                return
+            await self.pause(0.1, 0.5)
+
+    async def commit(self, place: Place, epoch: int, member_id: str) -> None:
+        """As a member of a generation or epoch; once, whatever becomes of it."""
+        value = self.world.offsets.will_commit(self.group, place)
+        entry = OffsetCommitRequestPartition(
+            partition_index=place[1], committed_offset=value, committed_metadata=""
+        )
+        request = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            topics=[OffsetCommitRequestTopic(name=place[0], partitions=[entry])],
+        )
+        try:
+            answer = (await self.connection.call(request, 9)).topics[0].partitions[0]
+        except Lost:
+            return
+        if answer.error_code == 0:
+            self.world.offsets.acknowledged(self.group, place, value)
+        elif answer.error_code not in _NOT_NOW | EXPELLED:
+            self.unexpected("OffsetCommit", answer.error_code)
+
+    async def fetch_offset(self, place: Place, *, insist: bool = False) -> None:
+        """Compares what the group has with what it was told; `insist` asks until it is known."""
+        wanted = OffsetFetchRequestTopics(name=place[0], partition_indexes=[place[1]])
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=self.group, topics=[wanted])],
+            require_stable=True,
+        )
+        while True:
+            at_least = self.world.offsets.last_done(self.group, place)
+            try:
+                (group,) = (await self.connection.call(request, 8)).groups
+            except Lost:
+                if not insist:
+                    return
+                await self.pause(0.1, 0.5)
+                continue
+            code = group.error_code or group.topics[0].partitions[0].error_code
+            if code == 0:
+                found = group.topics[0].partitions[0].committed_offset
+                self.world.offsets.fetched(self.group, place, found, at_least)
+                self.note("offset", place, found)
+                return
+            if code not in _NOT_NOW:
+                self.unexpected("OffsetFetch", code)
+                return
+            if not insist:
+                return
+            await self.pause(0.1, 0.5)

@@ -1,0 +1,157 @@
+"""Producers without transactions: idempotent ones, and those that may write twice."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.testing.simulation.clients.client import RETRIABLE, Client
+from lakelog.testing.simulation.clients.producing import answer_of, batch_of, produce_request
+from lakelog.testing.simulation.ledger import Place
+from lakelog.testing.simulation.wire import Lost
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.world import World
+
+_VERSION = 12
+_IN_FLIGHT_MAX = 5
+
+
+@dataclass(slots=True)
+class _Batch:
+    place: Place
+    values: list[bytes]
+    data: bytes
+    acked: bool = False
+
+
+class PlainProducer(Client):
+    """With acks 0, 1 or -1; what it does not know to be written it may send again."""
+
+    def __init__(self, world: World, name: str, places: list[Place], acks: int) -> None:
+        super().__init__(world, name)
+        self._places = places
+        self._acks = acks
+
+    def replaced(self) -> PlainProducer:
+        return PlainProducer(self.world, self.next_name, self._places, self._acks)
+
+    async def run(self) -> None:
+        while not self.world.is_ending:
+            await self.pause(0.0, 1.0)
+            place, values = self.some_place(self._places), self.new_values(self.rng.randint(1, 4))
+            self.ledger.will_send(place, values)
+            request = produce_request(place, batch_of(self, values), acks=self._acks)
+            for _ in range(3):
+                try:
+                    if self._acks == 0:
+                        await self.connection.cast(request, _VERSION)
+                        break
+                    answer = answer_of(await self.connection.call(request, _VERSION))
+                except Lost:
+                    await self.pause(0.1, 1.0)
+                    continue
+                if answer.error_code == 0:
+                    self.note("acked", place, answer.base_offset)
+                    self.ledger.acknowledged(place, answer.base_offset, values)
+                    break
+                if answer.error_code not in RETRIABLE:
+                    self.unexpected("Produce", answer.error_code)
+                await self.pause(0.1, 1.0)
+
+
+class IdempotentProducer(Client):
+    """Sends every batch until it is acknowledged; `keyed` for a topic that is compacted."""
+
+    def __init__(
+        self, world: World, name: str, places: list[Place], *, keyed: bool = False
+    ) -> None:
+        super().__init__(world, name)
+        self._places = places
+        self._keyed = keyed
+        self._identity = (-1, -1)
+        self._sequences: dict[Place, int] = {}
+
+    def replaced(self) -> IdempotentProducer:
+        return IdempotentProducer(self.world, self.next_name, self._places, keyed=self._keyed)
+
+    async def run(self) -> None:
+        await self._identify()
+        while not self.world.is_ending:
+            await self.pause(0.0, 0.6)
+            batches = [self._next() for _ in range(self.rng.choice((1, 1, 2, _IN_FLIGHT_MAX)))]
+            sending = [asyncio.ensure_future(self._send(batch)) for batch in batches]
+            await asyncio.gather(*sending)
+            for batch in batches:
+                await self._insist(batch)
+
+    async def _identify(self) -> None:
+        while True:
+            request = InitProducerIdRequest(transactional_id=None)
+            answer = await self.ask(request, 4)
+            if answer.error_code == 0:
+                break
+            await self.pause(0.1, 0.5)
+        self.ledger.expect(
+            self.world.is_new_producer(answer.producer_id, answer.producer_epoch),
+            f"producer id {answer.producer_id} was given out twice",
+        )
+        self._identity = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+
+    def _next(self) -> _Batch:
+        place = self.some_place(self._places)
+        key = self.some_key() if self._keyed else b""
+        values = self.new_values(self.rng.randint(1, 4), key=key)
+        self.ledger.will_send(place, values, once=True)
+        sequence = self._sequences.get(place, 0)
+        self._sequences[place] = sequence + len(values)
+        data = batch_of(self, values, (*self._identity, sequence), keyed=self._keyed)
+        return _Batch(place, values, data)
+
+    async def _send(self, batch: _Batch) -> int:
+        """The error code; of what is lost that of a timeout."""
+        request = produce_request(batch.place, batch.data)
+        try:
+            answer = answer_of(await self.connection.call(request, _VERSION))
+        except Lost:
+            return ErrorCode.REQUEST_TIMED_OUT
+        code: int = answer.error_code
+        if code == 0:
+            batch.acked = True
+            self.note("acked", batch.place, answer.base_offset)
+            self.ledger.acknowledged(batch.place, answer.base_offset, batch.values)
+            if self.rng.random() < 0.05:
+                await self._repeat(batch, answer.base_offset)
+        return code
+
+    async def _repeat(self, batch: _Batch, offset: int) -> None:
+        """As after an answer that was lost: the same batch once more is the same batch."""
+        try:
+            request = produce_request(batch.place, batch.data)
+            answer = answer_of(await self.connection.call(request, _VERSION))
+        except Lost:
+            return
+        if answer.error_code == 0 and not self.world.may_lose:
+            self.ledger.expect(
+                answer.base_offset in (offset, -1),
+                f"{self.name}: a batch at {offset} was taken again at {answer.base_offset}",
+            )
+
+    async def _insist(self, batch: _Batch) -> None:
+        """Those in flight after one that failed were refused; now each follows the one before."""
+        while not batch.acked:
+            code = await self._send(batch)
+            if code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
+                if not self.world.may_lose:
+                    self.unexpected("a batch in sequence", code)
+                await self._identify()
+                return
+            if code and code not in RETRIABLE:
+                self.unexpected("Produce", code)
+                return
+            if code:
+                await self.pause(0.1, 0.8)

@@ -1,0 +1,45 @@
+"""Making topics over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.clients.client import Client
+
+_SMALL = {"internal.segment.bytes": "3000", "segment.index.bytes": "120"}
+_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+async def create_topic(
+    client: Client, name: str, partitions: int, config: Mapping[str, str]
+) -> bool:
+    """Of small segments; asks until it is there, and says whether it was not there before.
+
+    After an answer that was lost it is not known whose it is: then it was there before.
+    """
+    settings = {**_SMALL, **config}
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name=key, value=text) for key, text in settings.items()],
+    )
+    while True:
+        (answer,) = (await client.ask(CreateTopicsRequest(topics=[topic]), 5)).topics
+        if answer.error_code == 0:
+            return True
+        if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            return False
+        if answer.error_code not in _AGAIN:
+            client.unexpected(f"CreateTopics of {name}", answer.error_code)
+            return False
+        await client.pause(0.1, 0.5)

@@ -1,0 +1,271 @@
+"""Transactional producers of both versions: the older flow, and that of KIP-890."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
+from lakelog.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from lakelog.protocol.end_txn import EndTxnRequest
+from lakelog.protocol.find_coordinator import FindCoordinatorRequest
+from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from lakelog.testing.simulation.clients.client import RETRIABLE, Client
+from lakelog.testing.simulation.clients.producing import answer_of, batch_of, produce_request
+from lakelog.testing.simulation.ledger import Fate, Place, Transaction
+from lakelog.testing.simulation.wire import Lost
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.world import World
+
+_TRANSACTION = 1
+_TIMEOUT_MS = 8_000
+_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+_OVER = frozenset(
+    {
+        *_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""The transaction cannot go on: the coordinator has ended it, or somebody else has the id."""
+
+
+class _Over(Exception):  # noqa: N818 - an event
+    pass
+
+
+class TransactionalProducer(Client):
+    """`version` is the transaction's: 0 adds partitions itself, 2 has an epoch for each."""
+
+    def __init__(
+        self, world: World, name: str, places: list[Place], version: int, *, keyed: bool = False
+    ) -> None:
+        super().__init__(world, name)
+        self._places = places
+        self._version = version
+        self._keyed = keyed
+        self._id = name.partition("'")[0]
+        self._identity = (-1, -1)
+        self._sequences: dict[Place, int] = {}
+        self._current: Transaction | None = None
+        self._began = 0.0
+
+    def replaced(self) -> TransactionalProducer:
+        """Its open transaction will be aborted, by its successor or when its time is over."""
+        if self._current is not None and self._current.fate is Fate.OPEN:
+            self._current.fate = Fate.ABORTED
+        return TransactionalProducer(
+            self.world, self.next_name, self._places, self._version, keyed=self._keyed
+        )
+
+    async def run(self) -> None:
+        await self._identify()
+        while not self.world.is_ending:
+            await self.pause(0.0, 1.5)
+            transaction = self._current = self.ledger.begin(f"{self.name}/{self._serial}")
+            self._began = self.world.loop.time()
+            try:
+                await self._fill(transaction)
+            except _Over:
+                transaction.fate = Fate.ABORTED
+                await self._start_anew()
+                continue
+            await self._end(transaction, commit=self.rng.random() < 0.7)
+
+    async def _start_anew(self) -> None:
+        """With another epoch; whoever still uses the old one must be refused."""
+        old = self._identity
+        await self._identify()
+        if self.rng.random() < 0.5:
+            await self._haunt(old)
+
+    async def _haunt(self, old: tuple[int, int]) -> None:
+        place, values = self.some_place(self._places), self.new_values(1)
+        zombie = self.ledger.begin(f"{self.name}/zombie")
+        zombie.fate = Fate.ABORTED
+        self.ledger.will_send(place, values, transaction=zombie)
+        batch = batch_of(self, values, (*old, 0), transactional=True, keyed=self._keyed)
+        request = produce_request(place, batch, transaction=self._id)
+        try:
+            response = await self.connection.call(request, 12 if self._version == 2 else 11)
+        except Lost:
+            return
+        self.ledger.expect(
+            answer_of(response).error_code != 0 or old == self._identity,
+            f"{self.name}: a producer of epoch {old} was not fenced by {self._identity}",
+        )
+
+    # Its identity
+
+    async def _identify(self) -> None:
+        find = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[self._id])
+        request = InitProducerIdRequest(
+            transactional_id=self._id, transaction_timeout_ms=_TIMEOUT_MS
+        )
+        while True:
+            await self.ask(find, 4)
+            answer = await self.ask(request, 4)
+            if answer.error_code == 0:
+                break
+            if answer.error_code not in (*RETRIABLE, *_FENCED):
+                self.unexpected("InitProducerId", answer.error_code)
+            await self.pause(0.1, 0.8)
+        self._use(answer.producer_id, answer.producer_epoch)
+
+    def _use(self, producer_id: int, epoch: int) -> None:
+        self.ledger.expect(
+            self.world.is_new_producer(producer_id, epoch),
+            f"{self.name}: producer {producer_id} has epoch {epoch} a second time",
+        )
+        self._identity = producer_id, epoch
+        self._sequences.clear()
+        self.note("identity", producer_id, epoch)
+
+    # A transaction
+
+    async def _fill(self, transaction: Transaction) -> None:
+        for _ in range(self.rng.randint(1, 3)):
+            place = self.some_place(self._places)
+            await self._add(place)
+            await self._send(transaction, place)
+            await self.pause(0.0, 0.3 if self.rng.random() < 0.95 else 10.0)
+        if self.rng.random() < 0.4:
+            await self._commit_offset(transaction)
+
+    async def _add(self, place: Place) -> None:
+        if self._version == 2:
+            return
+        topics = [AddPartitionsToTxnTopic(name=place[0], partitions=[place[1]])]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._identity[0],
+            v3_and_below_producer_epoch=self._identity[1],
+            v3_and_below_topics=topics,
+        )
+        while True:
+            answer = await self.ask(request, 3)
+            (result,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+            if await self._is_done("AddPartitionsToTxn", result.partition_error_code):
+                return
+
+    async def _send(self, transaction: Transaction, place: Place) -> None:
+        key = self.some_key() if self._keyed else b""
+        values = self.new_values(self.rng.randint(1, 3), key=key)
+        self.ledger.will_send(place, values, once=True, transaction=transaction)
+        sequence = self._sequences.get(place, 0)
+        self._sequences[place] = sequence + len(values)
+        producer = (*self._identity, sequence)
+        batch = batch_of(self, values, producer, transactional=True, keyed=self._keyed)
+        request = produce_request(place, batch, transaction=self._id)
+        while True:
+            answer = answer_of(await self.ask(request, 12 if self._version == 2 else 11))
+            if answer.error_code == 0:
+                self.ledger.acknowledged(place, answer.base_offset, values)
+            if await self._is_done("Produce", answer.error_code):
+                return
+
+    async def _commit_offset(self, transaction: Transaction) -> None:
+        """Of a group that nobody is in: the transaction's outcome decides about it."""
+        if self._version != 2:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self._id,
+                producer_id=self._identity[0],
+                producer_epoch=self._identity[1],
+                group_id=self._id,
+            )
+            while not await self._is_done(
+                "AddOffsetsToTxn", (await self.ask(request, 3)).error_code
+            ):
+                pass
+        place = self.some_place(self._places)
+        value = self.world.offsets.will_commit(self._id, place, transaction)
+        commit = self._offset_request(place, value)
+        version = 5 if self._version == 2 else 3
+        while True:
+            answer = (await self.ask(commit, version)).topics[0].partitions[0]
+            if answer.error_code == 0:
+                self.world.offsets.acknowledged(self._id, place, value)
+            if await self._is_done("TxnOffsetCommit", answer.error_code):
+                return
+
+    def _offset_request(self, place: Place, value: int) -> TxnOffsetCommitRequest:
+        entry = TxnOffsetCommitRequestPartition(
+            partition_index=place[1], committed_offset=value, committed_metadata=""
+        )
+        return TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=self._id,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[entry])],
+        )
+
+    async def _is_done(self, what: str, code: int) -> bool:
+        """False if it is to be tried again. Raises `_Over`."""
+        if code == 0:
+            return True
+        if code not in RETRIABLE:
+            if code not in _OVER:
+                self.unexpected(what, code)
+            elif not self._is_late:
+                self.ledger.violation(f"{self.name}: {what}: {ErrorCode(code).name} in time")
+            raise _Over
+        await self.pause(0.05, 0.4)
+        return False
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the coordinator may have ended the transaction by itself.
+
+        It counts by the wall clock, as Apache Kafka does, and so may have leapt over the time.
+        """
+        elapsed_s = self.world.loop.time() - self._began
+        return elapsed_s > _TIMEOUT_MS / 1000 * 0.9 or self.world.leapt_at >= self._began
+
+    # Its end
+
+    async def _end(self, transaction: Transaction, *, commit: bool) -> None:
+        transaction.fate = Fate.COMMITTING if commit else Fate.ABORTED
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._identity[0],
+            producer_epoch=self._identity[1],
+            committed=commit,
+        )
+        while True:
+            answer = await self.ask(request, 5 if self._version == 2 else 4, self._patience())
+            if answer.error_code == 0:
+                break
+            if answer.error_code not in RETRIABLE:
+                if not self._is_late:
+                    self.unexpected(f"EndTxn({commit})", answer.error_code)
+                await self._start_anew()
+                return
+            await self.pause(0.05, 0.4)
+        if commit:
+            transaction.fate = Fate.COMMITTED
+        self.note("ended", transaction.name, commit)
+        self._after_end(answer)
+
+    def _patience(self) -> float:
+        """Sometimes so little that the answer is lost, and the same end is asked for again."""
+        return 0.003 if self.rng.random() < 0.15 else 5.0
+
+    def _after_end(self, answer: Any) -> None:
+        if (
+            answer.producer_id >= 0
+            and (answer.producer_id, answer.producer_epoch) != self._identity
+        ):
+            self._use(answer.producer_id, answer.producer_epoch)

@@ -1,0 +1,218 @@
+"""What clients were told, kept apart from the broker, and whether it all can be true.
+
+Each value that a client writes is unique, so one value at two offsets, two values at one offset, a
+value nobody wrote and an acknowledged value that is not there can all be told. What a failed
+request did is unknown: its values may be there, once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+Place = tuple[str, int]
+"""A topic and a partition of it."""
+
+
+class Fate(Enum):
+    """Of a transaction, as its producer knows it."""
+
+    OPEN = "open"
+    COMMITTING = "committing"
+    """The commit was asked for, and may or may not be done."""
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    """Nobody has asked for its commit, and nobody will."""
+
+
+@dataclass(eq=False, slots=True)
+class Transaction:
+    name: str
+    fate: Fate = Fate.OPEN
+    values: dict[bytes, Place] = field(default_factory=dict)
+    """Those that were acknowledged."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """One value that was sent; `once` if the producer is idempotent."""
+
+    place: Place
+    once: bool
+    transaction: Transaction | None
+    acked: int = -1
+    """The offset that the producer was told."""
+    seen: int = -1
+
+
+@dataclass(slots=True)
+class PartitionLedger:
+    values: dict[int, bytes] = field(default_factory=dict)
+    start: int = 0
+    """Below it records may be missing: they were deleted, or are old enough to be."""
+    end: int = 0
+    compacted: bool = False
+
+
+class Ledger:
+    """`violations` are texts; the run has failed if there is one."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.sent: dict[bytes, Sent] = {}
+        self.partitions: dict[Place, PartitionLedger] = {}
+        self.transactions: list[Transaction] = []
+
+    def violation(self, text: str) -> None:
+        if text not in self.violations:
+            self.violations.append(text)
+
+    def expect(self, condition: bool, text: str) -> None:
+        if not condition:
+            self.violation(text)
+
+    def partition(self, place: Place) -> PartitionLedger:
+        return self.partitions.setdefault(place, PartitionLedger())
+
+    # Writing
+
+    def will_send(
+        self,
+        place: Place,
+        values: Iterable[bytes],
+        *,
+        once: bool = False,
+        transaction: Transaction | None = None,
+    ) -> None:
+        for value in values:
+            assert value not in self.sent
+            self.sent[value] = Sent(place, once, transaction)
+            self.counts["sent"] += 1
+
+    def acknowledged(self, place: Place, base_offset: int, values: Iterable[bytes]) -> None:
+        """`base_offset` -1 tells nothing of where they are."""
+        for number, value in enumerate(values):
+            sent = self.sent[value]
+            self.counts["acked"] += 1
+            if sent.transaction is not None:
+                sent.transaction.values[value] = place
+            if base_offset >= 0:
+                sent.acked = base_offset + number
+                self._note(place, sent.acked, value, "acknowledged")
+
+    def begin(self, name: str) -> Transaction:
+        transaction = Transaction(name)
+        self.transactions.append(transaction)
+        return transaction
+
+    # Reading
+
+    def read(self, place: Place, offset: int, value: bytes, *, committed: bool) -> None:
+        """`committed`: by a consumer of committed records only."""
+        self.counts["read"] += 1
+        sent = self.sent.get(value)
+        if sent is None or sent.place != place:
+            self.violation(f"{place} has {value!r} at {offset}, which nobody wrote there")
+            return
+        self._note(place, offset, value, "read")
+        transaction = sent.transaction
+        if committed and transaction is not None and transaction.fate in (Fate.OPEN, Fate.ABORTED):
+            self.violation(
+                f"{place} shows {value!r} at {offset} to readers of committed records: its "
+                f"transaction {transaction.name} is {transaction.fate.value}"
+            )
+
+    def _note(self, place: Place, offset: int, value: bytes, how: str) -> None:
+        partition = self.partition(place)
+        known = partition.values.setdefault(offset, value)
+        if known != value:
+            self.violation(f"{place} has {known!r} and {value!r} at {offset} ({how})")
+        partition.end = max(partition.end, offset + 1)
+        sent = self.sent[value]
+        if sent.once and sent.seen not in (-1, offset):
+            self.violation(f"{place} has {value!r} at {sent.seen} and at {offset} ({how})")
+        sent.seen = offset
+
+    # What may go
+
+    def cut(self, place: Place, end: int) -> None:
+        """The power failed: what lay from `end` on is not there any more, as nobody promised."""
+        partition = self.partition(place)
+        for offset in [offset for offset in partition.values if offset >= end]:
+            sent = self.sent[partition.values.pop(offset)]
+            self.counts["lost with the power"] += 1
+            sent.acked = sent.seen = -1
+            if sent.transaction is not None:
+                sent.transaction.values = {
+                    value: at
+                    for value, at in sent.transaction.values.items()
+                    if self.sent[value].acked >= 0
+                }
+        partition.end = min(partition.end, end)
+
+    def deleted(self, place: Place, start: int) -> None:
+        """Records below `start` may be gone."""
+        partition = self.partition(place)
+        partition.start = max(partition.start, start)
+
+    def forget(self, topic: str) -> None:
+        """The topic is, or may be, deleted."""
+        for place in [place for place in self.partitions if place[0] == topic]:
+            del self.partitions[place]
+        for value in [value for value, sent in self.sent.items() if sent.place[0] == topic]:
+            del self.sent[value]
+
+    # In the end
+
+    def check_all(self, place: Place, found: dict[int, bytes], *, committed: bool) -> None:
+        """`found` is the whole partition, as it was read from its beginning to its end."""
+        partition = self.partition(place)
+        for offset, value in found.items():
+            self.read(place, offset, value, committed=committed)
+        if partition.compacted:
+            self._check_keys(place, found, committed=committed)
+            return
+        for value, sent in self.sent.items():
+            if sent.place != place or sent.acked < partition.start or sent.acked in found:
+                continue
+            transaction = sent.transaction
+            if committed and transaction is not None and transaction.fate is not Fate.COMMITTED:
+                continue
+            self.violation(f"{place} has lost {value!r}, acknowledged at {sent.acked}")
+
+    def _check_keys(self, place: Place, found: dict[int, bytes], *, committed: bool) -> None:
+        """Each key has its newest value, or one that is newer than what its writers know of."""
+        newest: dict[bytes, int] = {}
+        for offset, value in found.items():
+            key = value.partition(b"/")[0]
+            newest[key] = max(offset, newest.get(key, -1))
+        for value, sent in self.sent.items():
+            transaction = sent.transaction
+            if sent.place != place or sent.acked < 0:
+                continue
+            if transaction is not None and transaction.fate is not Fate.COMMITTED:
+                continue
+            key = value.partition(b"/")[0]
+            if sent.acked > newest.get(key, -1):
+                self.violation(
+                    f"{place} has lost {value!r}, the newest of its key, at {sent.acked}"
+                )
+
+    def check_transactions(self, committed: set[bytes]) -> None:
+        """All or nothing: `committed` is what readers of committed records saw."""
+        for transaction in self.transactions:
+            if transaction.fate is not Fate.COMMITTING:
+                continue
+            live = {
+                value: place
+                for value, place in transaction.values.items()
+                if self.sent[value].acked >= self.partition(place).start
+            }
+            seen = sum(value in committed for value in live)
+            self.expect(
+                seen in (0, len(live)),
+                f"{seen} of {len(live)} values of {transaction.name} are committed",
+            )

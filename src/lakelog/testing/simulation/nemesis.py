@@ -1,0 +1,160 @@
+"""What goes wrong, and when: one fault after another, each chosen by chance from the plan's."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakelog.testing.disk import Operation
+from lakelog.testing.simulation.broker import DATA, BrokerHost
+from lakelog.testing.simulation.plan import Plan
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.world import World
+
+_DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
+"""Files that are made anew from the log; any of their bits may flip while the broker is down."""
+
+
+class Nemesis:
+    """`run` does harm until the plan's time is over; the world heals itself afterwards."""
+
+    def __init__(self, world: World, plan: Plan) -> None:
+        self._world = world
+        self._plan = plan
+        self._rng: random.Random = world.chance("nemesis")
+        deeds: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "kill": self._kill,
+            "kill at a write": self._kill_at_a_write,
+            "power": self._power,
+            "stop": self._stop,
+            "reset": self._reset,
+            "partition": self._partition,
+            "slow network": self._slow,
+            "disk full": self._disk_full,
+            "disk error": self._disk_error,
+            "clock": self._clock,
+            "client crash": self._crash_client,
+        }
+        self._deeds = [(name, deed) for name, deed in deeds.items() if name in plan.faults]
+
+    async def run(self) -> None:
+        end = self._world.loop.time() + self._plan.seconds
+        while self._world.loop.time() < end:
+            await asyncio.sleep(0.5 + self._rng.random() * 4.0)
+            if self._deeds:
+                name, deed = self._rng.choice(self._deeds)
+                self._world.trace("fault", name)
+                self._world.faults[name] += 1
+                await deed()
+
+    def _some_broker(self) -> BrokerHost:
+        return self._rng.choice(self._world.brokers)
+
+    async def _kill(self) -> None:
+        host = self._some_broker()
+        host.kill()
+        await self._come_back(host)
+
+    async def _kill_at_a_write(self) -> None:
+        """At the next operations on the disk, in the middle of whatever does them."""
+        host = self._some_broker()
+        if not host.is_running:
+            return
+        host.disk.stop_at = host.disk.steps + self._rng.randrange(60)
+        await host.wait_for_death(10.0)
+        host.kill()
+        await self._come_back(host)
+
+    async def _power(self) -> None:
+        host = self._some_broker()
+        self._world.net.down.add(host.name)
+        host.kill(power=True, torn=self._rng.random() < 0.7)
+        await asyncio.sleep(self._rng.random() * 2)
+        self._world.net.down.discard(host.name)
+        await self._come_back(host)
+
+    async def _stop(self) -> None:
+        host = self._some_broker()
+        await host.stop()
+        await self._come_back(host)
+
+    async def _come_back(self, host: BrokerHost) -> None:
+        await asyncio.sleep(self._rng.random() * 3)
+        if "flipped bit" in self._plan.faults and self._rng.random() < 0.5:
+            self._flip(host)
+        await self._world.bring_back(host)
+
+    def _flip(self, host: BrokerHost) -> None:
+        """One bit of a file that is made from the log."""
+        found: list[Path] = []
+        for name in host.disk.list(DATA):
+            folder = DATA / name
+            if host.disk.is_dir(folder):
+                files = [folder / entry for entry in host.disk.list(folder)]
+                found += [path for path in files if path.name.endswith(_DERIVED)]
+        found = [path for path in found if host.disk.size(path)]
+        if found:
+            path = self._rng.choice(found)
+            host.disk.flip(path, self._rng.randrange(8 * host.disk.size(path)))
+            self._world.faults["flipped bit"] += 1
+
+    async def _reset(self) -> None:
+        host = self._some_broker()
+        sockets = host.process.sockets if host.process is not None else []
+        for socket in list(sockets):
+            if self._rng.random() < 0.4:
+                self._world.net.reset(socket)
+
+    async def _partition(self) -> None:
+        """Some clients are cut off from a broker: both ways, or only one."""
+        host, net = self._some_broker(), self._world.net
+        for client in self._world.clients:
+            if self._rng.random() < 0.5:
+                ways = [(host.name, client.name), (client.name, host.name)]
+                for way in ways if self._rng.random() < 0.5 else [self._rng.choice(ways)]:
+                    net.cut(*way)
+        await asyncio.sleep(self._rng.random() * 8)
+        net.heal()
+
+    async def _slow(self) -> None:
+        net = self._world.net
+        net.delay_s, net.stall_chance, net.partial_chance = (0.001, 0.2), 0.05, 0.5
+        await asyncio.sleep(1 + self._rng.random() * 5)
+        self._world.calm_network()
+
+    async def _disk_full(self) -> None:
+        disk = self._some_broker().disk
+        disk.capacity = disk.used + self._rng.randrange(2_000)
+        await asyncio.sleep(1 + self._rng.random() * 3)
+        disk.capacity = None
+
+    async def _disk_error(self) -> None:
+        """EIO once; the broker may have to be started anew to use that log again."""
+        host = self._some_broker()
+        kinds: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
+        host.disk.fail(
+            self._rng.choice(kinds),
+            errno.EIO,
+            suffix=self._rng.choice(("", ".log", ".log", "index", "checkpoint")),
+            skip=self._rng.randrange(10),
+            partial=self._rng.randrange(100),
+        )
+        await asyncio.sleep(2 + self._rng.random() * 4)
+        host.disk.forget_faults()
+        host.kill()
+        await self._come_back(host)
+
+    async def _clock(self) -> None:
+        clock = self._some_broker().clock
+        self._world.leapt_at = self._world.loop.time()
+        clock.skew_ms += self._rng.choice((-1, 1)) * self._rng.choice((50, 5_000, 600_000))
+
+    async def _crash_client(self) -> None:
+        clients = self._world.clients
+        if clients:
+            self._world.crash_client(self._rng.randrange(len(clients)))

@@ -1,0 +1,86 @@
+"""What a seed decides before anything runs: who is there, what goes wrong, how the broker is set.
+
+Each seed takes a part of what there is (swarm testing): faults and features that would drown one
+another all at once meet in every combination over many seeds.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+WORKLOADS = (
+    "plain",
+    "idempotent",
+    "transactions",
+    "compaction",
+    "classic group",
+    "consumer group",
+    "administration",
+    "retention",
+)
+FAULTS = (
+    "kill",
+    "kill at a write",
+    "power",
+    "stop",
+    "reset",
+    "partition",
+    "slow network",
+    "disk full",
+    "disk error",
+    "clock",
+    "flipped bit",
+    "helper death",
+    "client crash",
+    "metadata",
+)
+
+_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "4000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "log.cleaner.backoff.ms": "3000",
+    "log.cleaner.min.cleanable.ratio": "0.1",
+    "log.cleaner.dedupe.buffer.size": "1048576",
+    "log.index.interval.bytes": "200",
+    "log.retention.check.interval.ms": "5000",
+    "offsets.topic.num.partitions": "2",
+    "replica.high.watermark.checkpoint.interval.ms": "5000",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "10000",
+}
+
+
+@dataclass(slots=True)
+class Plan:
+    """`seconds` are of faults, in virtual time; what follows them is peace, and the last look."""
+
+    seconds: float = 40.0
+    workloads: frozenset[str] = frozenset(WORKLOADS)
+    faults: frozenset[str] = frozenset()
+    durable: bool = True
+    """Whether each record is synced before it is acknowledged, so that it survives the power."""
+    settings: dict[str, str] = field(default_factory=lambda: dict(_SETTINGS))
+
+    @property
+    def may_lose(self) -> bool:
+        """What the page cache holds goes with the power."""
+        return "power" in self.faults and not self.durable
+
+
+def plan_of(rng: random.Random) -> Plan:
+    workloads = set(rng.sample(WORKLOADS, rng.choice((1, 1, 2, 3))))
+    faults = {name for name in FAULTS if rng.random() < 0.35}
+    plan = Plan(8.0 + rng.random() * 20.0, frozenset(workloads), frozenset(faults))
+    if "power" in faults:
+        plan.durable = rng.random() < 0.6
+        if not plan.durable:
+            # What transactions and groups remember may be lost there, and so may what they promise.
+            plan.workloads = frozenset(workloads & {"plain", "idempotent"} or {"idempotent"})
+    if plan.durable and "power" in faults:
+        plan.settings["log.flush.interval.messages"] = "1"
+    return plan

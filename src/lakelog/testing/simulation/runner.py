@@ -1,0 +1,86 @@
+"""Runs seeds on all cores, and says which of them fail, how, and how to see it again."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from lakelog.testing.simulation.world import Outcome, World
+
+_VIOLATIONS_SHOWN = 20
+
+
+def run_seed(seed: int) -> Outcome:
+    return World(seed).run()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit status: 1 if a seed has failed."""
+    parser = argparse.ArgumentParser(prog="python -m lakelog.testing.simulation")
+    parser.add_argument("--seed", type=int, help="run this one seed again")
+    parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    options = parser.parse_args(arguments)
+    if options.seed is not None:
+        return _report_one(World(options.seed))
+    began = time.monotonic()
+    seeds = range(options.first, options.first + options.seeds)
+    workers = min(len(os.sched_getaffinity(0)), len(seeds))
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        return _report(pool.map(run_seed, seeds), began)
+
+
+def _report_one(world: World) -> int:
+    plan = world.plan
+    _say(f"seed {world.seed}: {', '.join(sorted(plan.workloads))}")
+    _say(f"faults: {', '.join(sorted(plan.faults)) or 'none'}; synced at once: {plan.durable}")
+    outcome = world.run()
+    _say(f"{outcome.steps} steps in {outcome.virtual_s:.1f} virtual seconds, hash {outcome.hash}")
+    _say_counts("faults", outcome.faults)
+    _say_counts("seen", outcome.counts)
+    _say_violations(outcome)
+    return int(bool(outcome.violations))
+
+
+def _report(outcomes: Iterable[Outcome], began: float) -> int:
+    faults: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    steps, virtual_s, seeds, failed = 0, 0.0, 0, 0
+    for outcome in outcomes:
+        faults.update(outcome.faults)
+        counts.update(outcome.counts)
+        steps, virtual_s, seeds = steps + outcome.steps, virtual_s + outcome.virtual_s, seeds + 1
+        if outcome.violations:
+            failed += 1
+            _say_violations(outcome)
+    elapsed = time.monotonic() - began
+    _say(f"{seeds} seeds in {elapsed:.1f} s ({seeds / elapsed:.2f} seeds/s), {failed} failed")
+    _say(f"{steps} steps, {virtual_s / 60:.1f} minutes of virtual time")
+    _say_counts("faults", faults)
+    _say_counts("seen", counts)
+    return int(bool(failed))
+
+
+def _say_violations(outcome: Outcome) -> None:
+    for text in outcome.violations[:_VIOLATIONS_SHOWN]:
+        _say(f"seed {outcome.seed}: {text}")
+    more = len(outcome.violations) - _VIOLATIONS_SHOWN
+    if more > 0:
+        _say(f"seed {outcome.seed}: and {more} more")
+    if outcome.violations:
+        _say(f"see it again with: make sim SEED={outcome.seed}")
+
+
+def _say_counts(what: str, counts: Mapping[str, int]) -> None:
+    _say(f"{what}: " + ", ".join(f"{name} {counts[name]}" for name in sorted(counts)))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

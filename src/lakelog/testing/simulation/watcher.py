@@ -1,0 +1,131 @@
+"""Looks into a running broker after each change on its disk: what must never go back does not.
+
+It also keeps the bytes: batches below the high watermark stay as they are, restarts included,
+unless the log is compacted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from typing import NamedTuple
+
+from lakelog.records.batch import iter_batches
+from lakelog.replica.partition import Partition
+from lakelog.runtime.api import Disk
+from lakelog.storage.names import LOG
+from lakelog.testing.simulation.ledger import Ledger, Place
+
+Key = tuple[str, bytes, int]
+
+
+class Marks(NamedTuple):
+    start: int
+    recovery_point: int
+    last_stable: int
+    high_watermark: int
+    end: int
+    leader_epoch: int
+
+
+def marks_of(partition: Partition) -> Marks:
+    log = partition.log
+    return Marks(
+        log.log_start_offset,
+        log.recovery_point,
+        partition.last_stable_offset,
+        partition.high_watermark,
+        log.log_end_offset,
+        partition.leader_epoch,
+    )
+
+
+class Watcher:
+    """Of one data folder, through all its brokers. Keys are topic, topic id and partition."""
+
+    def __init__(self, ledger: Ledger, disk: Disk) -> None:
+        self._ledger = ledger
+        self._disk = disk
+        self._marks: dict[Key, Marks] = {}
+        self._batches: dict[Key, dict[int, tuple[int, int]]] = {}
+
+    # While it runs
+
+    def check(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            key = partition.topic, partition.topic_id, partition.index
+            now, before = marks_of(partition), self._marks.get(key)
+            if now == before:
+                continue
+            self._marks[key] = now
+            self._check_order(key, now)
+            if before is not None:
+                self._check_progress(key, before, now)
+
+    def _check_order(self, key: Key, now: Marks) -> None:
+        if not (
+            now.start <= now.last_stable <= now.high_watermark <= now.end
+            and now.recovery_point <= now.end
+        ):
+            self._ledger.violation(f"{key[0]}-{key[2]}: offsets out of order: {now}")
+
+    def _check_progress(self, key: Key, before: Marks, now: Marks) -> None:
+        for name, old, new in zip(Marks._fields, before, now, strict=True):
+            if new < old:
+                self._ledger.violation(f"{key[0]}-{key[2]}: {name} went from {old} to {new}")
+
+    # Between two brokers
+
+    def remember(self, partitions: list[Partition]) -> None:
+        """Before a broker stops or dies: nothing of this may be different afterwards."""
+        for partition in partitions:
+            if partition.offline_reason is None and not partition.log.broken:
+                key = partition.topic, partition.topic_id, partition.index
+                with contextlib.suppress(OSError):  # it may be told to fail
+                    self._batches[key] = self._read(partition)
+
+    def compare(self, partitions: list[Partition], *, power: bool) -> dict[Place, int]:
+        """After the next start; the places whose ends went back with the power, and to where."""
+        cut = {}
+        for partition in partitions:
+            key = partition.topic, partition.topic_id, partition.index
+            before, now = self._marks.get(key), marks_of(partition)
+            if before is not None:
+                promised = before.recovery_point if power else before.end
+                if now.end < promised:
+                    self._ledger.violation(
+                        f"{key[0]}-{key[2]} ends at {now.end}; up to {promised} was promised"
+                    )
+                if not power and now.last_stable < before.last_stable and now.start >= before.start:
+                    self._ledger.violation(
+                        f"{key[0]}-{key[2]}: the last stable offset went from "
+                        f"{before.last_stable} to {now.last_stable}"
+                    )
+                if now.leader_epoch <= before.leader_epoch:
+                    self._ledger.violation(f"{key[0]}-{key[2]}: the leader epoch did not rise")
+                if now.end < before.end:
+                    cut[partition.topic, partition.index] = now.end
+            self._marks[key] = now
+            if "compact" not in partition.log.config.cleanup_policy:
+                self._compare_bytes(key, partition)
+        return cut
+
+    def _compare_bytes(self, key: Key, partition: Partition) -> None:
+        try:
+            found = self._read(partition)
+        except OSError:
+            return
+        old, self._batches[key] = self._batches.get(key, {}), found
+        start, end = partition.log.log_start_offset, partition.log.log_end_offset
+        for base, batch in old.items():
+            if start <= base < end and found.get(base) != batch:
+                self._ledger.violation(f"{key[0]}-{key[2]}: the batch at {base} has changed")
+
+    def _read(self, partition: Partition) -> dict[int, tuple[int, int]]:
+        """Base offset to size and checksum of each batch, from the files themselves."""
+        log, found = partition.log, {}
+        for segment in log.segments:
+            data = self._disk.read(segment.path(LOG))[: segment.size]
+            for header, batch in iter_batches(data):
+                found[header.base_offset] = len(batch), zlib.crc32(batch)
+        return found

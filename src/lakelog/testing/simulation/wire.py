@@ -1,0 +1,136 @@
+"""A simulated client's connection: one request at a time, or several, over the simulated network.
+
+It encodes by `lakelog.wire`, which the oracle tests compare with Apache Kafka's own classes. What
+became of a request whose answer does not come is unknown; `Lost` says so, and the connection is
+gone with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from lakelog.protocol.registry import Api, api_for
+from lakelog.testing.simulation.network import Network
+from lakelog.testing.simulation.process import Process
+from lakelog.testing.simulation.sockets import Address, SimulatedNet, SimulatedSocket
+from lakelog.wire.framing import decode_response, encode_request
+
+_RECEIVE_SIZE = 64 * 1024
+
+
+class Lost(Exception):  # noqa: N818 - an event
+    """No answer: it is not known whether the request was carried out."""
+
+
+class WireConnection:
+    """To one broker, on behalf of `process`; opened by the first call after each loss."""
+
+    def __init__(self, net: Network, process: Process, address: Address) -> None:
+        self._network = net
+        self._net = SimulatedNet(net, process)
+        self._process = process
+        self._address = address
+        self._socket: SimulatedSocket | None = None
+        self._connecting: asyncio.Lock = asyncio.Lock()
+        self._received = bytearray()
+        self._unsent = bytearray()
+        self._waiting: dict[int, tuple[Api, int, asyncio.Future[Any]]] = {}
+        self._number = 0
+
+    async def call(self, message: Any, version: int, timeout_s: float = 5.0) -> Any:
+        """The response. Raises `Lost`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._connect()
+                return await self._send(message, version)
+        except (TimeoutError, OSError) as error:
+            self.close()
+            raise Lost(str(error)) from error
+
+    async def cast(self, message: Any, version: int) -> None:
+        """Sends what is not answered. Raises `Lost`."""
+        try:
+            async with asyncio.timeout(5.0):
+                await self._connect()
+        except (TimeoutError, OSError) as error:
+            self.close()
+            raise Lost(str(error)) from error
+        self._send(message, version, answered=False)
+
+    async def _connect(self) -> None:
+        async with self._connecting:
+            if self._socket is None:
+                socket = await self._network.connect(self._process, self._address)
+                self._socket = socket
+                self._net.on_readable(socket, self._on_readable)
+
+    def _send(self, message: Any, version: int, *, answered: bool = True) -> asyncio.Future[Any]:
+        self._number += 1
+        api = api_for(type(message))
+        frame = b"".join(encode_request(api, version, self._number, self._process.host, message))
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if answered:
+            self._waiting[self._number] = api, version, future
+        self._unsent += frame
+        self._on_writable()
+        return future
+
+    def _on_writable(self) -> None:
+        socket = self._socket
+        if socket is None:
+            return
+        try:
+            while self._unsent:
+                del self._unsent[: socket.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close()
+            return
+        self._net.on_writable(socket, self._on_writable if self._unsent else None)
+
+    def _on_readable(self) -> None:
+        assert self._socket is not None
+        buffer = bytearray(_RECEIVE_SIZE)
+        try:
+            count = self._socket.recv_into(buffer)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+            return
+        self._received += buffer[:count]
+        while len(self._received) >= 4:
+            size = int.from_bytes(self._received[:4], "big")
+            if len(self._received) < 4 + size:
+                return
+            frame = bytes(self._received[4 : 4 + size])
+            del self._received[: 4 + size]
+            self._answer(frame)
+
+    def _answer(self, frame: bytes) -> None:
+        number = int.from_bytes(frame[:4], "big")
+        assert number == next(iter(self._waiting)), "responses come in the order of the requests"
+        api, version, future = self._waiting.pop(number)
+        _, response = decode_response(api, version, frame)
+        if not future.done():
+            future.set_result(response)
+
+    def close(self) -> None:
+        """Whoever waits for an answer is told that it is lost."""
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            self._net.on_readable(socket, None)
+            self._net.on_writable(socket, None)
+            with contextlib.suppress(OSError):
+                socket.close()
+        self._received.clear()
+        self._unsent.clear()
+        waiting, self._waiting = self._waiting, {}
+        for _, _, future in waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionResetError("the connection is gone"))

@@ -1,0 +1,248 @@
+"""One seed's world: brokers, clients, the network between them, faults, and the laws that hold.
+
+The brokers are the production code, the rest is simulated. Everything that is left to chance is
+drawn from the seed, and all that happens goes into `hash`: the same seed gives the same hash. More
+brokers are more `BrokerHost`s over the same metadata and network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakelog.testing.memory_metadata import MetadataMemory
+from lakelog.testing.simulation.broker import BrokerHost
+from lakelog.testing.simulation.cast import Cast
+from lakelog.testing.simulation.clients.client import Client
+from lakelog.testing.simulation.inspection import Inspection
+from lakelog.testing.simulation.ledger import Ledger, Place
+from lakelog.testing.simulation.log_watch import LogWatch
+from lakelog.testing.simulation.loop import SimulatedLoop, Stuck
+from lakelog.testing.simulation.nemesis import Nemesis
+from lakelog.testing.simulation.network import Network
+from lakelog.testing.simulation.offsets_ledger import OffsetsLedger
+from lakelog.testing.simulation.plan import Plan, plan_of
+from lakelog.testing.simulation.seams import WALL_START_MS
+from lakelog.testing.simulation.sockets import Address
+from lakelog.testing.simulation.watcher import Watcher
+
+_PEACE_S = 3.0
+_PATIENCE_S = 300.0
+"""Of virtual time: whoever has not come to an end by then never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one seed; `hash` is of all that happened."""
+
+    seed: int
+    violations: tuple[str, ...]
+    hash: str
+    steps: int
+    virtual_s: float
+    faults: Mapping[str, int]
+    counts: Mapping[str, int]
+
+
+class World:
+    """`plan` is the seed's own unless another one is given."""
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self.seed = seed
+        self.plan = plan if plan is not None else plan_of(self.chance("plan"))
+        self._hash = hashlib.blake2b(digest_size=16)
+        self.loop = SimulatedLoop(self.chance("loop"))
+        self.net = Network(self.loop, self.chance("network"), self.trace)
+        self.faults: Counter[str] = self.net.faults
+        self.metadata = MetadataMemory()
+        self.ledger = Ledger()
+        self.offsets = OffsetsLedger(self.ledger)
+        self.is_troubled = True
+        """Until peace comes."""
+        self.clients: list[Client] = []
+        self._living: list[asyncio.Task[None]] = []
+        self.is_ending = False
+        self.leapt_at = -1.0
+        """When a wall clock was last changed."""
+        self._producers: set[tuple[int, int]] = set()
+        self._watchers: dict[str, Watcher] = {}
+        self._disk_steps: dict[str, int] = {}
+        self._power: set[str] = set()
+        self.brokers = [BrokerHost(self, 1, self.plan.settings)]
+        for host in self.brokers:
+            self._watchers[host.name] = Watcher(self.ledger, host.disk)
+            if "metadata" in self.plan.faults:
+                host.metadata_unknown_percent = 20
+            if "helper death" in self.plan.faults:
+                host.helper_death = 0.2
+
+    def chance(self, name: str) -> random.Random:
+        """A stream of chance of its own, so that one part's draws do not move another's."""
+        return random.Random(f"{self.seed} {name}")
+
+    def trace(self, *event: Any) -> None:
+        self._hash.update(repr((self.loop.steps, event)).encode())
+
+    def run(self) -> Outcome:
+        with LogWatch(self.ledger):
+            self.loop.on_step = self._on_step
+            self.loop.set_exception_handler(self._on_exception)
+            asyncio.set_event_loop(self.loop)
+            try:
+                self.loop.run_until_complete(asyncio.wait_for(self._live(), _PATIENCE_S))
+            except (TimeoutError, Stuck) as error:
+                waiting = [task.get_name() for task in self._living if not task.done()]
+                self.ledger.violation(f"the world does not come to rest ({error!r}): {waiting}")
+            finally:
+                self._bury()
+                asyncio.set_event_loop(None)
+                self.loop.close()
+        self.trace("end", self.loop.time(), sorted(self.ledger.counts.items()))
+        return Outcome(
+            self.seed,
+            tuple(self.ledger.violations),
+            self._hash.hexdigest(),
+            self.loop.steps,
+            self.loop.time(),
+            dict(self.faults),
+            dict(self.ledger.counts),
+        )
+
+    async def _live(self) -> None:
+        for host in self.brokers:
+            await host.start()
+        cast = Cast(self, self.plan)
+        await cast.set_the_stage()
+        for host in self.brokers:
+            host.disk.write_back()
+        self.clients = cast.clients
+        self._living = [client.start() for client in self.clients]
+        await Nemesis(self, self.plan).run()
+        await self._heal()
+        await asyncio.sleep(_PEACE_S)
+        self.is_ending = True
+        for task in self._living:
+            await asyncio.wait({task})
+        await Inspection(self, cast.places).run()
+
+    def _bury(self) -> None:
+        for host in self.brokers:
+            host.kill()
+        for client in self.clients:
+            client.process.die()
+            client.process.bury()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+
+    # What clients and hosts ask
+
+    @property
+    def bootstrap(self) -> Address:
+        return self.brokers[0].address
+
+    @property
+    def may_lose(self) -> bool:
+        return self.plan.may_lose
+
+    def wall_ms(self) -> int:
+        return WALL_START_MS + int(self.loop.time() * 1000)
+
+    def may_delete(self, place: Place) -> bool:
+        return self.ledger.partition(place).start > 0
+
+    def is_new_producer(self, producer_id: int, epoch: int) -> bool:
+        is_new = (producer_id, epoch) not in self._producers
+        self._producers.add((producer_id, epoch))
+        return is_new
+
+    # What happens to brokers
+
+    def on_started(self, host: BrokerHost) -> None:
+        assert host.server is not None
+        partitions = list(host.server.broker.partitions)
+        power = host.name in self._power
+        self._power.discard(host.name)
+        cut = self._watchers[host.name].compare(partitions, power=power)
+        for place, end in cut.items():
+            self.ledger.cut(place, end)
+        self.trace("started", host.name, host.disk.steps)
+
+    def on_stopping(self, host: BrokerHost) -> None:
+        self._look(host)
+
+    def on_death(self, host: BrokerHost, *, power: bool) -> None:
+        self.trace("death", host.name, power, host.disk.steps)
+        self._look(host)
+        if power:
+            self._power.add(host.name)
+
+    def _look(self, host: BrokerHost) -> None:
+        if host.server is not None:
+            partitions = list(host.server.broker.partitions)
+            self._watchers[host.name].check(partitions)
+            self._watchers[host.name].remember(partitions)
+
+    def on_start_refused(self, host: BrokerHost, error: BaseException) -> None:
+        self.trace("refused", str(error))
+        if not {"disk error", "disk full"} & self.plan.faults:
+            self.ledger.violation(f"{host.name} does not start: {error}")
+
+    async def bring_back(self, host: BrokerHost) -> None:
+        """Starts it, again and again if need be."""
+        for _ in range(20):
+            if host.process is not None or await host.start():
+                return
+            await asyncio.sleep(0.5)
+        self.ledger.violation(f"{host.name} cannot be started any more")
+
+    def crash_client(self, number: int) -> None:
+        client = self.clients[number]
+        if self._living[number].done():
+            return
+        client.process.die()
+        self.net.vanish(client.process, silently=False)
+        client.process.bury()
+        successor = self.clients[number] = client.replaced()
+        self._living[number] = successor.start()
+
+    # Laws
+
+    def _on_step(self) -> None:
+        for host in self.brokers:
+            steps = host.disk.steps
+            if host.server is not None and steps != self._disk_steps.get(host.name):
+                self._disk_steps[host.name] = steps
+                self._watchers[host.name].check(list(host.server.broker.partitions))
+            host.on_step()
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        LogWatch.judge(self.ledger, context["message"], context.get("exception"))
+
+    # Peace
+
+    def calm_network(self) -> None:
+        self.net.delay_s, self.net.stall_chance, self.net.partial_chance = (
+            (0.000_1, 0.002),
+            0.0,
+            0.05,
+        )
+
+    async def _heal(self) -> None:
+        """All faults end, and a broker that has given up a partition is started again."""
+        self.is_troubled = False
+        self.trace("peace")
+        self.calm_network()
+        self.net.heal()
+        for host in self.brokers:
+            host.disk.capacity = None
+            host.disk.stop_at = None
+            host.disk.forget_faults()
+            host.metadata_unknown_percent = 0
+            if host.process is not None:
+                host.kill()
+            await self.bring_back(host)
