@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from functools import partial
 from struct import Struct
 from types import CoroutineType
 from typing import Any
@@ -46,7 +45,11 @@ DEFERRED = Deferred()
 class Context(Reply):
     """What a handler knows of a request beside its message, and how it is answered later."""
 
-    __slots__ = ("_correlation_id", "api", "client_id", "version")
+    __slots__ = ("_correlation_id", "api", "begun", "client_id", "size_bytes", "version")
+
+    begun: float
+    """When its turn had come; set, as its size is, once the reply is known to come later."""
+    size_bytes: int
 
     def __init__(
         self,
@@ -208,7 +211,8 @@ class Dispatcher:
     def _note(self, route: Route, context: Context, begin: float, size: int) -> None:
         """A request has been handled as far as it could be."""
         if context.parts is None:
-            context.on_complete = partial(self._on_late, context, begin, size)
+            context.begun, context.size_bytes = begin, size
+            context.on_complete = self._on_late
             return
         took = self._requests.monotonic() - begin
         route.note(took)
@@ -216,9 +220,9 @@ class Dispatcher:
             peer = context.connection.peer_name
             self._requests.on_noteworthy(route.api, context, peer, took, size)
 
-    def _on_late(self, context: Context, begin: float, size: int) -> None:
-        took = self._requests.monotonic() - begin
-        self._requests.on_late(context.api, context, context.connection.peer_name, took, size)
+    def _on_late(self, context: Context) -> None:
+        took, peer = self._requests.monotonic() - context.begun, context.connection.peer_name
+        self._requests.on_late(context.api, context, peer, took, context.size_bytes)
 
     def _reply(self, route: Route, context: Context, response: Any) -> None:
         """Produce and Fetch count their errors where they make them: they have to be quick."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakelog.runtime.api import Buffer
 from lakelog.storage.handles import LogSlice
@@ -46,15 +46,15 @@ class Reply:
         self.parts: list[Part] | None = None
         self.on_abandon: Callable[[], object] | None = None
         """Called if the connection closes before the reply is complete."""
-        self.on_complete: Callable[[], object] | None = None
-        """Called when it is complete."""
+        self.on_complete: Callable[[Any], object] | None = None
+        """Called with this reply when it is complete."""
 
     def complete(self, parts: list[Part]) -> None:
         """`parts` may be empty: a request that is not answered."""
         assert self.parts is None
         self.parts = parts
         if self.on_complete is not None:
-            self.on_complete()
+            self.on_complete(self)
         self.connection.on_reply(self)
 
 

@@ -95,6 +95,7 @@ class Broker:
             for key, handler in handlers.items()
         }
         self.unsupported: list[int] = []
+        self.requests = RequestMetrics(clock)
         self._clients: list[Client] = []
         self.dispatcher = Dispatcher(
             routes,
@@ -102,7 +103,7 @@ class Broker:
             clock,
             self.tasks,
             RequestMemory(0),
-            RequestMetrics(clock),
+            self.requests,
         )
         self.acceptor = Acceptor(
             "PLAINTEXT",
@@ -257,6 +258,9 @@ def test_an_answer_may_come_later_and_the_next_one_waits_for_it(kind: str) -> No
             assert (correlation_id, response.cluster_id) == (first, "at last")
             assert (await client.receive(HEARTBEAT, 4))[0] == second
             assert handled.is_set(), "not before the first was answered"
+            broker.requests.fold()
+            counted = {api: sum(d.count for d in parts) for api, parts in broker.requests.seen()}
+            assert counted == {"Metadata": 1, "Heartbeat": 2}
 
     run(scenario)
 
