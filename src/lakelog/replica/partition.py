@@ -39,8 +39,13 @@ class Partition:
         "_active_segment",
         "_damage_told",
         "_flush_soon",
+        "_marker_bytes",
+        "_markers",
         "_retired",
+        "_rolled_bytes",
         "_settled",
+        "_start_offset",
+        "fetched_bytes",
         "flushed_ms",
         "high_watermark",
         "index",
@@ -79,6 +84,27 @@ class Partition:
         """The end of what consumers may read, exclusive."""
         self._active_segment = log.active_segment
         self._damage_told = ""
+        self.fetched_bytes = 0
+        """Of records sent to consumers."""
+        self._start_offset = log.log_end_offset
+        self._rolled_bytes = -log.active_segment.size
+        self._markers = self._marker_bytes = 0
+
+    @property
+    def appended_records(self) -> int:
+        """Since this object was made; the markers of transactions are not counted."""
+        return self.log.log_end_offset - self._start_offset - self._markers
+
+    @property
+    def appended_bytes(self) -> int:
+        """Of the batches that held those records, as they were stored."""
+        return self._written_bytes() - self._marker_bytes
+
+    def _written_bytes(self) -> int:
+        """From sizes of segments, so that nothing need be counted when one is appended to."""
+        known, active = self._active_segment, self.log.active_segment
+        newer = active.size if active is not known else 0
+        return self._rolled_bytes + known.size + newer
 
     @property
     def last_stable_offset(self) -> int:
@@ -156,6 +182,7 @@ class Partition:
         return result
 
     def _note_roll(self) -> None:
+        self._rolled_bytes += self._active_segment.size
         self._active_segment = self.log.active_segment
         self._flush_soon(self)
 
@@ -202,7 +229,8 @@ class Partition:
         Raises `KafkaError` 47 or 52 for the marker of an older epoch or an older coordinator.
         """
         self.check_online()
-        log = self.log
+        log, before = self.log, self._written_bytes()
+        end = log.log_end_offset
         try:
             offset = log.append_marker(
                 producer_id,
@@ -222,6 +250,8 @@ class Partition:
             self._commit_soon()
         if log.active_segment is not self._active_segment:
             self._note_roll()
+        self._markers += log.log_end_offset - end
+        self._marker_bytes += self._written_bytes() - before
         return offset
 
     @property
@@ -324,7 +354,13 @@ class Partition:
 
     def take_offline(self, reason: str) -> None:
         """Stops serving: only a restart, which recovers the log from disk, brings it back."""
-        logger.error("partition %s-%d is offline: %s", self.topic, self.index, reason)
+        logger.error(
+            "partition %s-%d is offline: %s",
+            self.topic,
+            self.index,
+            reason,
+            extra={"event": "partition_offline", "code": "LL0304"},
+        )
         self.offline_reason = reason
         self._settled(self)
 
@@ -341,7 +377,13 @@ class Partition:
         if str(error) != self._damage_told:
             # Consumers ask again and again; one line for a place is enough.
             self._damage_told = str(error)
-            logger.error("partition %s-%d: %s", self.topic, self.index, error)
+            logger.error(
+                "partition %s-%d: %s",
+                self.topic,
+                self.index,
+                error,
+                extra={"event": "records_damaged", "code": "LL0602"},
+            )
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
 
     def _storage_error(self, error: OSError | CorruptLog) -> KafkaError:

@@ -110,6 +110,7 @@ def _produce(
                 else:
                     waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
             except KafkaError as error:
+                broker.requests.errors["Produce", error.code] += 1
                 results.append(refused(entry.index, error))
         responses.append(
             TopicProduceResponse(

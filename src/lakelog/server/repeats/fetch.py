@@ -115,12 +115,14 @@ class FetchRepeat:
         "_target",
         "api",
         "key",
+        "note",
     )
 
     def __init__(self, broker: Broker, context: Context, key: _Key) -> None:
         self.api: Api = context.api
         self.key = key
         self._broker = broker
+        self.note = broker.requests.durations(context.api).note
         self._connection = context.connection
         self._flexible = key.version >= self.api.flexible_from
         self._request: Template | None = None
@@ -171,7 +173,7 @@ class FetchRepeat:
             records.release()
             return False
         if session is not None:
-            session.advance(broker.clock.monotonic())
+            session.advance(self._connection.last_active)
             session.targets[self._place] = target
         self._send(correlation_id, partition, records)
         return True
@@ -179,6 +181,7 @@ class FetchRepeat:
     def _send(self, correlation_id: int, partition: Partition, records: LogSlice) -> None:
         target, response, size = self._target, self._response, records.size
         target.sent_high_watermark = high_watermark = partition.high_watermark
+        partition.fetched_bytes += size
         target.sent_log_start_offset = log_start = partition.log.log_start_offset
         if self._flexible:
             length, tail = encode_uvarint(size + 1), _TAGS

@@ -92,12 +92,14 @@ class ProduceRepeat:
         "_tail",
         "api",
         "key",
+        "note",
     )
 
     def __init__(self, broker: Broker, context: Context, key: _Key) -> None:
         self.api: Api = context.api
         self.key = key
         self._broker = broker
+        self.note = broker.requests.durations(context.api).note
         self._connection = context.connection
         self._name = key.topic_id if key.version >= _TOPIC_IDS_SINCE else key.topic
         self._tail = _TAGS if key.version >= self.api.flexible_from else b""
@@ -142,6 +144,7 @@ class ProduceRepeat:
             check_entry(partition, batch, key.acks, key.version, None)
             result = partition.append(batch, broker.clock.wall_ms())
         except KafkaError as error:
+            broker.requests.errors[self.api.name, error.code] += 1
             self._refuse(correlation_id, error)
             return True
         broker.purgatory.check(partition.key)
