@@ -150,6 +150,7 @@ class Server:
             lambda: self.broker.config,
             self._maintenance.flush_soon,
             tasks,
+            self._maintenance.checkpointed,
         )
 
     # Starting

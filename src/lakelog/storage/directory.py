@@ -98,7 +98,7 @@ class LogDirectory:
         self._lock: FileLock | None = None
         self._known = False
         """Whether it has been read what is known of each log."""
-        self._loaded = False
+        self._loaded = self._has_strays = False
         self._interrupted = False
         self._offline: dict[TopicPartition, tuple[int, int]] = {}
         self._doomed: list[tuple[int, Path]] = []
@@ -169,6 +169,9 @@ class LogDirectory:
             known = self._offline[key]
             self._load(loader, LoadRequest(*key, topic_id, config, folder, self.clean, *known))
         self._loaded = True
+        if self._has_strays:
+            # A new log of the same name must not be held to what was durable of the stray one.
+            self.write_checkpoints()
         return self.logs
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
@@ -235,7 +238,9 @@ class LogDirectory:
         return None
 
     def _mark_stray(self, key: TopicPartition, folder: Path) -> None:
-        del self._offline[key]
+        for known in (self._offline, self.high_watermarks, self.cleaner_offsets):
+            known.pop(key, None)
+        self._has_strays = True
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), STRAY_DIR)
         _logger.warning("%s belongs to no known topic; keeping it as %s", folder, target.name)
         self._disk.rename(folder, target)
