@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.testing.simulation import World
-from planted_bugs import BUGS, Bug
+from simulation.planted_bugs import BUGS, Bug
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

@@ -72,7 +72,8 @@ class Plan:
         return "power" in self.faults and not self.durable
 
 
-def plan_of(rng: random.Random) -> Plan:
+def plan_of(seed: int) -> Plan:
+    rng = random.Random(f"{seed} plan")
     workloads = set(rng.sample(WORKLOADS, rng.choice((1, 1, 2, 3))))
     faults = {name for name in FAULTS if rng.random() < 0.35}
     plan = Plan(8.0 + rng.random() * 20.0, frozenset(workloads), frozenset(faults))

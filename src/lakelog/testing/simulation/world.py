@@ -54,7 +54,7 @@ class World:
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self.seed = seed
-        self.plan = plan if plan is not None else plan_of(self.chance("plan"))
+        self.plan = plan if plan is not None else plan_of(seed)
         self._hash = hashlib.blake2b(digest_size=16)
         self.loop = SimulatedLoop(self.chance("loop"))
         self.net = Network(self.loop, self.chance("network"), self.trace)
