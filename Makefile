@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo check test conformance sim bench clean
+.PHONY: help setup java maven demo check test conformance fuzz sim bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -41,13 +41,21 @@ check: setup ## Format, lint, types, layers and unit tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n auto tests/unit tests/contract
+	$(BIN)/pytest -q -n auto --dist loadgroup tests/unit tests/contract
+
+# Each file in one of two processes, the long files first. More would want too much memory.
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 
 test: check maven ## Everything: real clients, Apache Kafka's own tools, Spark
-	$(BIN)/pytest -q tests --ignore=tests/unit --ignore=tests/contract
+	$(BIN)/pytest -q -n 2 -m histories --long tests/unit
+	$(BIN)/pytest -q $(SIDE_BY_SIDE) tests --ignore=tests/unit --ignore=tests/contract
 
 conformance: setup maven ## Answers as Apache Kafka gives them; each feature by several clients
 	$(BIN)/pytest -q --every-version tests/conformance tests/clients tests/oracle
+
+fuzz: setup ## A million damaged frames, 50,000 over TCP, and 2,000 connections that stall (SEED=1)
+	$(BIN)/pytest -q -s tests/fuzz --fuzz-frames=1000000 --fuzz-tcp-frames=50000 \
+	  --fuzz-stalled=2000 --fuzz-seed=$(or $(SEED),1)
 
 sim: setup ## Seeded worlds around the broker (SEEDS=200, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation \

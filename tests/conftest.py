@@ -6,9 +6,22 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from broker_process import BrokerProcess
 from file_oracle import check_data_folder
+
+_LONGEST = (
+    "test_archive_kills.py",
+    "test_error_codes.py",
+    "test_demo.py",
+    "test_table_command.py",
+    "test_java_tools.py",
+)
+
+# How long an example takes is the machine's affair.
+settings.register_profile("lakelog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lakelog")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,6 +30,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="send bad requests in every version of their API, not in the oldest and newest only",
     )
+    parser.addoption("--fuzz-frames", type=int, default=5_000, help="damaged frames in process")
+    parser.addoption("--fuzz-tcp-frames", type=int, default=2_000, help="damaged frames over TCP")
+    parser.addoption("--fuzz-stalled", type=int, default=200, help="connections that stall")
+    parser.addoption("--fuzz-seed", type=int, default=1, help="what the damage comes from")
+    parser.addoption(
+        "--long", action="store_true", help="more random histories, and a stop at every step of one"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begins with what takes minutes, so that no process is left with that at the end."""
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
+
+
+@pytest.fixture(scope="session")
+def is_long(pytestconfig: pytest.Config) -> bool:
+    """Whether the tests marked `histories` have as long as they need."""
+    return bool(pytestconfig.getoption("--long"))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 _CACHE = _HERE.parent / "build" / "jars"
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Programs of seconds: compiling them well costs more than it saves."""
 
 
 class JavaMissingError(Exception):
@@ -31,14 +34,23 @@ def class_path(name: str) -> str:
     digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
     target = _CACHE / f"{name}-{digest}"
     if not target.exists():
-        partial = target.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        command = [require("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-        subprocess.run([*command, f"-DoutputDirectory={partial}"], check=True)
-        partial.rename(target)
+        _CACHE.mkdir(parents=True, exist_ok=True)
+        with (_CACHE / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():
+                _download(pom, target)
     return f"{target}/*"
+
+
+def _download(pom: Path, target: Path) -> None:
+    """Where several processes run tests, one of them does this while the others wait."""
+    partial = target.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    command = [require("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    subprocess.run([*command, f"-DoutputDirectory={partial}"], check=True)
+    partial.rename(target)
 
 
 def java_command(name: str, main: str | Path, *arguments: str) -> list[str]:
     """A command line that runs a class of the jars, or a single Java source file against them."""
-    return [require("java"), "-cp", class_path(name), str(main), *arguments]
+    return [require("java"), *QUICK_START, "-cp", class_path(name), str(main), *arguments]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import secrets
 import socket
 import struct
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +21,7 @@ import kafka_jars
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 20.0
-_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx256m"
+_SMALL_JVM = "-Xmx256m"
 _API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 PROPERTIES = """\
 process.roles=broker,controller
@@ -117,7 +119,12 @@ class KafkaProcess:
 
 
 def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-    return port
+    """Below those that the system gives out by itself, so that none is taken before Kafka binds it.
+
+    Not by `random`, which begins alike in every process that runs tests.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ from kafka_jars import java_command
 from wire_client import WireClient, batch_of, create_topic, described, produce
 
 TIMEOUT_S = 60
-QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @pytest.fixture
@@ -56,7 +54,6 @@ def _java(bootstrap: str, main: str, *arguments: str) -> str:
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
-        env=os.environ | QUICK_START,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from contextlib import closing
 
+import kafka
+import pytest
+from kafka.errors import OffsetMetadataTooLargeError
+
 from broker_process import eventually
+from clients.adapters.aio import AioAdmin
 from clients.adapters.api import Admin, Client, Sent
+from clients.adapters.own import OwnAdmin
 from clients.group_member import GroupMember
 from clients.reading import poll_count
 
@@ -68,3 +75,21 @@ def test_groups_do_not_share_their_positions(client: Client, admin: Admin, name:
             consumer.commit()
     assert groups <= admin.groups()
     assert [admin.committed(group, name) for group in groups] == [{0: 3}, {0: 3}]
+
+
+def test_the_note_beside_an_offset_comes_back(bootstrap: str) -> None:
+    """librdkafka 0099 and 0140: up to 4,096 characters (`offset.metadata.max.bytes`)."""
+    name = f"note-{uuid.uuid4().hex[:8]}"
+    with closing(OwnAdmin(bootstrap)) as admin:
+        admin.create_topic(name, 1)
+    longest = "n" * 4095 + "\u00e9"
+    place = kafka.TopicPartition(name, 0)
+    writer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=name)
+    with closing(writer), closing(AioAdmin(bootstrap)) as reader:
+        for offset, note in enumerate(("short", "", longest)):
+            writer.commit({place: kafka.OffsetAndMetadata(offset, note, -1)})
+            assert writer.committed(place, metadata=True).metadata == note
+            assert reader.note(name, name, 0) == note
+        with pytest.raises(OffsetMetadataTooLargeError):
+            writer.commit({place: kafka.OffsetAndMetadata(3, longest + "x", -1)})
+        assert reader.note(name, name, 0) == longest

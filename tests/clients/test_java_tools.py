@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import uuid
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.java
 
 TOOLS = "org.apache.kafka.tools"
 TIMEOUT_S = 60
-QUICK_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class Tools:
@@ -40,7 +38,6 @@ class Tools:
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
-            env=os.environ | QUICK_START,
             check=False,
         )
 

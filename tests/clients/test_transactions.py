@@ -112,7 +112,7 @@ def test_a_newer_producer_fences_the_older(make: Make, bootstrap: str, topic: st
 def test_a_transaction_that_takes_too_long_is_aborted(
     make: Make, bootstrap: str, topic: str
 ) -> None:
-    """SIGKILL would look the same to the broker: nothing more is heard of the producer."""
+    """KIP-98, KIP-664. SIGKILL would look the same to the broker: nothing more is heard of it."""
     silent = make(topic, timeout_ms=1_500)
     silent.init()
     silent.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,11 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from lakelog.records.crc import crc32c
 from wire_client import batch_of
 
+_LENGTH, _CRC, _ATTRIBUTES = 8, 17, 21
+"""Where they are in a batch."""
 UNKNOWN_ID = b"\x11" * 16
 OLD_MS = 1_000
 FUTURE_MS = 4_102_444_800_000
@@ -24,6 +28,22 @@ FUTURE_MS = 4_102_444_800_000
 
 def _damaged(batch: bytes, at: int) -> bytes:
     return batch[:at] + bytes([batch[at] ^ 0xFF]) + batch[at + 1 :]
+
+
+def _with(batch: bytes, at: int, layout: str, value: int) -> bytes:
+    """A batch with one field of its header changed, and a checksum that fits."""
+    changed = bytearray(batch)
+    struct.pack_into(layout, changed, at, value)
+    struct.pack_into(">I", changed, _CRC, crc32c(changed[_ATTRIBUTES:]))
+    return bytes(changed)
+
+
+def _attributes(bits: int) -> Callable[[World], Any]:
+    return _produce(_with(batch_of(b"x"), _ATTRIBUTES, ">h", bits))
+
+
+def _length(size: int) -> Callable[[World], Any]:
+    return _produce(_with(batch_of(b"x"), _LENGTH, ">i", size))
 
 
 def _produce(
@@ -74,6 +94,26 @@ PRODUCE = [
             ("too large", _produce(batch_of(b"x" * 1_100_000))),
             ("sequence that does not begin at 0", _sequenced(0, 7, offset=1)),
             ("negative sequence", _sequenced(0, -1, offset=2)),
+            ("control batch", _attributes(0x20)),
+            ("transactional control batch", _attributes(0x30)),
+            ("delete horizon", _attributes(0x40)),
+            ("unknown low attribute", _attributes(0x80)),
+            ("unknown high attributes", _attributes(0x7F00)),
+            ("sign of the attributes", _attributes(-0x8000)),
+            ("time of the broker", _attributes(0x08)),
+            ("cut off", _produce(batch_of(b"x")[:-1])),
+            ("header cut off", _produce(batch_of(b"x")[:60])),
+            ("length cut off", _produce(batch_of(b"x")[:11])),
+            ("length to the magic", _produce(batch_of(b"x")[:17])),
+            ("negative length", _length(-5)),
+            ("length 10", _length(10)),
+            ("length 20", _length(20)),
+            ("length beyond the end", _length(100_000)),
+            ("magic 3", _produce(batch_of(b"x")[:16] + b"\x03" + batch_of(b"x")[17:])),
+            ("no records in it", _produce(_with(batch_of(b"x"), 57, ">i", 0))),
+            ("too many records in it", _produce(_with(batch_of(b"x"), 57, ">i", 2))),
+            ("offset delta", _produce(_with(batch_of(b"x"), 23, ">i", 5))),
+            ("base offset", _produce(_with(batch_of(b"x"), 0, ">q", 7))),
         )
     ),
     Case(
@@ -85,10 +125,10 @@ PRODUCE = [
     ),
     Case(
         "Produce",
-        "cut off",
-        _produce(batch_of(b"x")[:-1]),
+        "unknown codec",
+        _attributes(0x07),
         (3, 99),
-        Difference("CORRUPT_MESSAGE", "INVALID_RECORD", "damaged on the way: worth another try"),
+        Difference("INVALID_RECORD", "UNKNOWN_SERVER_ERROR", "Kafka fails inside"),
     ),
     Case(
         "Produce",

@@ -9,7 +9,6 @@ from conformance.case import Case, Difference, World, made
 
 NAME = "conformance-transaction"
 LONG_MS = 2**31 - 1
-_FIRST = "the transaction is looked at first"
 Build = Callable[[World], Any]
 
 
@@ -77,21 +76,26 @@ def _commit(
     generation: int = -1,
     instance: str | None = None,
     partition: int = 0,
+    beside: int | None = None,
 ) -> Build:
     def build(world: World) -> Any:
-        entry = made(
-            "txn_offset_commit",
-            "TxnOffsetCommitRequestPartition",
-            partition_index=partition,
-            committed_offset=1,
-            committed_metadata="",
-        )
+        entries = [
+            made(
+                "txn_offset_commit",
+                "TxnOffsetCommitRequestPartition",
+                partition_index=index,
+                committed_offset=1,
+                committed_metadata="",
+            )
+            for index in (partition, beside)
+            if index is not None
+        ]
         topic = made(
             "txn_offset_commit",
             "TxnOffsetCommitRequestTopic",
             name=world.topic,
             topic_id=world.topic_id,
-            partitions=[entry],
+            partitions=entries,
         )
         return made(
             "txn_offset_commit",
@@ -171,15 +175,16 @@ TRANSACTIONS = [
         )
     ),
     *(
-        Case("TxnOffsetCommit", name, build, (version, version), Difference(ours, kafka, _FIRST))
-        for version, ours in ((3, "INVALID_TXN_STATE"), (4, "TRANSACTION_ABORTABLE"))
-        for name, build, kafka in (
-            ("empty group", _commit(group=""), "INVALID_GROUP_ID"),
-            ("unknown partition", _commit(partition=9), "UNKNOWN_TOPIC_OR_PARTITION"),
+        Case("TxnOffsetCommit", name, build)
+        for name, build in (
+            ("empty group", _commit(group="")),
+            ("unknown partition", _commit(partition=9)),
+            ("unknown partition of no group", _commit(group="", partition=9)),
+            ("unknown partition, no transaction", _commit("no-such-transaction", partition=9)),
+            ("a known one too", _commit("no-such-transaction", partition=9, beside=0)),
+            ("no transaction", _commit("no-such-transaction")),
         )
     ),
-    Case("TxnOffsetCommit", "empty group", _commit(group=""), (5, 99)),
-    Case("TxnOffsetCommit", "unknown partition", _commit(partition=9), (5, 99)),
 ]
 
 _PRODUCERS = [
@@ -211,7 +216,14 @@ def _producers(topic: str, partition: int) -> Build:
     return build
 
 
-def _markers(topic: str = "conformance", partition: int = 0, *, epoch: int = 0) -> Build:
+def _markers(
+    topic: str = "conformance",
+    partition: int = 0,
+    *,
+    epoch: int = 0,
+    producer: int | None = None,
+    coordinator: int = 0,
+) -> Build:
     def build(world: World) -> Any:
         entry = made(
             "write_txn_markers",
@@ -222,11 +234,11 @@ def _markers(topic: str = "conformance", partition: int = 0, *, epoch: int = 0) 
         marker = made(
             "write_txn_markers",
             "WritableTxnMarker",
-            producer_id=world.producer_id + 50,
+            producer_id=world.producer_id + 50 if producer is None else producer,
             producer_epoch=epoch,
             transaction_result=False,
             topics=[entry],
-            coordinator_epoch=0,
+            coordinator_epoch=coordinator,
         )
         return made("write_txn_markers", "WriteTxnMarkersRequest", markers=[marker])
 
@@ -247,16 +259,22 @@ ADMINISTRATION = [
     Case("DescribeProducers", "accepted", _producers("conformance", 0)),
     Case("DescribeProducers", "unknown topic", _producers("no-such-topic", 0)),
     Case("DescribeProducers", "unknown partition", _producers("conformance", 9)),
-    Case(
-        "DescribeProducers",
-        "topic that cannot be",
-        _producers("a b", 0),
-        differs=Difference(
-            "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION", "there is none of this name"
-        ),
-    ),
+    Case("DescribeProducers", "topic that cannot be", _producers("a b", 0)),
+    Case("DescribeProducers", "topic without a name", _producers("", 0)),
     Case("WriteTxnMarkers", "unknown topic", _markers("no-such-topic")),
     Case("WriteTxnMarkers", "unknown partition", _markers(partition=9)),
+    Case("WriteTxnMarkers", "no epoch", _markers(epoch=-1)),
+    Case("WriteTxnMarkers", "no epoch, unknown topic", _markers("no-such-topic", epoch=-1)),
+    Case("WriteTxnMarkers", "negative epoch", _markers(epoch=-2)),
+    Case("WriteTxnMarkers", "negative epoch, unknown topic", _markers("no-such-topic", epoch=-2)),
+    Case("WriteTxnMarkers", "negative coordinator epoch", _markers(coordinator=-1)),
+    Case("WriteTxnMarkers", "no producer", _markers(producer=-1)),
+    Case(
+        "WriteTxnMarkers",
+        "negative producer",
+        _markers(producer=-2),
+        differs=Difference("INVALID_REQUEST", "NONE", "a marker of no producer is of no use"),
+    ),
     Case("DescribeTransactions", "accepted", _describe(NAME)),
     Case("DescribeTransactions", "none", _describe()),
     Case("DescribeTransactions", "unknown transaction", _describe("no-such-transaction")),

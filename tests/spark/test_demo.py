@@ -46,14 +46,14 @@ def test_no_byte_of_an_ugly_log_is_lost(tmp_path: Path) -> None:
         b"x" * 1_000_000,
         b"10.0.0.1 - - [99/Foo/2015:10:05:03 +0000] cut off",
     ]
-    kept = [requests[0] + b"\r", requests[1].replace(b"agent", b"a\x00b"), requests[2]]
+    kept = [requests[0] + b"\r", requests[1].replace(b"agent", b"a\x00b"), requests[2]]  # again
     log = tmp_path / "ugly.log"
     log.write_bytes(b"\n".join([*ugly, *requests, *kept, b"", b"no final newline"]))
 
     done = demo("--input", str(log))
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "53 requests parsed, 9 malformed lines kept raw" in done.stdout
+    assert "53 requests parsed, 9 malformed lines kept raw, 2 repeated lines kept" in done.stdout
     assert "Every one of 62 lines is where it should be." in done.stdout
     assert "NO" not in done.stdout
 

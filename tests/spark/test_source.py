@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
+from clients.adapters.transactions import ConfluentTransactional
 from lakelog.client.admin import Admin
 from spark.queries import Stream, read, values
 from spark.topics import START_MS, MakeTopic, produce
@@ -158,3 +160,36 @@ def test_a_topic_created_anew_is_noticed(
 
     stream.options["failOnDataLoss"] = "false"
     assert stream.run() == sorted(f"v{i}" for i in range(9))
+
+
+def test_aborted_records_are_never_seen(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Nor those of a transaction that is still open, unless they are asked for."""
+    topic = make_topic(partitions=1)
+    with closing(ConfluentTransactional(bootstrap, topic)) as producer:
+        producer.init()
+        for number in range(4):
+            producer.begin()
+            producer.send(topic, b"%d" % number)
+            producer.abort() if number % 2 else producer.commit()
+        producer.begin()
+        producer.send(topic, b"open")
+
+        uncommitted = {"subscribe": topic, "kafka.isolation.level": "read_uncommitted"}
+        assert values(read(spark, bootstrap, subscribe=topic)) == ["0", "2"]
+        assert values(read(spark, bootstrap, **uncommitted)) == ["0", "1", "2", "3", "open"]
+        beyond = json.dumps({topic: {"0": 9}})
+        with pytest.raises(PySparkException, match="the transaction at offset 8 is still open"):
+            read(spark, bootstrap, subscribe=topic, endingOffsets=beyond).collect()
+
+        stream = Stream(spark, bootstrap, tmp_path / "a", subscribe=topic)
+        assert stream.run() == ["0", "2"]
+        ahead = Stream(spark, bootstrap, tmp_path / "b", **uncommitted)
+        assert ahead.run() == ["0", "1", "2", "3", "open"]
+        behind = Stream(spark, bootstrap, tmp_path / "b", subscribe=topic)
+        assert behind.run() == [], "a transaction that is open is no loss"
+        producer.send(topic, b"more")
+        producer.commit()
+        assert stream.run() == ["more", "open"]
+        assert behind.run() == ["more"], "what was read is not read again"

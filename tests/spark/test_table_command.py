@@ -2,60 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from broker_process import LAKELOG, eventually
+from broker_process import eventually
+from spark.scripts import counted, printed_scripts, run_script
+from spark.table_sync import TIMEOUT_S, Sync
 from spark.topics import MakeTopic, produce
 
 pytestmark = [pytest.mark.spark]
-
-TIMEOUT_S = 240
-
-
-class Sync:
-    """A run of the command, in a process group of its own as a terminal would have it."""
-
-    def __init__(self, bootstrap: str, *words: str) -> None:
-        self._process = subprocess.Popen(
-            [LAKELOG, "table", "sync", *words, "-b", bootstrap],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env=os.environ | {"NO_COLOR": "1"},
-        )
-
-    def end(self) -> tuple[int, str, str]:
-        """Exit status, standard output, standard error."""
-        try:
-            out, err = self._process.communicate(timeout=TIMEOUT_S)
-        finally:
-            self._process.kill()
-        return self._process.returncode, out, err
-
-    def result(self) -> Any:
-        status, out, err = self.end()
-        assert status == 0, err
-        assert "Traceback" not in err
-        return json.loads(out)
-
-    def first_note(self) -> str:
-        assert self._process.stderr is not None
-        return self._process.stderr.readline()
-
-    def terminate(self) -> None:
-        self._process.terminate()
-
-    def interrupt(self) -> None:
-        """What ^C does: every process of the group is told."""
-        os.killpg(self._process.pid, signal.SIGINT)
 
 
 def test_a_table_is_synced_from_the_command_line(
@@ -68,8 +24,11 @@ def test_a_table_is_synced_from_the_command_line(
     assert (status, err) == (0, f"{topic}: 6 records in the table\n")
     facts = dict(line.split("  ", 1) for line in out.splitlines()[:6] if "  " in line)
     assert Path(facts["metadata path"].strip().removeprefix("file://")).is_file()
-    for reader in ("duckdb", "pyiceberg", "spark"):
-        assert f"Read it with {reader}:" in out
+    scripts = printed_scripts(out)
+    assert list(scripts) == ["duckdb", "pyiceberg", "spark"]
+    for reader in ("duckdb", "spark"):
+        assert counted(run_script(scripts[reader], tmp_path)) == {"0": "2", "1": "2", "2": "2"}
+    assert f"{topic}" in run_script(scripts["pyiceberg"], tmp_path)
 
     follow = Sync(bootstrap, *where, "--follow", "--every", "1s", "-f", "json")
     produce(bootstrap, topic, range(6, 7))
@@ -92,7 +51,8 @@ def test_a_table_is_synced_from_the_command_line(
     ("words", "status", "code", "text"),
     [
         (("no-such-topic",), 3, "LL0102", "'no-such-topic' does not exist"),
-        (("{topic}", "--warehouse", "s3://lake/house"), 2, "LL0902", "must be a local folder"),
+        (("{topic}", "--warehouse", "ftp://lake/house"), 2, "LL0902", "a URI with one of s3://"),
+        (("{topic}", "--warehouse", "/proc"), 2, "LL0902", "can be written to: /proc"),
         (("{topic}", "--warehouse", "{file}"), 2, "LL0902", "must be a folder"),
         (("{topic}", "--every", "soon"), 2, "LL0902", "soon"),
     ],

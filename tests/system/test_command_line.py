@@ -48,10 +48,10 @@ class Shell:
         return json.loads(self.out(*words, "--format", "json"))
 
     def refusal(self, *words: str, given: bytes = b"") -> tuple[int, str, str]:
-        """Exit status, code and message of a command that must fail with an empty stdout."""
+        """Exit status, code, and message with hint, of a command that must print nothing else."""
         done = self.run(*words, given=given)
         assert done.stdout == b""
-        match = re.match(r"error\[(LL\d{4})\] (.+)\nhint: .+\n$", done.stderr.decode())
+        match = re.match(r"error\[(LL\d{4})\] (.+\nhint: .+)\n$", done.stderr.decode())
         assert match is not None, done.stderr.decode()
         return done.returncode, match[1], match[2]
 
@@ -141,7 +141,7 @@ def test_a_file_is_summed_up(shell: Shell, topic: str, tmp_path: Path) -> None:
 
 def test_a_folder_is_not_a_file(shell: Shell, topic: str, tmp_path: Path) -> None:
     refused = shell.refusal("produce", topic, str(tmp_path))
-    assert refused == (2, "LL0902", f"{tmp_path}: Is a directory")
+    assert refused == (2, "LL0902", f"{tmp_path}: Is a directory\nhint: name a file")
     assert shell.refusal("produce", topic, str(tmp_path / "no"))[:2] == (3, "LL0903")
 
 
@@ -183,6 +183,8 @@ def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str) -> None:
     assert shell.out(*words, "-e") == b"2\n3\n4\n"
     assert group in [row["group"] for row in shell.json("group", "list")]
 
+    done = shell.run("group", "reset", group, "--to", "77")
+    assert f"77 is outside the log of {topic}-0" in done.stderr.decode()
     planned = shell.json("group", "reset", group, "--to", "+1")
     assert (planned["executed"], planned["plan"][0]["change"]) == (False, -4)
     assert shell.out(*words, "-e") == b""
@@ -239,7 +241,8 @@ def test_an_unknown_group(shell: Shell, topic: str) -> None:
     group = topic
     assert shell.refusal("group", "describe", group)[:2] == (3, "LL0201")
     words = ("group", "reset", group, "--to", "start")
-    assert shell.refusal(*words) == (3, "LL0201", f"group '{group}' does not exist")
+    refused = shell.refusal(*words)
+    assert (refused[:2], f"group '{group}' does not exist" in refused[2]) == ((3, "LL0201"), True)
 
     planned = shell.run(*words, "--topic", topic)
     assert planned.returncode == 0
@@ -348,7 +351,14 @@ def test_settings_are_shown_changed_and_explained(shell: Shell, unused: str) -> 
     shown = {row["name"]: (row["value"], row["source"]) for row in shell.json("config", "get", *of)}
     assert shown == {"retention.ms": ("9000", "topic"), "segment.ms": ("8000", "topic")}
 
-    shell.out("config", "set", "flush.ms=1", "--dry-run", *of)
+    planned = shell.json("config", "set", "flush.ms=1", "--dry-run", *of)
+    assert planned["changes"] == [{"name": "flush.ms", "value": "1"}]
+    assert (planned["resource_type"], planned["resource"]) == ("topic", unused)
+    assert planned["executed"] is False
+    refused = shell.refusal("config", "get", "--topic", unused[:-1])
+    assert (refused[:2], f"did you mean '{unused}'?" in refused[2]) == ((3, "LL0102"), True)
+    refused = shell.refusal("config", "set", "retention.millis=1", *of)
+    assert (refused[:2], "did you mean 'retention.ms'?" in refused[2]) == ((2, "LL0501"), True)
     shell.out("config", "set", "--unset", "segment.ms", *of)
     assert [row["name"] for row in shell.json("config", "get", *of)] == ["retention.ms"]
     explained = shell.json("config", "explain", "retention.ms", *of)
@@ -368,7 +378,13 @@ def test_settings_of_the_broker(shell: Shell) -> None:
     assert (row["value"], row["source"]) == ("11", "dynamic-default-broker")
     shell.out("config", "set", "--unset", "background.threads", *of_all)
 
-    assert shell.refusal("config", "set", "node.id=7")[0] != 0
+    refused = shell.refusal("config", "set", "node.id=7")
+    assert (refused[:2], "when a broker starts" in refused[2]) == ((2, "LL0501"), True)
+    refused = shell.refusal("config", "set", "retention.ms=7")
+    assert (refused[:2], "did you mean 'log.retention.ms'?" in refused[2]) == ((2, "LL0501"), True)
+    (row,) = shell.json("config", "get", "log.dirs")
+    assert Path(row["value"]).is_absolute()
+    assert row["source"] == "static-broker"
     status, code, message = shell.refusal("config", "explain", "retention.millis")
     assert (status, code) == (2, "LL0501")
     assert "retention.millis" in message

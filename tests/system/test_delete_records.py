@@ -108,7 +108,7 @@ def test_what_does_not_let_records_be_deleted(wire: WireClient) -> None:
 
 
 def test_a_start_and_a_sequence_survive_a_kill(broker: BrokerProcess) -> None:
-    """KIP-360, KAFKA-7190: an empty log still knows who wrote to it."""
+    """KIP-360, KAFKA-7190, Redpanda #22670: an empty log still knows who wrote to it."""
     with WireClient(broker.bootstrap) as wire:
         create_topic(wire, "emptied")
         producer_id = new_producer_id(wire)

@@ -19,6 +19,7 @@ from lakelog.protocol.registry import api_for
 from lakelog.records.batch import iter_batches
 from wire_client import (
     FETCH_VERSION,
+    FOREVER_MS,
     WireClient,
     batch_of,
     create_topic,
@@ -38,6 +39,7 @@ def _offsets(partition: Any) -> list[tuple[int, int]]:
 
 
 def test_a_fetch_within_a_batch_returns_it_whole(wire: WireClient, topic: str) -> None:
+    """Asked for at every offset of batches of several records (a bug of Nisshi)."""
     for size in (3, 1, 4):
         assert produce(wire, topic, batch_of(*[b"value"] * size)).error_code == 0
     batches = [(0, 2), (3, 3), (4, 7)]
@@ -80,7 +82,7 @@ def test_the_end_is_empty_and_beyond_it_is_an_error(wire: WireClient, topic: str
 def test_an_empty_fetch_waits_no_longer_than_asked(wire: WireClient, topic: str) -> None:
     start = time.monotonic()
     answer = fetch(wire, topic, 0, max_wait_ms=400)
-    assert 0.39 < time.monotonic() - start < 5
+    assert time.monotonic() - start > 0.39
     assert _offsets(answer) == []
 
 
@@ -89,28 +91,25 @@ def test_a_waiting_fetch_is_answered_when_enough_has_arrived(
 ) -> None:
     batch = batch_of(b"x" * 100)
     with WireClient(bootstrap) as reader:
-        request = fetch_request(topic, 0, max_wait_ms=12_000, min_bytes=len(batch) + 1)
+        request = fetch_request(topic, 0, max_wait_ms=FOREVER_MS, min_bytes=len(batch) + 1)
         reader.send(request, FETCH_VERSION)
         produce(wire, topic, batch)
         assert reader.is_silent(0.3), "one batch is less than min_bytes"
-        start = time.monotonic()
         produce(wire, topic, batch)
         _, response = reader.receive(FETCH, FETCH_VERSION)
-    assert time.monotonic() - start < 5
     assert _offsets(response.responses[0].partitions[0]) == [(0, 0), (1, 1)]
 
 
 def test_an_error_is_answered_without_waiting(wire: WireClient, topic: str, unused: str) -> None:
-    start = time.monotonic()
-    assert fetch(wire, topic, 7, max_wait_ms=10_000).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert time.monotonic() - start < 5
+    answer = fetch(wire, topic, 7, max_wait_ms=FOREVER_MS)
+    assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_requests_behind_a_waiting_fetch_are_answered_after_it(
     wire: WireClient, topic: str, bootstrap: str
 ) -> None:
     with WireClient(bootstrap) as other:
-        first = other.send(fetch_request(topic, 0, max_wait_ms=12_000), FETCH_VERSION)
+        first = other.send(fetch_request(topic, 0, max_wait_ms=FOREVER_MS), FETCH_VERSION)
         second = other.send(fetch_request(topic, 0), FETCH_VERSION)
         assert other.is_silent(0.2)
         produce(wire, topic, batch_of(b"x"))
@@ -144,6 +143,7 @@ def test_every_version_by_id(wire: WireClient, topic: str, version: int) -> None
 
 
 def test_a_leader_epoch_from_the_future_is_unknown(wire: WireClient, topic: str) -> None:
+    """KIP-320: 75; an older one is 74 (`test_kill.test_nothing_begins_again`)."""
     epoch = described(wire, topic).partitions[0].leader_epoch
     assert fetch(wire, topic, 0, leader_epoch=epoch).error_code == 0
     newer = fetch(wire, topic, 0, leader_epoch=epoch + 1)
@@ -239,7 +239,7 @@ def test_a_fetch_without_a_session_gets_none(wire: WireClient, topic: str) -> No
 def test_produced_while_a_session_waits(wire: WireClient, session: Session, bootstrap: str) -> None:
     with WireClient(bootstrap) as other:
         request = FetchRequest(
-            max_wait_ms=12_000, min_bytes=1, session_id=session.id, session_epoch=1
+            max_wait_ms=FOREVER_MS, min_bytes=1, session_id=session.id, session_epoch=1
         )
         other.send(request, FETCH_VERSION)
         assert other.is_silent(0.2)

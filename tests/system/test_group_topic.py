@@ -73,6 +73,26 @@ def test_another_number_of_partitions_in_the_settings_hides_no_group(
         assert committed(wire) == [0, 1, 2, 3, 4]
 
 
+def test_an_offset_may_be_kept_until_the_end_of_time(broker: BrokerProcess) -> None:
+    """Now and the longest retention together pass what the record's field can hold."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=70)
+    request = OffsetCommitRequest(
+        group_id=GROUPS[0],
+        retention_time_ms=(1 << 63) - 1,
+        topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
+    )
+    with WireClient(broker.bootstrap) as wire:
+        (answer,) = wire.call(request, 4).topics
+        assert answer.partitions[0].error_code == 0
+        commit(wire, GROUPS[0], 71)
+        (answer,) = wire.call(request, 4).topics
+        assert answer.partitions[0].error_code == 0
+    broker.kill()
+    broker.start()
+    with WireClient(broker.bootstrap) as wire:
+        assert committed(wire) == [70, 1, 2, 3, 4]
+
+
 def test_clients_cannot_write_to_it(broker: BrokerProcess) -> None:
     with WireClient(broker.bootstrap) as wire:
         answer = produce(wire, OFFSETS, batch_of(b"no record of a group"))

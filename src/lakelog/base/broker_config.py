@@ -76,6 +76,10 @@ class BrokerConfig:
         """The same static settings under other dynamic ones; raises `ConfigError`."""
         return BrokerConfig(self.static, dynamic_default, dynamic_broker)
 
+    def with_static(self, values: Mapping[str, str]) -> BrokerConfig:
+        """The same settings with these in place of what was given; raises `ConfigError`."""
+        return BrokerConfig({**self.static, **values}, self.dynamic_default, self.dynamic_broker)
+
     def get(self, name: str) -> ConfigValue:
         """The value in force; `KeyError` for a name that is no broker key."""
         return self._values[name] if name in self._values else _DEFAULTS[name]

@@ -21,7 +21,7 @@ from lakelog.base.config import (
     one_of,
 )
 from lakelog.base.endpoint import accepts_endpoints
-from lakelog.base.topic_keys import COMPRESSION_TYPES, LONG_MAX
+from lakelog.base.topic_keys import COMPRESSION_TYPES, FSYNC, LONG_MAX, PAGE_CACHE
 
 _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 _INT, _SHORT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
@@ -187,6 +187,13 @@ _LOG = (
         "log.flush.interval.messages", _LONG, LONG_MAX, "Records between two syncs.", at_least(1)
     ),
     _dynamic("log.flush.interval.ms", _LONG, None, "Time between two syncs.", at_least(0)),
+    _dynamic(
+        "log.durability",
+        _STRING,
+        PAGE_CACHE,
+        "What acknowledged records survive (see docs/durability.md). Not a key of Apache Kafka.",
+        one_of(PAGE_CACHE, FSYNC),
+    ),
     _fixed(
         "log.flush.scheduler.interval.ms",
         _LONG,

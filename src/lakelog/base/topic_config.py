@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakelog.base.config import ConfigError, ConfigKey, ConfigValue, Synonym
-from lakelog.base.topic_keys import DAY_MS, HOUR_MS, LONG_MAX, TOPIC_CONFIGS, WEEK_MS
+from lakelog.base.topic_keys import DAY_MS, HOUR_MS, LONG_MAX, PAGE_CACHE, TOPIC_CONFIGS, WEEK_MS
 
 if TYPE_CHECKING:
     from lakelog.base.broker_config import BrokerConfig
@@ -65,6 +65,7 @@ class LogConfig(NamedTuple):
     max_message_bytes: int = 1_048_588
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
+    durability: str = PAGE_CACHE
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = LONG_MAX

@@ -29,6 +29,7 @@ HOUR_MS = 3_600_000
 WEEK_MS = 604_800_000
 DAY_MS = 86_400_000
 _THROTTLED = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
+PAGE_CACHE, FSYNC = "page-cache", "fsync"
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIERED = "there is no tiered storage"
 _ONE_REPLICA = "one broker holds every replica"
@@ -162,6 +163,15 @@ _SIZE_AND_TIME = (
         at_least(0),
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
+    ),
+    ConfigKey(
+        "durability",
+        ConfigType.STRING,
+        PAGE_CACHE,
+        "What acknowledged records survive: the end of the process, or with fsync a power failure. "
+        "Not a key of Apache Kafka; see docs/durability.md.",
+        one_of(PAGE_CACHE, FSYNC),
+        synonyms=(Synonym("log.durability"),),
     ),
     _not_yet(
         ConfigKey(

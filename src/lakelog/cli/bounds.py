@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 TopicPartition = tuple[str, int]
 
 
-def read_bounds(admin: Admin, keys: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """Log start and log end offsets as of now."""
+def read_bounds(
+    admin: Admin, keys: Iterable[TopicPartition], *, read_committed: bool = False
+) -> dict[TopicPartition, Bounds]:
+    """Log start and log end offsets as of now; with `read_committed` last stable offsets."""
     from lakelog.client.offsets import EARLIEST, LATEST
 
     wanted = list(keys)
     starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
-    ends = admin.list_offsets(dict.fromkeys(wanted, LATEST))
+    ends = admin.list_offsets(dict.fromkeys(wanted, LATEST), read_committed=read_committed)
     return {key: Bounds(starts[key].offset, ends[key].offset) for key in wanted}
 
 

@@ -88,12 +88,13 @@ def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | 
     from lakelog.server.app import serve
     from lakelog.server.options import ServeOptions, StartError
 
+    data, node_id = _data_folder(arguments, config), _node_id(arguments, config)
     options = ServeOptions(
-        data=_data_folder(arguments, config),
-        config=config,
+        data=data,
+        config=as_told(config, data, listen, node_id),
         listen=listen,
         advertise=advertised(arguments, config),
-        node_id=_node_id(arguments, config),
+        node_id=node_id,
         ready=ready or _nothing_to_add,
     )
     try:
@@ -173,10 +174,22 @@ def _read_properties(path: Path) -> dict[str, str]:
         raise CliError("LL0501", f"{path}: {error}") from error
 
 
+def as_told(config: BrokerConfig, data: Path, listen: str, node_id: int) -> BrokerConfig:
+    """The settings with what the options say: whoever describes them is told what is in force."""
+    values = {"log.dirs": str(data), "node.id": str(node_id)}
+    if config.is_set("broker.id"):
+        values["broker.id"] = str(node_id)
+    if listen:
+        values["listeners"] = f"PLAINTEXT://{listen}"
+    return config.with_static(values)
+
+
 def _data_folder(arguments: BrokerArguments, config: BrokerConfig) -> Path:
     folder = arguments.data or config.data_directory
     if not folder:
         raise CliError("LL0902", "no data folder", "say --data DIR")
+    if "," in folder:
+        raise CliError("LL0902", f"--data {folder}: a comma separates folders, and one is used")
     return Path(folder).absolute()
 
 
@@ -202,14 +215,34 @@ def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
 
 
 def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, tuple[str, int]]:
-    """What clients are told, by listener name; the command line goes before the file."""
-    told = {end.name: (end.host, end.port) for end in config.advertised_listeners}
+    """What clients are told, by listener name; the command line goes before the file.
+
+    Raises `CliError` for the name of no listener. Where --listen has taken the place of the file's
+    listeners, what the file advertises of them is left out.
+    """
+    told: dict[str, tuple[str, int]] = {}
+    listeners = _listener_names(arguments, config)
+    hint = f"the listeners are: {', '.join(listeners)}"
+    for end in config.advertised_listeners:
+        if end.name in listeners:
+            told[end.name] = (end.host, end.port)
+        elif not arguments.listen:
+            text = f"advertised.listeners names {end.name}, which is no listener"
+            raise CliError("LL0501", text, hint)
     for text in arguments.advertise:
         name, equals, address = text.partition("=")
         if not equals or not name:
             raise CliError("LL0902", f"--advertise {text!r} is not NAME=HOST:PORT")
+        if name.upper() not in listeners:
+            raise CliError("LL0902", f"--advertise {text!r} names no listener", hint)
         told[name.upper()] = _address(address, "--advertise")
     return told
+
+
+def _listener_names(arguments: BrokerArguments, config: BrokerConfig) -> list[str]:
+    if arguments.listen or not config.is_set("listeners"):
+        return ["PLAINTEXT"]
+    return [endpoint.name for endpoint in config.listeners]
 
 
 def _address(text: str, option: str) -> tuple[str, int]:

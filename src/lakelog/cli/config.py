@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
@@ -93,6 +94,7 @@ def set_values(
     unset: Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)] = None,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     session: Session = DEFAULT_SESSION,
+    output: Output = DEFAULT_OUTPUT,
 ) -> None:
     """Change settings, all of those named or none.
 
@@ -111,7 +113,12 @@ def set_values(
         raise CliError("LL0902", "nothing to change", "say KEY=VALUE or --unset KEY")
     with _admin(session) as admin:
         kind, name = of.resource(admin)
-        admin.configs.alter(kind, name, values, validate_only=dry_run)
+        try:
+            admin.configs.alter(kind, name, values, validate_only=dry_run)
+        except KafkaError as error:
+            raise _refusal(admin, kind, name, values, error) from error
+    if output.format != "table":
+        show(altered(kind, name, values, dry_run=dry_run), output.format)
     did = "could be changed" if dry_run else "is changed"
     note(f"{_whose(kind, name)}: {', '.join(values)} {did}", quiet=session.quiet)
 
@@ -146,7 +153,10 @@ def _admin(session: Session) -> Admin:
 def _described(admin: Admin, of: Of, keys: tuple[str, ...]) -> Iterable[ConfigEntry]:
     """In the order named, or of all keys by name; raises `CliError` for a key that is none."""
     kind, name = of.resource(admin)
-    found = admin.configs.describe(kind, name, documentation=True, synonyms=True)
+    try:
+        found = admin.configs.describe(kind, name, documentation=True, synonyms=True)
+    except KafkaError as error:
+        raise _refusal(admin, kind, name, (), error) from error
     unknown = [key for key in keys if key not in found]
     if unknown:
         raise CliError(
@@ -157,6 +167,21 @@ def _described(admin: Admin, of: Of, keys: tuple[str, ...]) -> Iterable[ConfigEn
     return [found[key] for key in keys] if keys else found.values()
 
 
+def _refusal(
+    admin: Admin, kind: ResourceType, name: str, keys: Iterable[str], error: KafkaError
+) -> Exception:
+    """The error to raise for one from the broker, which knows neither near names nor options."""
+    if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        admin.topics.describe(name)  # raises, with the topics that there are
+    if error.code not in (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG):
+        return error
+    described = name or str(min(admin.describe_cluster().brokers))
+    known = admin.configs.describe(kind, described)
+    unknown = [key for key in keys if key not in known]
+    hint = suggestion(unknown[0], known) if unknown else ""
+    return CliError("LL0501", error.message, hint)
+
+
 def _whose(kind: ResourceType, name: str) -> str:
     return f"{kind.name.lower()} '{name}'" if name else "all brokers"
 
@@ -165,6 +190,15 @@ def listing(entries: Iterable[ConfigEntry]) -> Listing:
     """One row a key."""
     rows = [_facts(entry) for entry in entries]
     return Listing(rows, _COLUMNS, empty="everything is at its default; --all shows it")
+
+
+def altered(
+    kind: ResourceType, name: str, changes: Mapping[str, str | None], *, dry_run: bool
+) -> Document:
+    """What `set` did, for programs; a value of null is one put back to its default."""
+    rows = [{"name": key, "value": value} for key, value in changes.items()]
+    facts = {"resource_type": kind.name.lower(), "resource": name or None, "executed": not dry_run}
+    return Document({**facts, "changes": rows}, facts, [Listing(rows, ("name", "value"))])
 
 
 def document(entry: ConfigEntry) -> Document:

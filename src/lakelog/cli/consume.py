@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Annotated, Protocol
+from typing import IO, TYPE_CHECKING, Annotated, Literal, Protocol
 
 from cyclopts import Parameter
 
@@ -48,6 +48,10 @@ def consume(
         Parameter(name=["--partition", "-p"], negative="", consume_multiple=False),
     ] = None,
     group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
+    isolation: Annotated[
+        Literal["read_uncommitted", "read_committed"],
+        Parameter(name=["--isolation-level", "--isolation"]),
+    ] = "read_uncommitted",
     form: Annotated[str, Parameter(name=["--format", "-f"], group=COMMON)] = r"%v\n",
     session: Session = DEFAULT_SESSION,
 ) -> int:
@@ -69,6 +73,9 @@ def consume(
     group
         Share the topic with the members of this group, and commit what was printed. --offset
         then is start or end, and counts where nothing is committed.
+    isolation
+        read_committed leaves out what transactions aborted, and ends before the first that is
+        still open. The default, read_uncommitted, shows every record.
     form
         json (an object a line), or a format string: %t topic, %p partition, %o offset, %k key,
         %v value, %h headers, %T timestamp, %D as ISO 8601 (default '%v\\n').
@@ -80,10 +87,12 @@ def consume(
     if group is not None:
         _check_group_options(position, partition)
     with _admin(session) as admin:
-        bounds = read_bounds(admin, _partitions(admin, topic, partition))
+        chosen = _partitions(admin, topic, partition)
+        bounds = read_bounds(admin, chosen, read_committed=isolation == "read_committed")
         starts = {} if group is not None else resolve_position(admin, position, bounds)
     ends = {key: limits.end for key, limits in bounds.items()} if exit_at_end else None
-    with _open_consumer(session, topic, group, position, starts) as consumer, stopping() as stop:
+    consumer = _open_consumer(session, topic, group, position, starts, isolation)
+    with consumer, stopping() as stop:
         pump = Pump(
             consumer,
             sys.stdout.buffer,
@@ -128,6 +137,7 @@ def _open_consumer(
     group: str | None,
     position: Position,
     starts: Mapping[TopicPartition, int],
+    isolation: str,
 ) -> Consumer:
     from lakelog.client.consumer import Consumer
 
@@ -136,6 +146,7 @@ def _open_consumer(
         session.brokers,
         group=group,
         auto_offset_reset="earliest" if from_start else "latest",
+        isolation_level=isolation,
         timeout_s=session.timeout_s,
     )
     if group is not None:
@@ -178,7 +189,11 @@ class Pump:
         self._stream = stream
         self._form = form
         self._has_group = has_group
+        self._seen: set[TopicPartition] = set()
+        """Partitions of which something was printed."""
         self._printed: dict[TopicPartition, int] = {}
+        """Where reading goes on in them, markers and aborted records passed."""
+        self._committed: dict[TopicPartition, int] = {}
         self._next_commit = time.monotonic() + _COMMIT_EVERY_S
 
     def run(self, count: int | None, ends: Mapping[TopicPartition, int] | None, stop: Stop) -> None:
@@ -212,12 +227,12 @@ class Pump:
                 raise TimeoutError(f"no answer for {waited_s:.0f} s: {trouble.error.message}")
 
     def _print(self, records: Sequence[ConsumedRecord]) -> None:
-        if not records:
-            return
-        self._stream.write(b"".join(map(self._form, records)))
-        self._stream.flush()
-        for record in records:
-            self._printed[record.topic, record.partition] = record.offset + 1
+        if records:
+            self._stream.write(b"".join(map(self._form, records)))
+            self._stream.flush()
+            self._seen |= {(record.topic, record.partition) for record in records}
+        owned = self._seen & self._source.assignment
+        self._printed = {key: self._source.position(key) for key in owned}
 
     def _is_at(self, ends: Mapping[TopicPartition, int]) -> bool:
         return all(
@@ -228,12 +243,12 @@ class Pump:
 
     def _commit(self) -> None:
         self._next_commit = time.monotonic() + _COMMIT_EVERY_S
-        if not self._has_group or not self._printed:
+        if not self._has_group or self._printed == self._committed:
             return
+        self._committed = self._printed
         try:
             self._source.commit(self._printed)
         except KafkaError as error:
             if error.code not in _MOVED_ON:
                 raise
             note("the group has moved on: some of these records will be read again")
-        self._printed = {}

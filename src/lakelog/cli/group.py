@@ -21,7 +21,7 @@ from lakelog.cli.options import (
     Session,
     noun,
 )
-from lakelog.cli.positions import Bounds, parse_position
+from lakelog.cli.positions import Anchor, Bounds, Position, parse_position
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
@@ -132,10 +132,7 @@ def reset(
         f"@{to_datetime}": to_datetime is not None,
         str(to): to is not None,
     }
-    targets = [text for text, is_given in named.items() if is_given]
-    if len(targets) + (shift_by is not None) != 1:
-        raise CliError("LL0902", "say where to, in one way", "for example --to start")
-    position = parse_position(targets[0], time.time_ns() // 1_000_000) if targets else None
+    position = _target(named, shifts=shift_by is not None)
     with _admin(session) as admin:
         found, committed = _lookup(admin, group), _committed(admin, group)
         other = "" if found else _suggestion(admin, group)
@@ -150,6 +147,7 @@ def reset(
         if execute:
             admin.groups.commit(group, wanted)
     show(plan(group, committed, wanted, executed=execute), output.format)
+    _note_outside(position, wanted, quiet=session.quiet)
     if found is None:
         verb = "did not exist before" if execute else "does not exist yet"
         note(f"group '{group}' {verb}; {other}".rstrip("; "), quiet=session.quiet)
@@ -186,6 +184,14 @@ def delete(
             note(f"group '{name}' is deleted", quiet=session.quiet)
 
         return for_each(names, remove)
+
+
+def _target(named: Mapping[str, bool], *, shifts: bool) -> Position | None:
+    """The one position that was given; nothing for a shift."""
+    targets = [text for text, is_given in named.items() if is_given]
+    if len(targets) + shifts != 1:
+        raise CliError("LL0902", "say where to, in one way", "for example --to start")
+    return parse_position(targets[0], time.time_ns() // 1_000_000) if targets else None
 
 
 def _admin(session: Session) -> Admin:
@@ -352,6 +358,18 @@ def plan(
     ]
     data = {"group": group, "executed": executed, "plan": rows}
     return Document(data, {"group": group, "executed": executed}, [Listing(rows, _PLAN_COLUMNS)])
+
+
+def _note_outside(
+    position: Position | None, wanted: Mapping[TopicPartition, int], *, quiet: bool
+) -> None:
+    if position is None or position.anchor is not Anchor.OFFSET:
+        return
+    number = position.number
+    outside = [f"{topic}-{part}" for (topic, part), at in sorted(wanted.items()) if at != number]
+    if outside:
+        names = ", ".join(outside)
+        note(f"{number} is outside the log of {names}: the nearest offset is taken", quiet=quiet)
 
 
 def _say_what_next(group: Group | None, *, quiet: bool) -> None:

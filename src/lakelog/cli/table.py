@@ -28,6 +28,7 @@ def sync(
     follow: Annotated[bool, Parameter(negative="")] = False,
     every: str = "60s",
     warehouse: str | None = None,
+    catalog: str | None = None,
     name: str | None = None,
     skip_lost: Annotated[bool, Parameter(negative="")] = False,
     master: str = "local[2]",
@@ -47,8 +48,11 @@ def sync(
     every
         Time between commits with --follow (default 60s).
     warehouse
-        Folder or file: URI of the tables and their catalog (default: `warehouse` in the broker's
-        data folder).
+        Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` in the
+        broker's data folder).
+    catalog
+        Folder of the catalog, the checkpoints and Spark's log (default: the warehouse; if that is
+        elsewhere, `warehouse` in the broker's data folder).
     name
         Name of the table (default: the topic's).
     skip_lost
@@ -57,8 +61,9 @@ def sync(
         Spark master (default local[2]).
     """
     _require_extra()
-    where = warehouse or _default_warehouse(session)
+    where, folder = _places(session, warehouse, catalog)
     options = {
+        "catalog_folder": folder,
         "follow": follow,
         "every_s": parse_duration_s(every),
         "table": name,
@@ -81,7 +86,21 @@ def _require_extra() -> None:
         )
 
 
-def _default_warehouse(session: Session) -> str:
+def _places(session: Session, warehouse: str | None, catalog: str | None) -> tuple[str, str | None]:
+    """The warehouse and the catalog's folder, `None` where that is the warehouse."""
+    from lakelog.spark.archive.warehouse import is_remote
+
+    try:
+        elsewhere = warehouse is not None and is_remote(warehouse)
+    except ValueError as error:
+        raise CliError("LL0902", str(error)) from error
+    if warehouse is not None and (catalog is not None or not elsewhere):
+        return warehouse, catalog
+    folder = _default_folder(session, "--catalog" if elsewhere else "--warehouse")
+    return warehouse or folder, catalog or folder
+
+
+def _default_folder(session: Session, option: str) -> str:
     """In the data folder of a broker on this machine, as that broker names it."""
     from lakelog.client.admin import Admin
 
@@ -91,7 +110,7 @@ def _default_warehouse(session: Session) -> str:
         if folder.is_dir():
             return str(folder / _WAREHOUSE)
     raise CliError(
-        "LL0902", "the broker's data folder is not on this machine", "say --warehouse FOLDER"
+        "LL0902", "the broker's data folder is not on this machine", f"say {option} FOLDER"
     )
 
 

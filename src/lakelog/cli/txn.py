@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm
-from lakelog.cli.failures import CliError
+from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.moments import iso_utc, parse_duration_s
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
@@ -30,7 +30,8 @@ app = noun("txn", "List, describe and abort transactions.")
 
 _LIST_COLUMNS = ("transactional_id", "state", "producer_id", "coordinator")
 _PARTITION_COLUMNS = ("topic", "partition")
-_ENDING = ("Ongoing", "PrepareCommit", "PrepareAbort")
+_RUNNING = ("Ongoing", "PrepareCommit", "PrepareAbort")
+_STATES = ("Empty", *_RUNNING, "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 
 
 @app.command(name="list")
@@ -56,10 +57,19 @@ def list_transactions(
         Only ids that match this regular expression as a whole.
     """
     duration_ms = -1 if longer_than is None else int(parse_duration_s(longer_than) * 1000)
+    states: Sequence[str] = [known_state(text) for text in state or ()]
+    if longer_than is not None:
+        states = states or _RUNNING
     with _admin(session) as admin:
-        found = admin.transactions.list(
-            states=state or (), longer_than_ms=duration_ms, pattern=match
-        )
+        try:
+            found = admin.transactions.list(
+                states=states, longer_than_ms=duration_ms, pattern=match
+            )
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_REGULAR_EXPRESSION:
+                raise
+            text = f"--match '{match}' is no regular expression"
+            raise CliError("LL0902", text, "in RE2's syntax, for example 'billing-.*'") from error
     show(listing(found), output.format)
 
 
@@ -79,7 +89,15 @@ def describe(
         Id to describe.
     """
     with _admin(session) as admin:
-        found = admin.transactions.describe(transactional_id)
+        try:
+            found = admin.transactions.describe(transactional_id)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            known = [row.transactional_id for row in admin.transactions.list()]
+            hint = suggestion(transactional_id, known) or "lakelog txn list shows those that are"
+            text = f"transactional id '{transactional_id}' is not known"
+            raise CliError("LL0211", text, hint) from error
     show(document(found, time.time_ns() // 1_000_000), output.format)
 
 
@@ -93,6 +111,7 @@ def abort(
     force: Annotated[bool, Parameter(negative="")] = False,
     session: Session = DEFAULT_SESSION,
     consent: Consent = NO_CONSENT,
+    output: Output = DEFAULT_OUTPUT,
 ) -> None:
     """Abort a transaction that hangs in a partition: one that no coordinator knows of.
 
@@ -115,6 +134,8 @@ def abort(
         what = f"producer {producer.producer_id} from offset {producer.txn_start_offset}"
         confirm(f"abort the transaction of {what} in {topic}-{partition}", yes=consent.yes)
         admin.transactions.abort(key, producer)
+    if output.format != "table":
+        show(aborted(key, producer), output.format)
     note(f"aborted the transaction of {what} in {topic}-{partition}", quiet=session.quiet)
 
 
@@ -126,7 +147,7 @@ def _admin(session: Session) -> Admin:
 
 def _check_hangs(admin: Admin, producer: ActiveProducer) -> None:
     """Whoever has a coordinator is ended by it, at its timeout at the latest."""
-    known = admin.transactions.list(states=_ENDING, producer_ids=[producer.producer_id])
+    known = admin.transactions.list(states=_RUNNING, producer_ids=[producer.producer_id])
     for row in known:
         try:
             found = admin.transactions.describe(row.transactional_id)
@@ -139,6 +160,27 @@ def _check_hangs(admin: Admin, producer: ActiveProducer) -> None:
             f"'{row.transactional_id}' has this transaction as {row.state}",
             f"it is ended within {found.timeout_ms} ms of its start; --force aborts it here",
         )
+
+
+def known_state(text: str) -> str:
+    """A state as Kafka writes it, from any case; `CliError` for one that there is not."""
+    for name in _STATES:
+        if name.lower() == text.lower():
+            return name
+    hint = suggestion(text, _STATES) or f"one of {', '.join(_STATES)}"
+    raise CliError("LL0902", f"--state {text} is none", hint)
+
+
+def aborted(key: tuple[str, int], producer: ActiveProducer) -> Document:
+    """What `abort` did, for programs."""
+    facts = {
+        "topic": key[0],
+        "partition": key[1],
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "start_offset": producer.txn_start_offset,
+    }
+    return Document(facts, facts, [])
 
 
 def chosen(
@@ -173,7 +215,7 @@ def listing(found: Iterable[TransactionListing]) -> Listing:
 
 def document(found: Transaction, now_ms: int) -> Document:
     """Everything about one transactional id; `now_ms` is the wall clock's."""
-    runs = found.state in _ENDING and found.start_ms >= 0
+    runs = found.state in _RUNNING and found.start_ms >= 0
     facts = {
         "transactional_id": found.transactional_id,
         "state": found.state,

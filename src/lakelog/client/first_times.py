@@ -41,7 +41,9 @@ def _first_time(cluster: Cluster, key: TopicPartition, offset: int) -> int | Non
 
     def work() -> Fetched:
         target = FetchTarget(cluster.topic(topic), partition, offset, max_bytes=1)
-        request = fetch_request([target], max_wait_ms=0, min_bytes=0, max_bytes=1)
+        request = fetch_request(
+            [target], max_wait_ms=0, min_bytes=0, max_bytes=1, read_committed=False
+        )
         node = cluster.leader(topic, partition).node_id
         newest = newest_version([target])
         response = cluster.ask(node, request, FetchResponse, newest=newest)

@@ -4,8 +4,9 @@ One append is in flight for each partition. What is decided meanwhile waits and 
 batch together, so a thousand commits share one round. Records are replayed, and replies sent, in
 the order in which they were decided.
 
-An append that was refused is reported to whoever decided it. If it cannot be known whether it
-happened, the shard is dropped and loaded again from the log, so memory never differs from it.
+An append that was refused is reported to whoever decided it, and so is a record that cannot be
+written, before it is in the way of others. If it cannot be known whether an append happened, the
+shard is dropped and loaded again from the log, so memory never differs from it.
 
 This is the only part of a coordinator that waits, and it does so through `Tasks` alone.
 """
@@ -62,7 +63,7 @@ class _Hosted(Generic[S]):
         self.active = False
         self.dropped = False
         self.writing = False
-        self.queue: deque[Result[Any]] = deque()
+        self.queue: deque[tuple[Result[Any], list[_Encoded]]] = deque()
         self.timer: Timer | None = None
         self.timer_ms = 0
 
@@ -206,8 +207,9 @@ class ShardHost(Generic[S]):
         if hosted.timer is not None:
             hosted.timer.cancel()
         hosted.shard.unloaded(code)
-        self._fail(hosted, list(hosted.queue), code)
+        waiting = [result for result, _ in hosted.queue]
         hosted.queue.clear()
+        self._fail(hosted, waiting, code)
 
     # Writing
 
@@ -219,7 +221,15 @@ class ShardHost(Generic[S]):
         if hosted.dropped:
             self._fail(hosted, [result], ErrorCode.NOT_COORDINATOR)
             return
-        hosted.queue.append(result)
+        try:
+            encoded = [hosted.shard.encode(record) for record in result.records]
+        except WireError as error:
+            logger.error(
+                "%s-%d: a record cannot be written: %s", self._topic, hosted.partition, error
+            )
+            self._fail(hosted, [result], ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        hosted.queue.append((result, encoded))
         if not hosted.writing:
             hosted.writing = True
             name = f"write {self._topic}-{hosted.partition}"
@@ -242,13 +252,13 @@ class ShardHost(Generic[S]):
         records: list[_Encoded] = []
         size = _BATCH_OVERHEAD
         while hosted.queue:
-            head = hosted.queue[0]
+            head, encoded = hosted.queue[0]
             is_alone = head.marker is not None or head.producer is not None
-            encoded = [hosted.shard.encode(record) for record in head.records]
             size += sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in encoded)
             if results and (is_alone or size > self._batch_bytes_max):
                 break
-            results.append(hosted.queue.popleft())
+            hosted.queue.popleft()
+            results.append(head)
             records += encoded
             if is_alone:
                 break

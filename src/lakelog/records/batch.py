@@ -29,6 +29,7 @@ __all__ = [
     "BatchHeader",
     "CorruptRecord",
     "check_crc",
+    "clear_append_time",
     "iter_batches",
     "patch_offset_and_epoch",
     "read_header",
@@ -217,6 +218,16 @@ def set_append_time(
     header.attributes |= LOG_APPEND_TIME
     header.max_timestamp = now_ms
     _MAX_TIMESTAMP.pack_into(buf, offset + 35, now_ms)
+    _seal(buf, offset, header)
+
+
+def clear_append_time(buf: bytearray | memoryview, offset: int, header: BatchHeader) -> None:
+    """Makes the batch CreateTime with a new checksum; `header` follows."""
+    header.attributes &= ~LOG_APPEND_TIME
+    _seal(buf, offset, header)
+
+
+def _seal(buf: bytearray | memoryview, offset: int, header: BatchHeader) -> None:
     _CRC_AND_ATTRIBUTES.pack_into(buf, offset + 17, 0, header.attributes)
     header.crc = crc32c(memoryview(buf)[offset + _CRC_START : offset + header.size])
     _CRC.pack_into(buf, offset + 17, header.crc)

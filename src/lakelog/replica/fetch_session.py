@@ -9,9 +9,15 @@ A request names a session and an epoch:
 
 The cache only decides; it reads no log. `FetchSessions.begin` says which partitions to read, and
 `FetchPlan.includes` which of the results a response must carry.
+
+Sessions are bounded in number and in memory. Where there is no room a client gets none, and goes on
+with full requests; where one outgrows the room it is dropped, and the client is told that it is not
+found.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
@@ -21,7 +27,13 @@ from lakelog.runtime.api import Random
 SESSIONLESS_EPOCH = -1
 FULL_EPOCH = 0
 _EPOCH_MAX = 2**31 - 1
-_TOPIC_IDS_SINCE = 13
+TOPIC_IDS_SINCE = 13
+MEMORY_MAX = 64 * 1024 * 1024
+"""Bytes that all sessions together may take."""
+UNKNOWN_MAX = 100
+"""Partitions of one request that are not here and are remembered all the same, as they may yet
+come. A client that knows its topics has few of them."""
+_TARGET_BYTES = 512
 
 PartitionKey = tuple[str | bytes, int]
 
@@ -60,7 +72,7 @@ class FetchTarget:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "id", "last_used", "targets", "uses_topic_ids")
+    __slots__ = ("epoch", "id", "last_used", "memory", "targets", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now: float) -> None:
         self.id = session_id
@@ -68,6 +80,20 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.last_used = now
         self.targets: dict[PartitionKey, FetchTarget] = {}
+        self.memory = 0
+
+    def add(self, target: FetchTarget) -> None:
+        self.targets[target.topic, target.partition] = target
+        self.memory += _memory(target.topic)
+
+    def remove(self, topic: str | bytes, partition: int) -> None:
+        if self.targets.pop((topic, partition), None) is not None:
+            self.memory -= _memory(topic)
+
+    def advance(self, now: float) -> None:
+        """A request of the present epoch is being answered."""
+        self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
+        self.last_used = now
 
 
 class FetchPlan:
@@ -118,20 +144,31 @@ class FetchPlan:
 
 
 class FetchSessions:
-    """The broker's session cache, with a bounded number of slots.
+    """The broker's session cache, with a bounded number of slots and a bound on their memory.
 
     Args:
+        is_known: whether there is such a partition here.
         slots_max: sessions held at once (Kafka's `max.incremental.fetch.session.cache.slots`).
+        memory_max: bytes of all sessions, as counted by their partitions.
         evict_after_s: a session unused for so long gives its slot to a new one.
     """
 
     def __init__(
-        self, random: Random, *, slots_max: int = 1000, evict_after_s: float = 120.0
+        self,
+        random: Random,
+        is_known: Callable[[str | bytes, int], bool],
+        *,
+        slots_max: int = 1000,
+        memory_max: int = MEMORY_MAX,
+        evict_after_s: float = 120.0,
     ) -> None:
         self._random = random
+        self._is_known = is_known
         self._slots_max = slots_max
+        self._memory_max = memory_max
         self._evict_after_s = evict_after_s
         self._sessions: dict[int, FetchSession] = {}
+        self.memory = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -143,22 +180,33 @@ class FetchSessions:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
                 FETCH_SESSION_TOPIC_ID_ERROR; the client starts over with a full request.
         """
-        uses_topic_ids = version >= _TOPIC_IDS_SINCE
+        uses_topic_ids = version >= TOPIC_IDS_SINCE
         if request.session_epoch in (FULL_EPOCH, SESSIONLESS_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._drop(request.session_id)
             targets = _requested(request, uses_topic_ids)
             session = None
             if request.session_epoch == FULL_EPOCH and targets:
-                session = self._create(uses_topic_ids, now)
-            if session is not None:
-                session.targets = {(t.topic, t.partition): t for t in targets}
+                session = self._create(targets, uses_topic_ids, now)
             return FetchPlan(targets, session, incremental=False)
         session = self._resume(request, uses_topic_ids, now)
-        _update(session, request, uses_topic_ids)
+        if request.topics or request.forgotten_topics_data:
+            self._update(session, request, now)
         if not session.targets:
-            del self._sessions[session.id]
+            self._drop(session.id)
             return FetchPlan([], None, incremental=False)
         return FetchPlan(list(session.targets.values()), session, incremental=True)
+
+    def of_one(self, session_id: int, epoch: int, key: PartitionKey) -> FetchSession | None:
+        """The session that awaits `epoch`, if it fetches this partition and no other."""
+        session = self._sessions.get(session_id)
+        if (
+            session is None
+            or session.epoch != epoch
+            or len(session.targets) != 1
+            or key not in session.targets
+        ):
+            return None
+        return session
 
     def _resume(self, request: FetchRequest, uses_topic_ids: bool, now: float) -> FetchSession:
         session = self._sessions.get(request.session_id)
@@ -168,25 +216,65 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
-        session.last_used = now
+        session.advance(now)
         return session
 
-    def _create(self, uses_topic_ids: bool, now: float) -> FetchSession | None:
-        if len(self._sessions) >= self._slots_max and not self._evict(now):
+    def _create(
+        self, targets: list[FetchTarget], uses_topic_ids: bool, now: float
+    ) -> FetchSession | None:
+        size = sum(_memory(target.topic) for target in targets)
+        if self._has_many_unknown(targets) or not self._make_room(1, size, now):
             return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.below(_EPOCH_MAX)
         session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now)
+        for target in targets:
+            session.add(target)
+        self.memory += size
         return session
 
-    def _evict(self, now: float) -> bool:
-        oldest = min(self._sessions.values(), key=lambda session: session.last_used)
-        if now - oldest.last_used < self._evict_after_s:
+    def _update(self, session: FetchSession, request: FetchRequest, now: float) -> None:
+        """Drops the session and raises `KafkaError` if there is no room for what it would be."""
+        before = session.memory
+        for forgotten in request.forgotten_topics_data:
+            name = forgotten.topic_id if session.uses_topic_ids else forgotten.topic
+            for partition in forgotten.partitions:
+                session.remove(name, partition)
+        fresh = _change(session, _requested(request, session.uses_topic_ids))
+        self.memory += session.memory - before
+        if self._has_many_unknown(fresh) or not self._make_room(0, 0, now):
+            self._drop(session.id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    def _has_many_unknown(self, targets: list[FetchTarget]) -> bool:
+        if len(targets) <= UNKNOWN_MAX:
             return False
-        del self._sessions[oldest.id]
+        unknown = sum(not self._is_known(target.topic, target.partition) for target in targets)
+        return unknown > UNKNOWN_MAX
+
+    def _make_room(self, slots: int, memory: int, now: float) -> bool:
+        """Whether so much more fits, now or after the sessions that nobody uses have gone."""
+        while (
+            len(self._sessions) + slots > self._slots_max or self.memory + memory > self._memory_max
+        ):
+            oldest = min(
+                self._sessions.values(), key=lambda session: session.last_used, default=None
+            )
+            if oldest is None or now - oldest.last_used < self._evict_after_s:
+                return False
+            self._drop(oldest.id)
         return True
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.memory -= session.memory
+
+
+def _memory(topic: str | bytes) -> int:
+    """Bytes that one partition of this topic takes in a session, at most."""
+    return _TARGET_BYTES + (len(topic) if isinstance(topic, bytes) else 4 * len(topic))
 
 
 def _requested(request: FetchRequest, uses_topic_ids: bool) -> list[FetchTarget]:
@@ -209,18 +297,20 @@ def _requested(request: FetchRequest, uses_topic_ids: bool) -> list[FetchTarget]
     return targets
 
 
-def _update(session: FetchSession, request: FetchRequest, uses_topic_ids: bool) -> None:
-    for forgotten in request.forgotten_topics_data:
-        name: str | bytes = forgotten.topic_id if uses_topic_ids else forgotten.topic
-        for partition in forgotten.partitions:
-            session.targets.pop((name, partition), None)
-    for fresh in _requested(request, uses_topic_ids):
-        target = session.targets.setdefault((fresh.topic, fresh.partition), fresh)
-        if target is not fresh:
-            target.fetch_offset = fresh.fetch_offset
-            target.max_bytes = fresh.max_bytes
-            target.current_leader_epoch = fresh.current_leader_epoch
-            target.last_fetched_epoch = fresh.last_fetched_epoch
+def _change(session: FetchSession, wanted: list[FetchTarget]) -> list[FetchTarget]:
+    """Has the session fetch what is `wanted`; returns what it did not fetch before."""
+    fresh = []
+    for entry in wanted:
+        target = session.targets.get((entry.topic, entry.partition))
+        if target is None:
+            session.add(entry)
+            fresh.append(entry)
+        else:
+            target.fetch_offset = entry.fetch_offset
+            target.max_bytes = entry.max_bytes
+            target.current_leader_epoch = entry.current_leader_epoch
+            target.last_fetched_epoch = entry.last_fetched_epoch
+    return fresh
 
 
 def topic_fields(topic: str | bytes) -> tuple[str, bytes]:

@@ -1,8 +1,9 @@
 """One partition as this broker holds it: a log, a leader epoch and the high watermark.
 
-A partition has one owner, the loop; no method suspends. With a single replica the high watermark
-is the log end offset: a record is committed once it is appended. Consumers of committed records
-only are served up to the last stable offset, before the first transaction that is under way.
+A partition has one owner, the loop; no method suspends. With a single replica a record is
+committed once it is appended, or with `durability=fsync` once it is durable: the high watermark
+follows the log end offset, or the end of what was flushed. Consumers of committed records only are
+served up to the last stable offset, before the first transaction that is under way.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
 from lakelog.records.compression import Codec
 from lakelog.records.control import EndTransactionMarker
 from lakelog.records.errors import CorruptRecord
@@ -36,9 +38,10 @@ class Partition:
     __slots__ = (
         "_active_segment",
         "_damage_told",
-        "_on_roll",
+        "_flush_soon",
         "_retired",
         "flushed_ms",
+        "high_watermark",
         "index",
         "key",
         "leader_epoch",
@@ -48,8 +51,11 @@ class Partition:
         "topic_id",
     )
 
-    def __init__(self, log: Log, leader_epoch: int, on_roll: Callable[[Partition], object]) -> None:
-        """`on_roll` is called when a segment was closed, for it to be made durable."""
+    def __init__(
+        self, log: Log, leader_epoch: int, flush_soon: Callable[[Partition], object]
+    ) -> None:
+        """`flush_soon` is called when a segment was closed, and for every append that is to be
+        acknowledged when durable. `committed` is then to be called."""
         self.topic = log.topic
         self.topic_id = log.topic_id
         self.index = log.partition
@@ -60,19 +66,29 @@ class Partition:
         self._retired = False
         self.flushed_ms = 0
         """When `flush.ms` last had it flushed."""
-        self._on_roll = on_roll
+        self._flush_soon = flush_soon
+        self.high_watermark = log.log_end_offset
+        """The end of what consumers may read, exclusive."""
         self._active_segment = log.active_segment
         self._damage_told = ""
 
     @property
-    def high_watermark(self) -> int:
-        """The end of what consumers may read, exclusive."""
-        return self.log.log_end_offset
-
-    @property
     def last_stable_offset(self) -> int:
         """The end of what `read_committed` consumers may read, exclusive."""
-        return self.log.last_stable_offset
+        return min(self.log.last_stable_offset, self.high_watermark)
+
+    @property
+    def commits_durable(self) -> bool:
+        """Whether records are committed by a flush, and not by their append."""
+        return self.log.config.durability == FSYNC
+
+    @property
+    def is_online(self) -> bool:
+        return not self._retired and self.offline_reason is None
+
+    def note_flush(self) -> None:
+        """A flush has ended; what it made durable is committed."""
+        self.high_watermark = max(self.high_watermark, self.log.recovery_point)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Fences a client whose metadata is older or newer than this broker's (KIP-320)."""
@@ -95,10 +111,11 @@ class Partition:
         A transactional batch needs its producer to have a transaction here already, or the
         `verification` that was taken before the transaction's coordinator was asked.
         """
-        self._check_online()
+        self.check_online()
         log = self.log
-        if log.config.compression_type != "producer" and origin == "client":
-            batch = _recompressed(batch, log.config)
+        config = log.config
+        if config.compression_type != "producer" and origin == "client":
+            batch = _recompressed(batch, config)
         try:
             result = log.append(
                 batch,
@@ -107,17 +124,26 @@ class Partition:
                 origin=origin,
                 verification=verification,
             )
-            if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-                self._flush_now()
+            if log.log_end_offset - log.recovery_point >= config.flush_messages:
+                self.log.flush()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
+        if config.durability == PAGE_CACHE:
+            self.high_watermark = log.log_end_offset
+        else:
+            self._commit_soon()
         if log.active_segment is not self._active_segment:
             self._note_roll()
         return result
 
     def _note_roll(self) -> None:
         self._active_segment = self.log.active_segment
-        self._on_roll(self)
+        self._flush_soon(self)
+
+    def _commit_soon(self) -> None:
+        self.note_flush()
+        if self.high_watermark < self.log.log_end_offset:
+            self._flush_soon(self)
 
     def start_verification(
         self,
@@ -133,7 +159,7 @@ class Partition:
         `None` when nobody need be asked: the producer has a transaction here. A client that
         `supports_epoch_bump` speaks transaction version 2. Raises `KafkaError` 47.
         """
-        self._check_online()
+        self.check_online()
         return self.log.producers.start_verification(
             producer_id,
             producer_epoch,
@@ -156,7 +182,7 @@ class Partition:
 
         Raises `KafkaError` 47 or 52 for the marker of an older epoch or an older coordinator.
         """
-        self._check_online()
+        self.check_online()
         log = self.log
         try:
             offset = log.append_marker(
@@ -168,19 +194,16 @@ class Partition:
                 transaction_version=transaction_version,
             )
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-                self._flush_now()
+                self.log.flush()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
+        if log.config.durability == PAGE_CACHE:
+            self.high_watermark = log.log_end_offset
+        else:
+            self._commit_soon()
         if log.active_segment is not self._active_segment:
             self._note_roll()
         return offset
-
-    def _flush_now(self) -> None:
-        """`flush.messages` promises that so many records are durable before they are answered."""
-        job = self.log.begin_flush()
-        if job is not None:
-            job.run()
-            self.log.finish_flush(job)
 
     @property
     def is_retired(self) -> bool:
@@ -194,11 +217,9 @@ class Partition:
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool) -> LogSlice | None:
         """Whole stored batches from the one that holds `offset`, up to the high watermark."""
-        self._check_online()
+        self.check_online()
         try:
-            return self.log.read(
-                offset, max_bytes, end_offset=self.log.log_end_offset, min_one=min_one
-            )
+            return self.log.read(offset, max_bytes, end_offset=self.high_watermark, min_one=min_one)
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
 
@@ -209,28 +230,37 @@ class Partition:
         log = self.log
         if log.producers.first_unstable_offset < 0 and not log.has_aborted:
             return self.read(offset, max_bytes, min_one=min_one), []
-        self._check_online()
+        self.check_online()
         try:
-            found = log.read(offset, max_bytes, end_offset=log.last_stable_offset, min_one=min_one)
-            return found, log.aborted_transactions(offset, found) if found is not None else []
+            found = log.read(offset, max_bytes, end_offset=self.last_stable_offset, min_one=min_one)
         except (OSError, CorruptLog) as error:
+            raise self._reading_error(error) from error
+        if found is None:
+            return None, []
+        try:
+            return found, log.aborted_transactions(offset, found)
+        except (OSError, CorruptLog) as error:
+            found.release()
             raise self._reading_error(error) from error
 
     def at_time(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after a time, or none."""
-        self._check_online()
+        self.check_online()
         try:
-            return self.log.offset_for_timestamp(timestamp_ms)
+            return self._if_committed(self.log.offset_for_timestamp(timestamp_ms))
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The record with the largest timestamp, or none in an empty log."""
-        self._check_online()
+        self.check_online()
         try:
-            return self.log.max_timestamp()
+            return self._if_committed(self.log.max_timestamp())
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
+
+    def _if_committed(self, found: TimestampOffset | None) -> TimestampOffset | None:
+        return found if found is not None and found.offset < self.high_watermark else None
 
     def delete_records(self, before: int) -> int:
         """Lets the log begin at `before` unless it does so later; returns where it begins.
@@ -238,7 +268,7 @@ class Partition:
         Raises OFFSET_OUT_OF_RANGE outside the committed log, and POLICY_VIOLATION for a topic that
         is compacted and nothing else. What is known of producers stays (KAFKA-7190).
         """
-        self._check_online()
+        self.check_online()
         log = self.log
         if log.config.cleanup_policy == {"compact"}:
             raise KafkaError(
@@ -251,9 +281,17 @@ class Partition:
         log.advance_log_start(before)
         return log.log_start_offset
 
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Applies retention to what is committed; how many segments went."""
+        self.check_online()
+        try:
+            return self.log.delete_old_segments(now_ms, self.high_watermark)
+        except (OSError, CorruptLog) as error:
+            raise self._reading_error(error) from error
+
     def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
         """The largest epoch at or below `leader_epoch` and where it ends; (-1, -1) if unknown."""
-        self._check_online()
+        self.check_online()
         return self.log.leader_epochs.end_offset(leader_epoch, self.log.log_end_offset)
 
     def check_min_insync(self) -> None:
@@ -270,7 +308,7 @@ class Partition:
         logger.error("partition %s-%d is offline: %s", self.topic, self.index, reason)
         self.offline_reason = reason
 
-    def _check_online(self) -> None:
+    def check_online(self) -> None:
         if self._retired:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self.offline_reason is not None:
@@ -287,8 +325,11 @@ class Partition:
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
 
     def _storage_error(self, error: OSError | CorruptLog) -> KafkaError:
-        """A full disk is worth a retry; any other failure leaves the log's state unknown."""
-        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        """A full disk is worth a retry; any other failure leaves the log's state unknown, and so
+        does any failure to flush.
+        """
+        is_full = isinstance(error, OSError) and error.errno in _DISK_FULL
+        if is_full and not self.log.broken:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         self.take_offline(str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")

@@ -63,6 +63,11 @@ class Partitions:
             del self._offline[key]
             self._forget_one(key[0])
 
+    @property
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        """Of each partition now, by topic name and number."""
+        return {(entry.topic, entry.index): entry.high_watermark for entry in self}
+
     def is_offline(self, topic: str, index: int) -> bool:
         return (topic, index) in self._offline
 

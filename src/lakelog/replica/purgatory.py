@@ -9,6 +9,7 @@ suspended coroutine: it can be counted, inspected, and dropped when its connecti
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Hashable, Iterable
 from typing import Protocol
 
@@ -57,7 +58,7 @@ class Purgatory:
         return self._count
 
     def park(self, wait: Wait, keys: Iterable[Hashable], deadline: float) -> Parked:
-        """`deadline` is on the monotonic clock, in seconds."""
+        """`deadline` is on the monotonic clock, in seconds; infinity for a wait without one."""
         parked = Parked(wait, tuple(keys), deadline)
         for key in parked.keys:
             self._by_key.setdefault(key, {})[parked] = None
@@ -108,6 +109,8 @@ class Purgatory:
         if not self._deadlines:
             return
         due = self._deadlines[0].deadline
+        if due == math.inf:
+            return
         if self._timer is not None:
             if self._timer_due <= due:
                 return

@@ -42,6 +42,7 @@ from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.broker import Broker
+from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.coordinators import Coordinators
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
@@ -115,6 +116,7 @@ class Server:
             purgatory=purgatory,
             fetch_sessions=FetchSessions(
                 random,
+                lambda topic, index: self._partitions.get(topic, index) is not None,
                 slots_max=options.config.get_int("max.incremental.fetch.session.cache.slots"),
             ),
             producer_ids=producer_ids,
@@ -134,15 +136,7 @@ class Server:
             tasks,
             RequestMemory(options.config.get_int("queued.max.request.bytes")),
         )
-        self._maintenance = Maintenance(
-            self._partitions,
-            self._directory,
-            self._dispatcher.connections,
-            lambda: self.broker.config,
-            clock,
-            world.disk,
-            tasks,
-        )
+        self._maintenance = self._make_maintenance()
         self._replicas = Replicas(
             options.node_id,
             self._directory,
@@ -151,6 +145,20 @@ class Server:
             self._maintenance.flush_soon,
             tasks,
             self._maintenance.checkpointed,
+        )
+
+    def _make_maintenance(self) -> Maintenance:
+        world = self._world
+        sweep = ConnectionSweep(self._dispatcher, lambda: self.broker.config, world.clock)
+        return Maintenance(
+            self._partitions,
+            self._directory,
+            sweep.run,
+            lambda partition: self.broker.purgatory.check(partition.key),
+            lambda: self.broker.config,
+            world.clock,
+            world.disk,
+            world.tasks,
         )
 
     # Starting
@@ -331,7 +339,7 @@ class Server:
         Nothing else is going on that they could meet.
         """
         offload = self._world.tasks.offload
-        with closing(self._directory.closing()) as steps:
+        with closing(self._directory.closing(self._partitions.high_watermarks)) as steps:
             for works in steps:
                 await asyncio.gather(*(offload("close", work) for work in works))
 
@@ -351,9 +359,7 @@ def serve(options: ServeOptions) -> int:
 
 async def _serve(options: ServeOptions) -> None:
     loop = asyncio.get_running_loop()
-    tasks = AsyncioTasks(loop)
-    open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
-    clock = SystemClock()
+    tasks, clock = AsyncioTasks(loop), SystemClock()
     world = World(
         clock,
         PosixDisk(),
@@ -362,7 +368,7 @@ async def _serve(options: ServeOptions) -> None:
         SystemRandom(),
         PythonProcesses(),
         EmbeddedStore(options.data / METADATA_FILE, clock),
-        open_files_max,
+        min(raise_descriptor_limit() // 2, _LOG_FILES_MAX),
     )
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

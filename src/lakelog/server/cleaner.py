@@ -47,13 +47,22 @@ class _HelperDied(Exception):  # noqa: N818 - an event
 
 @dataclass(slots=True)
 class CleanerCounts:
-    """Since the start of the broker; bytes are those of segments before and after."""
+    """Since the start of the broker, but for the last two, which are as of now.
+
+    `failures` are rounds that came to nothing, `helper_deaths` those of them whose helper died.
+    Bytes are those of segments before and after; `dirtiest_ratio` is of what may be cleaned.
+    """
 
     rounds: int = 0
+    failures: int = 0
+    helper_deaths: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    helper_deaths: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    busy_s: float = 0.0
     dirtiest_ratio: float = 0.0
+    uncleanable: int = 0
 
 
 class Cleaner:
@@ -151,6 +160,7 @@ class Cleaner:
 
     def _forget_retired(self) -> None:
         self.uncleanable = {entry for entry in self.uncleanable if not entry.is_retired}
+        self.counts.uncleanable = len(self.uncleanable)
         self._deaths = {key: count for key, count in self._deaths.items() if not key.is_retired}
 
     def _choose(self) -> tuple[Partition, CleanableLog] | None:
@@ -181,6 +191,7 @@ class Cleaner:
             "%s-%d is not compacted any more: %s", partition.topic, partition.index, reason
         )
         self.uncleanable.add(partition)
+        self.counts.uncleanable = len(self.uncleanable)
 
     # Cleaning
 
@@ -205,12 +216,19 @@ class Cleaner:
             await child.end()
 
     async def _clean(self, child: Child, partition: Partition, found: CleanableLog) -> None:
+        began = self._clock.monotonic()
         try:
             job = make_job(found, self._clock.wall_ms(), self._limits())
-            await self._converse(child, partition, job.encode())
-        except _HelperDied:
-            self._on_death(partition)
+            done = await self._converse(child, partition, job.encode())
+        except (_GivenUp, _HelperDied) as failure:
+            self.counts.failures += 1
+            if isinstance(failure, _HelperDied):
+                self._on_death(partition)
             raise
+        if done is None:
+            self.counts.failures += 1
+        else:
+            self._on_done(partition, done, self._clock.monotonic() - began)
         self._deaths.pop(partition, None)
         self._in_progress.discard(partition)
 
@@ -225,7 +243,10 @@ class Cleaner:
             rate / threads,
         )
 
-    async def _converse(self, child: Child, partition: Partition, job: bytes) -> None:
+    async def _converse(
+        self, child: Child, partition: Partition, job: bytes
+    ) -> CompactionDone | None:
+        """Nothing if the log cannot be cleaned and is left alone from now on."""
         try:
             await child.send(job)
         except OSError:
@@ -239,11 +260,10 @@ class Cleaner:
                 case CleanedGroup() as group:
                     await self._swap(partition, group)
                 case CompactionDone() as done:
-                    self._on_done(partition, done)
-                    return
+                    return done
                 case CompactionFailed(kind, reason):
                     self._on_failed(partition, kind, reason)
-                    return
+                    return None
 
     async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
         log = partition.log
@@ -264,18 +284,22 @@ class Cleaner:
 
     # What came of it
 
-    def _on_done(self, partition: Partition, done: CompactionDone) -> None:
+    def _on_done(self, partition: Partition, done: CompactionDone, busy_s: float) -> None:
         stats, counts = done.stats, self.counts
         counts.rounds += 1
         counts.bytes_read += stats.bytes_read
         counts.bytes_written += stats.bytes_written
+        counts.records_read += stats.records_read
+        counts.records_written += stats.records_written
+        counts.busy_s += busy_s
         self._directory.cleaner_offsets[partition.topic, partition.index] = done.end_offset
         self._checkpoint()
         logger.info(
-            "compaction: %s-%d up to offset %d: %d to %d bytes, %d to %d records",
+            "compaction: %s-%d up to offset %d in %.1f s: %d to %d bytes, %d to %d records",
             partition.topic,
             partition.index,
             done.end_offset,
+            busy_s,
             stats.bytes_read,
             stats.bytes_written,
             stats.records_read,

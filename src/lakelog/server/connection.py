@@ -11,57 +11,37 @@ is being worked on at a time.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from struct import Struct
-from typing import Any, Protocol
+from typing import Any
 
 from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
-from lakelog.server.reply import Part, Reply, release
+from lakelog.server.receive_buffer import FRAME_SIZE, ReceiveBuffer
+from lakelog.server.reply import Part, Repeat, Reply, release
 from lakelog.server.request_memory import RequestMemory
+from lakelog.server.request_sink import ProtocolViolation, RequestSink
 from lakelog.storage.handles import LogSlice
 
-logger = logging.getLogger(__name__)
-
-FIRST_BUFFER_SIZE = 4 * 1024
-"""What a connection may receive into outside the budget of all connections."""
-BUFFER_SIZE_MIN = 64 * 1024
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
 SEND_SIZE_MAX = 1024 * 1024
 """Bytes sent in one callback, so that one fast reader cannot hold the loop."""
 _COPY_MAX = 32 * 1024
 """A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
-_UNHANDLED_MAX = 256 * 1024
-_UNSENT_MAX = 8 * 1024 * 1024
+_UNSENT_MAX = 1024 * 1024
+"""With more than this to send no request is handled, for each adds to it."""
+_UNREAD_MAX = 8 * 1024 * 1024
+"""With more than this to send the peer is expected to read."""
 _PENDING_MAX = 128
+_REQUESTS_MAX = 64
+"""Produce and Fetch requests handled in one callback; of any other, whose cost is not bounded by
+its size, one."""
+_FETCH = 1
 _FRAME_HEAD = Struct(">ih")
 _FRAME_HEAD_SIZE = _FRAME_HEAD.size
-_FRAME_SIZE = Struct(">i")
 _REQUEST_SIZE_MIN = 8
 
 
-class ProtocolViolation(Exception):  # noqa: N818 - it is the peer's, and ends the connection
-    """The peer sent what no answer exists for; the connection is closed."""
-
-
-class RequestSink(Protocol):
-    """What a connection hands its requests to."""
-
-    def is_pipelined(self, api_key: int) -> bool:
-        """Whether such a request may start while earlier ones of its kind wait."""
-        ...
-
-    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
-        """Handles the request in `view[start:end]` before returning, or keeps a copy.
-
-        Raises `ProtocolViolation` if the connection is to be closed.
-        """
-        ...
-
-    def on_close(self, connection: Connection) -> None: ...
-
-
-class Connection:
+class Connection(ReceiveBuffer):
     """See the module. `sink` decides; `frame_size_max` bounds a request before it is buffered."""
 
     def __init__(
@@ -76,18 +56,14 @@ class Connection:
         frame_size_max: int,
         memory: RequestMemory,
     ) -> None:
+        super().__init__(memory)
         self.listener_name = listener_name
-        self._memory = memory
         self._sock = sock
         self._sink = sink
         self._net = net
         self._disk = disk
         self._tasks = tasks
         self._frame_size_max = frame_size_max
-        self._buffer = bytearray(0)
-        self._view = memoryview(self._buffer)
-        self._start = 0
-        self._end = 0
         self._pending: deque[Reply] = deque()
         self._out: deque[Part] = deque()
         self._unsent = 0
@@ -95,13 +71,13 @@ class Connection:
         self._reading = False
         self._writing = False
         self._warming = False
-        self._handling = False
-        self._stalled = False
+        self._yielded = False
         self.closed = False
         self.last_active = 0.0
-        self.local = _address(sock.getsockname())
-        self.peer = _address(sock.getpeername())
+        self.local: tuple[str, int] = sock.getsockname()[:2]
+        self.peer: tuple[str, int] = sock.getpeername()[:2]
         self.client_software = ""
+        self.repeat: Repeat | None = None
 
     def open(self) -> None:
         self._set_reading(True)
@@ -125,54 +101,13 @@ class Connection:
         self._end += received
         self._handle()
 
-    def _make_room(self) -> bool:
-        """Grows with the bytes received, never by a declared length alone."""
-        used = self._end - self._start
-        if self._start:
-            self._view[:used] = self._view[self._start : self._end]
-        elif (self._stalled and used >= _UNHANDLED_MAX) or not self._grow(used):
-            return False
-        self._start = 0
-        self._end = used
-        return True
-
-    def _grow(self, used: int) -> bool:
-        old = len(self._buffer)
-        size = FIRST_BUFFER_SIZE
-        if old:
-            size = max(BUFFER_SIZE_MIN, min(old * 4, self._wanted(used)))
-            counted = old if old > FIRST_BUFFER_SIZE else 0
-            if not self._memory.take(self, size - counted, self._resume_reading):
-                return False
-        grown = bytearray(size)
-        grown[:used] = self._view[:used]
-        self._buffer = grown
-        self._view = memoryview(grown)
-        return True
-
-    def _wanted(self, used: int) -> int:
-        """The size that holds the frame being received, and some of the next."""
-        if used < 4:
-            return BUFFER_SIZE_MIN
-        (size,) = _FRAME_SIZE.unpack_from(self._buffer, 0)
-        return max(used * 2, int(size) + 4 + BUFFER_SIZE_MIN)
-
-    def _drop_buffer(self) -> None:
-        size = len(self._buffer)
-        self._buffer = bytearray(0)
-        self._view = memoryview(self._buffer)
-        self._start = self._end = 0
-        if size > FIRST_BUFFER_SIZE:
-            self._memory.give(self, size)
-
     def _handle(self) -> None:
         """Hands over the complete requests that are allowed to start now."""
         self._handling = True
         try:
             self._take_requests()
         except ProtocolViolation as violation:
-            logger.warning("closing %s: %s", self.peer_name, violation)
-            self.close()
+            self._sink.on_violation(self, violation)
         finally:
             self._handling = False
         if not self.closed:
@@ -180,22 +115,37 @@ class Connection:
 
     def _take_requests(self) -> None:
         view, start, received = self._view, self._start, self._end
+        budget = _REQUESTS_MAX
         while received - start >= _FRAME_HEAD_SIZE and not self.closed:
             size, api_key = _FRAME_HEAD.unpack_from(view, start)
-            if size < _REQUEST_SIZE_MIN or size > self._frame_size_max:
+            if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
                 raise ProtocolViolation(
                     f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
                     f"{self._frame_size_max}, see socket.request.max.bytes)"
                 )
             begin, start = start + 4, start + 4 + size
-            if start > received or self._must_wait(api_key):
+            if start > received or (
+                (self._pending or self._stalled or self._unsent > _UNSENT_MAX)
+                and self._must_wait(api_key)
+            ):
+                return
+            if budget <= 0:
+                self._yield()
                 return
             self._start = start
             self._sink.on_request(self, view, begin, start)
+            budget -= 1 if api_key <= _FETCH else _REQUESTS_MAX
         if start == received:
             self._start = self._end = 0
             if len(view) > _BUFFER_KEPT_MAX or self._memory.is_short:
                 self._drop_buffer()
+
+    def _yield(self) -> None:
+        """Goes on in the next turn of the loop, which others have a turn in too."""
+        self._stalled = True
+        if not self._yielded:
+            self._yielded = True
+            self._tasks.call_soon(self._go_on)
 
     def _must_wait(self, api_key: int) -> bool:
         """Whether the next request must wait: for its turn, or for the peer to read replies."""
@@ -225,9 +175,9 @@ class Connection:
             pending.popleft()
             for part in parts:
                 if isinstance(part, LogSlice):
-                    self._queue_slice(part)
+                    self.queue_slice(part)
                 else:
-                    self._queue(part)
+                    self.queue(part)
         if self._handling:
             return
         self._flush()
@@ -239,12 +189,16 @@ class Connection:
 
     def _go_on(self) -> None:
         """Takes up requests that had to wait for an answer."""
+        self._yielded = False
         if not self.closed and not self._handling:
             self._handle()
             self._resume_reading()
 
-    def _queue(self, data: Buffer) -> None:
-        """What follows bytes that have not been tried to be sent goes out together with them."""
+    def queue(self, data: Buffer) -> None:
+        """Appends to what is sent, which is a response when no earlier one is waited for.
+
+        What follows bytes that have not been tried to be sent goes out together with them.
+        """
         self._unsent += len(data)
         out = self._out
         if out and type(last := out[-1]) is bytearray:
@@ -252,15 +206,20 @@ class Connection:
         else:
             out.append(data if type(data) is bytearray else bytearray(data))
 
-    def _queue_slice(self, part: LogSlice) -> None:
+    def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
+        """As `queue`, for a range of a file and the bytes around it."""
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
                 part.release()
-                self._queue(data)
+                self.queue(b"".join((head, data, tail)))
                 return
+        if head:
+            self.queue(head)
         self._unsent += part.size
         self._out.append(part)
+        if tail:
+            self.queue(tail)
 
     def _resume_reading(self) -> None:
         if not self.closed:
@@ -273,9 +232,16 @@ class Connection:
         try:
             while out and budget > 0:
                 head = out[0]
-                sent = self._send_slice(head) if isinstance(head, LogSlice) else self._send_bytes()
-                if sent is None:
-                    return
+                if isinstance(head, LogSlice):
+                    sent = self._send_slice(head)
+                    if sent is None:
+                        return
+                else:
+                    sent = self._sock.send(head, self._net.MSG_MORE if len(out) > 1 else 0)
+                    if sent == len(head):
+                        out.popleft()
+                    else:
+                        out[0] = memoryview(head)[sent:]
                 budget -= sent
                 self._unsent -= sent
         except (BlockingIOError, InterruptedError):
@@ -285,18 +251,6 @@ class Connection:
             return
         if self._writing or out:
             self._set_writing(bool(out))
-
-    def _send_bytes(self) -> int:
-        """Sends from the bytes at the head of the queue."""
-        out = self._out
-        data = out[0]
-        assert not isinstance(data, LogSlice)
-        sent = self._sock.send(data, self._net.MSG_MORE if len(out) > 1 else 0)
-        if sent == len(data):
-            out.popleft()
-        else:
-            out[0] = memoryview(data)[sent:]
-        return sent
 
     def _send_slice(self, head: LogSlice) -> int | None:
         """Bytes sent, or none if the range must first come from the device."""
@@ -349,6 +303,7 @@ class Connection:
         self._set_writing(False)
         self._sock.close()
         self._drop_buffer()
+        self._memory.leave(self)
         if not self._warming:
             self._release_out()
         for reply in self._pending:
@@ -356,6 +311,7 @@ class Connection:
             if reply.parts is None and reply.on_abandon is not None:
                 reply.on_abandon()
         self._pending.clear()
+        self.repeat = None
         self._sink.on_close(self)
 
     def _release_out(self) -> None:
@@ -367,15 +323,25 @@ class Connection:
         """Whether a request of this connection has not been answered yet."""
         return bool(self._pending)
 
-    def drop_idle_buffer(self) -> None:
-        """Gives the receive buffer back while nothing is in it."""
-        if self._start == self._end and not self._handling:
-            self._drop_buffer()
+    @property
+    def unread_memory(self) -> int:
+        """What responses take that have not been sent; ranges of files take nothing."""
+        if not self._unsent:
+            return 0
+        return sum(len(part) for part in self._out if not isinstance(part, LogSlice))
 
     @property
-    def unfinished_bytes(self) -> int:
-        """What has been received of a request whose rest the peer has not sent."""
-        return self._end - self._start if self._reading and not self._stalled else 0
+    def awaited_bytes(self) -> int:
+        """What the peer has yet to read of its responses, if it must before it is heard, or else
+        to send of the request that it has begun; 0 while it is not the peer that is waited for."""
+        if self._unsent > _UNREAD_MAX:
+            return self._unsent
+        received = self._end - self._start
+        if not received or self._stalled or not self._reading:
+            return 0
+        if received < FRAME_SIZE.size:
+            return FRAME_SIZE.size - received
+        return int(FRAME_SIZE.unpack_from(self._buffer, self._start)[0]) + 4 - received
 
     @property
     def peer_name(self) -> str:
@@ -390,7 +356,3 @@ class Connection:
         if wanted != self._writing:
             self._writing = wanted
             self._net.on_writable(self._sock, self._on_writable if wanted else None)
-
-
-def _address(name: Any) -> tuple[str, int]:
-    return name[0], name[1]

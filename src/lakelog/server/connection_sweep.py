@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import NamedTuple
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.runtime.api import Clock
 from lakelog.server.connection import Connection
-
-logger = logging.getLogger(__name__)
+from lakelog.server.dispatch import Dispatcher
+from lakelog.server.memory_relief import MemoryRelief
 
 BUFFER_IDLE_S = 10.0
 """After so long a connection's receive buffer is given back."""
 PROGRESS_S = 30.0
-"""How long a request that has begun may come in more slowly than `RATE_MIN`."""
+"""How long a request that has begun, or responses that hold up their connection, may go on more
+slowly than `RATE_MIN`."""
 RATE_MIN = 1024
 """Bytes per second."""
 
 
 class _Begun(NamedTuple):
-    """A half request when it was looked at, and its connection's last whole request before it."""
+    """What a peer was waited for when it was looked at, and its last whole request before it."""
 
     seen: float
-    received: int
+    awaited: int
     last_active: float
 
 
 class ConnectionSweep:
-    """`connections` is the live set. `run` is called every few seconds."""
+    """Over the connections of `dispatcher`. `run` is called every few seconds."""
 
     def __init__(
         self,
-        connections: Collection[Connection],
+        dispatcher: Dispatcher,
         config: Callable[[], BrokerConfig],
         clock: Clock,
     ) -> None:
-        self._connections = connections
+        self._connections = dispatcher.connections
+        self._closings = dispatcher.closings
         self._config = config
         self._clock = clock
         self._begun: dict[Connection, _Begun] = {}
+        self._relief = MemoryRelief(
+            dispatcher.connections, dispatcher.request_memory, dispatcher.closings
+        )
 
     def run(self) -> None:
         now = self._clock.monotonic()
@@ -50,20 +54,28 @@ class ConnectionSweep:
             silent_s = now - connection.last_active
             if 0 < idle_s < silent_s and not connection.is_waiting:
                 connection.close()
-            elif connection.unfinished_bytes:
+            elif connection.awaited_bytes:
                 self._watch(connection, begun.get(connection), now)
             elif silent_s > BUFFER_IDLE_S:
                 connection.drop_idle_buffer()
+        self._relief.run(now)
 
     def _watch(self, connection: Connection, begun: _Begun | None, now: float) -> None:
-        received = connection.unfinished_bytes
-        if begun is None or begun.last_active != connection.last_active:
-            begun = _Begun(now, received, connection.last_active)
+        latest = _Begun(now, connection.awaited_bytes, connection.last_active)
+        if (
+            begun is None
+            or begun.last_active != latest.last_active
+            or begun.awaited < latest.awaited
+        ):
+            begun = latest
         elapsed_s = now - begun.seen
         if elapsed_s > PROGRESS_S:
-            if received - begun.received < elapsed_s * RATE_MIN:
-                logger.warning("closing %s: its request does not go on", connection.peer_name)
+            if begun.awaited - latest.awaited < elapsed_s * RATE_MIN:
+                self._closings.closing(
+                    connection.peer_name,
+                    "its request does not go on, or it does not read its responses",
+                )
                 connection.close()
                 return
-            begun = _Begun(now, received, connection.last_active)
+            begun = latest
         self._begun[connection] = begun

@@ -72,16 +72,16 @@ class Coordinators:
             clock,
             tasks,
             world.random,
-            LocalPartitionLog(GROUP_TOPIC, partitions, purgatory, clock),
+            LocalPartitionLog(GROUP_TOPIC, partitions, purgatory, clock, tasks),
             topics,
             topics.group_times,
         )
-        self.markers = LocalMarkers(partitions, self.groups, purgatory, clock)
+        self.markers = LocalMarkers(partitions, self.groups, purgatory, clock, tasks)
         self.transactions = TransactionCoordinator(
             TransactionConfig.from_broker(config),
             clock,
             tasks,
-            LocalPartitionLog(TRANSACTION_TOPIC, partitions, purgatory, clock),
+            LocalPartitionLog(TRANSACTION_TOPIC, partitions, purgatory, clock, tasks),
             topics,
             self.markers,
             new_producer_id=producer_ids.next,

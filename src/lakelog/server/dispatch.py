@@ -15,12 +15,13 @@ from struct import Struct
 from types import CoroutineType
 from typing import Any
 
-from lakelog.base.errors import ErrorCode
 from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
-from lakelog.server.connection import Connection, ProtocolViolation
-from lakelog.server.reply import Reply
+from lakelog.server.closing_log import ClosingLog
+from lakelog.server.connection import Connection
+from lakelog.server.reply import Repeat, Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
+from lakelog.server.request_sink import ProtocolViolation
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import decode_request_header, encode_response
@@ -43,7 +44,7 @@ DEFERRED = Deferred()
 class Context(Reply):
     """What a handler knows of a request beside its message, and how it is answered later."""
 
-    __slots__ = ("_api", "_correlation_id", "client_id", "version")
+    __slots__ = ("_correlation_id", "api", "client_id", "version")
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Context(Reply):
         self.pipelined = api.key == _PRODUCE
         self.parts = None
         self.on_abandon = None
-        self._api = api
+        self.api = api
         self._correlation_id = correlation_id
         self.version = version
         self.client_id = client_id or ""
@@ -75,15 +76,17 @@ class Context(Reply):
             self.complete([])
             return
         try:
-            parts = encode_response(self._api, self.version, self._correlation_id, response)
+            parts = encode_response(self.api, self.version, self._correlation_id, response)
         except WireError:
-            logger.exception("%s cannot be answered", self._api.name)
+            logger.exception("%s cannot be answered", self.api.name)
+            release(slices_of(response))
             self.connection.close()
             return
         self.complete(parts)
 
 
 Handler = Callable[[Context, Any], Any]
+Learner = Callable[[Repeat | None, Context, Any], Repeat | None]
 
 
 class Route:
@@ -92,14 +95,23 @@ class Route:
     Args:
         in_place: the handler is done with the request's buffers when it returns, so the request
             is decoded as views of the receive buffer; otherwise from a copy.
+        learn: makes of the connection's last repeat, and a request just handled, its next one.
     """
 
-    __slots__ = ("api", "handler", "in_place", "max_version", "min_version")
+    __slots__ = ("api", "handler", "in_place", "learn", "max_version", "min_version")
 
-    def __init__(self, api: Api, handler: Handler, *, in_place: bool = False) -> None:
+    def __init__(
+        self,
+        api: Api,
+        handler: Handler,
+        *,
+        in_place: bool = False,
+        learn: Learner | None = None,
+    ) -> None:
         self.api = api
         self.handler = handler
         self.in_place = in_place
+        self.learn = learn
         self.min_version = api.min_version
         self.max_version = api.max_version
 
@@ -122,15 +134,27 @@ class Dispatcher:
         self.request_memory = request_memory
         self.connections: dict[Connection, None] = {}
         """In the order in which they came."""
+        self.closings = ClosingLog(clock)
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == _PRODUCE
+
+    def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        self.closings.closing(connection.peer_name, violation)
+        connection.close()
 
     def on_close(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
 
     def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         connection.last_active = self._clock.monotonic()
+        repeat = connection.repeat
+        if repeat is not None:
+            try:
+                if repeat.answer(view, start, end):
+                    return
+            except Exception as error:
+                raise self._bug(repeat.api, connection, error) from error
         key, version = _KEY_AND_VERSION.unpack_from(view, start)
         route = self._routes.get(key)
         if route is None:
@@ -148,6 +172,8 @@ class Dispatcher:
         except WireError as error:
             raise ProtocolViolation(f"{route.api.name} v{version}: {error}") from error
         self._run(route, context, request)
+        if route.learn is not None:
+            connection.repeat = route.learn(connection.repeat, context, request)
 
     def _answer_newer_api_versions(
         self, connection: Connection, route: Route, view: memoryview, start: int, end: int
@@ -168,7 +194,7 @@ class Dispatcher:
         except ProtocolViolation:
             raise
         except Exception as error:
-            raise _bug(route, context.connection, error) from error
+            raise self._bug(route.api, context.connection, error) from error
         if isinstance(response, Message) or response is None:
             context.reply(response)
         elif isinstance(response, asyncio.Future):
@@ -192,17 +218,27 @@ class Dispatcher:
         if error is None:
             context.reply(response.result())
         else:
-            logger.warning("closing: %s", _bug(route, context.connection, error))
-            context.connection.close()
+            self._fail(route.api, context.connection, error)
 
     async def _finish(
         self, route: Route, context: Context, response: Coroutine[Any, Any, Any]
     ) -> None:
         try:
-            context.reply(await response)
+            answer = await response
+            if answer is not DEFERRED:
+                context.reply(answer)
         except Exception as error:  # noqa: BLE001 - as above
-            logger.warning("closing: %s", _bug(route, context.connection, error))
-            context.connection.close()
+            self._fail(route.api, context.connection, error)
+
+    def _fail(self, api: Api, connection: Connection, error: BaseException) -> None:
+        """Ends the connection of a request whose handler failed after it had returned."""
+        if not isinstance(error, ProtocolViolation):
+            error = self._bug(api, connection, error)
+        self.on_violation(connection, error)
+
+    def _bug(self, api: Api, connection: Connection, error: BaseException) -> ProtocolViolation:
+        self.closings.bug(api.name, connection.peer_name, error)
+        return ProtocolViolation(f"{api.name} failed: {error!r}")
 
 
 def _decode(
@@ -218,14 +254,3 @@ def _decode(
     )
     request, _ = decode_prefix(api.request, view, version, body, end)
     return Context(connection, api, version, correlation_id, client_id), request
-
-
-def _bug(route: Route, connection: Connection, error: BaseException) -> ProtocolViolation:
-    logger.error(
-        "%s from %s failed with %s",
-        route.api.name,
-        connection.peer_name,
-        ErrorCode.UNKNOWN_SERVER_ERROR.name,
-        exc_info=error,
-    )
-    return ProtocolViolation(f"{route.api.name} failed: {error!r}")

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.errors import KafkaError
 from lakelog.base.topic_keys import LONG_MAX
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
 from lakelog.server.cleaner import Cleaner
-from lakelog.server.connection import Connection
-from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.storage.directory import LogDirectory
-from lakelog.storage.errors import StorageError
 from lakelog.storage.flush import FlushJob
 
 logger = logging.getLogger(__name__)
@@ -34,13 +32,19 @@ _EXPIRE_S = 600.0
 
 
 class Maintenance:
-    """The chores of one broker, from `start` to `stop`. `config` is the one in force."""
+    """The chores of one broker, from `start` to `stop`. `config` is the one in force.
+
+    Args:
+        sweep: looks after the connections, every few seconds.
+        committed: told of a partition of which a flush committed records, or that failed in it.
+    """
 
     def __init__(
         self,
         partitions: Partitions,
         directory: LogDirectory,
-        connections: Collection[Connection],
+        sweep: Callable[[], None],
+        committed: Callable[[Partition], None],
         config: Callable[[], BrokerConfig],
         clock: Clock,
         disk: Disk,
@@ -48,7 +52,9 @@ class Maintenance:
     ) -> None:
         self._partitions = partitions
         self._directory = directory
-        self._sweep = ConnectionSweep(connections, config, clock)
+        self._sweep = sweep
+        self._committed = committed
+        self._to_flush: dict[Partition, None] = {}
         self._config = config
         self._clock = clock
         self._disk = disk
@@ -75,7 +81,7 @@ class Maintenance:
 
     def start(self) -> None:
         self._every("flush", lambda: _FLUSH_CHECK_S, self._flush_aged)
-        self._every("sweep", lambda: _SWEEP_S, self._sweep.run)
+        self._every("sweep", lambda: _SWEEP_S, self._sweep)
         self._every("purge", lambda: _PURGE_S, self._purge)
         self._every("expire producers", lambda: _EXPIRE_S, self._expire_producers)
         self._every(
@@ -100,8 +106,15 @@ class Maintenance:
             await asyncio.wait(self._under_way)
 
     def flush_soon(self, partition: Partition) -> None:
-        """A segment was closed: makes it durable, which moves the recovery point behind it."""
-        self._tasks.call_soon(self._flush, partition)
+        """Makes the log durable, together with what this turn of the loop still appends to it."""
+        if not self._to_flush:
+            self._tasks.call_soon(self._flush_wanted)
+        self._to_flush[partition] = None
+
+    def _flush_wanted(self) -> None:
+        wanted, self._to_flush = self._to_flush, {}
+        for partition in wanted:
+            self._flush(partition)
 
     def _every(
         self,
@@ -143,7 +156,7 @@ class Maintenance:
         try:
             job = partition.log.begin_flush()
         except OSError as error:
-            partition.take_offline(f"it could not be made durable: {error}")
+            self._fail(partition, error)
             return
         if job is None:
             return
@@ -154,14 +167,22 @@ class Maintenance:
     def _on_flushed(self, partition: Partition, job: FlushJob, work: asyncio.Future[None]) -> None:
         self._under_way.discard(work)
         error = work.exception()
-        if error is None:
-            partition.log.finish_flush(job)
-            if len(partition.log.unflushed_segments()) > 1:
-                self.flush_soon(partition)
+        if error is not None:
+            job.release()
+            self._fail(partition, error)
             return
-        job.release()
+        log = partition.log
+        log.finish_flush(job)
+        if partition.commits_durable:
+            partition.note_flush()
+            self._committed(partition)
+        if partition.high_watermark < log.log_end_offset or len(log.unflushed_segments()) > 1:
+            self.flush_soon(partition)
+
+    def _fail(self, partition: Partition, error: BaseException) -> None:
         if not partition.is_retired:
             partition.take_offline(f"it could not be made durable: {error}")
+            self._committed(partition)
 
     # The data folder
 
@@ -183,11 +204,7 @@ class Maintenance:
             return
         self._checkpoint_again = False
         served, self._unserved = self._unserved, []
-        marks = {
-            (partition.topic, partition.index): partition.high_watermark
-            for partition in self._partitions
-        }
-        job = self._directory.begin_checkpoints(marks)
+        job = self._directory.begin_checkpoints(self._partitions.high_watermarks)
         self._checkpointing = True
         work = self._tasks.offload("checkpoint", job.run)
         self._under_way.add(work)
@@ -214,8 +231,8 @@ class Maintenance:
             if partition.offline_reason is not None:
                 continue
             try:
-                deleted = partition.log.delete_old_segments(now, partition.high_watermark)
-            except (OSError, StorageError) as error:  # the others have their turn all the same
+                deleted = partition.delete_old_segments(now)
+            except KafkaError as error:  # the others have their turn all the same
                 logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
                 continue
             if deleted:

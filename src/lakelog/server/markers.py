@@ -14,31 +14,41 @@ from lakelog.coordinator.shard import TransactionMarker
 from lakelog.coordinator.transaction.markers import Marker
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
-from lakelog.runtime.api import Clock
+from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.acknowledgement import Appended, committed
 
 
 class LocalMarkers:
-    """Appends are synchronous here; the interface is not, for a cluster's sake."""
+    """A marker is answered for when it is committed."""
 
     def __init__(
-        self, partitions: Partitions, groups: GroupCoordinator, purgatory: Purgatory, clock: Clock
+        self,
+        partitions: Partitions,
+        groups: GroupCoordinator,
+        purgatory: Purgatory,
+        clock: Clock,
+        tasks: Tasks,
     ) -> None:
         self._partitions = partitions
         self._groups = groups
         self._purgatory = purgatory
         self._clock = clock
+        self._tasks = tasks
 
     async def write(self, markers: Sequence[Marker]) -> list[ErrorCode]:
-        return [await self._write(marker) for marker in markers]
+        """All are appended before the first is waited for, but for those of groups."""
+        begun = [self._append(marker) for marker in markers]
+        return [
+            await self._outcome(marker, one) for marker, one in zip(markers, begun, strict=True)
+        ]
 
-    async def _write(self, marker: Marker) -> ErrorCode:
+    def _append(self, marker: Marker) -> Appended | ErrorCode | None:
+        """`None` leaves it to the group coordinator."""
         try:
             partition = self._partitions.find(marker.topic, marker.partition)
             if marker.topic == GROUP_TOPIC:
-                end = TransactionMarker(*marker[2:])
-                code: ErrorCode = await self._groups.write_marker(marker.partition, end)
-                return code
-            partition.append_marker(
+                return None
+            offset = partition.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,
                 marker.commit,
@@ -49,4 +59,17 @@ class LocalMarkers:
         except KafkaError as error:
             return error.code
         self._purgatory.check(partition.key)
+        return Appended(partition, offset + 1)
+
+    async def _outcome(self, marker: Marker, begun: Appended | ErrorCode | None) -> ErrorCode:
+        try:
+            if begun is None:
+                end = TransactionMarker(*marker[2:])
+                code: ErrorCode = await self._groups.write_marker(marker.partition, end)
+                return code
+            if isinstance(begun, ErrorCode):
+                return begun
+            await committed(begun, self._purgatory, self._tasks)
+        except KafkaError as error:
+            return error.code
         return ErrorCode.NONE

@@ -7,26 +7,33 @@ from lakelog.coordinator.shard import TransactionMarker
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
-from lakelog.runtime.api import Clock
+from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.acknowledgement import Appended, committed
 
 _READ_BYTES_MAX = 1 << 20
 
 
 class LocalPartitionLog:
-    """Reads and appends are synchronous here; the interface is not, for a cluster's sake."""
+    """An append returns when it is committed."""
 
     def __init__(
-        self, topic: str, partitions: Partitions, purgatory: Purgatory, clock: Clock
+        self,
+        topic: str,
+        partitions: Partitions,
+        purgatory: Purgatory,
+        clock: Clock,
+        tasks: Tasks,
     ) -> None:
         self._topic = topic
         self._partitions = partitions
         self._purgatory = purgatory
         self._clock = clock
+        self._tasks = tasks
 
     async def append(self, partition: int, batch: bytearray) -> int:
         replica = self._replica(partition)
         result = replica.append(batch, self._clock.wall_ms(), origin="coordinator")
-        self._purgatory.check(replica.key)
+        await self._commit(replica, result.last_offset)
         return result.base_offset
 
     async def append_marker(self, partition: int, marker: TransactionMarker) -> int:
@@ -39,8 +46,12 @@ class LocalPartitionLog:
             self._clock.wall_ms(),
             transaction_version=marker.transaction_version,
         )
-        self._purgatory.check(replica.key)
+        await self._commit(replica, offset)
         return offset
+
+    async def _commit(self, replica: Partition, last_offset: int) -> None:
+        self._purgatory.check(replica.key)
+        await committed(Appended(replica, last_offset + 1), self._purgatory, self._tasks)
 
     async def start_offset(self, partition: int) -> int:
         return self._replica(partition).log.log_start_offset

@@ -20,6 +20,7 @@ from functools import cache, partial
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
 from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import FSYNC
 from lakelog.metadata.describe_configs import effective_log_config
 from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
 from lakelog.metadata.records import (
@@ -101,6 +102,9 @@ class Replicas:
     def _load_logs(self, image: MetadataImage) -> None:
         configs = self._log_configs(image)
         self._directory.load_logs(lambda topic, _: configs(topic), _TopicIds(image))
+        for log in self._directory.logs.values():
+            if log.config.durability == FSYNC:
+                log.flush()  # what was recovered may never have been
 
     async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]

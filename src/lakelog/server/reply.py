@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from lakelog.runtime.api import Buffer
 from lakelog.storage.handles import LogSlice
+from lakelog.wire.schema import Struct
 
 if TYPE_CHECKING:
+    from lakelog.protocol.registry import Api
     from lakelog.server.connection import Connection
 
 Part = Buffer | LogSlice
+
+
+class Repeat(Protocol):
+    """What a connection asked last, to be known again (see `lakelog.server.repeats`)."""
+
+    api: Api
+
+    def answer(self, view: memoryview, start: int, end: int) -> bool:
+        """Whether the request in `view[start:end]` is that again and has been answered.
+
+        Bytes of later requests may follow in `view`.
+        """
+        ...
 
 
 class Reply:
@@ -31,6 +46,18 @@ class Reply:
         assert self.parts is None
         self.parts = parts
         self.connection.on_reply(self)
+
+
+def slices_of(value: object) -> list[Part]:
+    """The parts of segment files in a message, or in a list of messages."""
+    if isinstance(value, LogSlice):
+        return [value]
+    within: Iterable[object] = ()
+    if isinstance(value, Struct):
+        within = (getattr(value, field.name) for field in value.__fields__)
+    elif isinstance(value, list):
+        within = value
+    return [part for one in within for part in slices_of(one)]
 
 
 def release(parts: list[Part] | None) -> None:

@@ -2,14 +2,24 @@
 
 A connection whose request does not fit stops reading until others have been handled. The first
 bytes of every connection are outside the budget: they are bounded by the number of connections, and
-so nobody who holds half a request can keep others from being heard. One connection at a time may
-overdraw, or several half requests could wait for each other for ever.
+so a request that fits into them is heard however many others hold half of theirs. One connection at
+a time may overdraw, or several half requests could wait for each other for ever.
+
+The budget itself does not know how fast a request comes in: `memory_relief` does, and closes those
+who hold it and hardly go on while others wait.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Claim(NamedTuple):
+    """What somebody waits for, in bytes, and who is called when it is worth asking again."""
+
+    size: int
+    resume: Callable[[], object]
 
 
 class RequestMemory:
@@ -17,14 +27,15 @@ class RequestMemory:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._waiting: deque[Callable[[], object]] = deque()
         self._overdrawn: object = None
+        self.waiting: dict[object, Claim] = {}
+        """By owner."""
         self.used = 0
 
     @property
     def is_short(self) -> bool:
         """Whether somebody waits or has overdrawn: what is idle had better be given back."""
-        return bool(self._waiting) or self._overdrawn is not None
+        return bool(self.waiting) or self._overdrawn is not None
 
     def take(self, owner: object, size: int, resume: Callable[[], object]) -> bool:
         """Whether `size` more bytes are granted to `owner`.
@@ -33,9 +44,10 @@ class RequestMemory:
         """
         if 0 < self._limit < self.used + size:
             if self._overdrawn not in (None, owner):
-                self._waiting.append(resume)
+                self.waiting[owner] = Claim(size, resume)
                 return False
             self._overdrawn = owner
+        self.waiting.pop(owner, None)
         self.used += size
         return True
 
@@ -45,6 +57,10 @@ class RequestMemory:
         assert self.used >= 0
         if self._overdrawn is owner:
             self._overdrawn = None
-        waiting, self._waiting = self._waiting, deque()
-        for resume in waiting:
-            resume()
+        waiting, self.waiting = self.waiting, {}
+        for claim in waiting.values():
+            claim.resume()
+
+    def leave(self, owner: object) -> None:
+        """`owner` does not wait any longer."""
+        self.waiting.pop(owner, None)

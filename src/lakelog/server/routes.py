@@ -36,6 +36,9 @@ from lakelog.server.handlers import (
     transactions,
     write_txn_markers,
 )
+from lakelog.server.repeats import fetch as fetch_repeat
+from lakelog.server.repeats import produce as produce_repeat
+from lakelog.server.reply import Repeat
 
 _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "Produce": produce.handle,
@@ -82,12 +85,21 @@ _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "DescribeTopicPartitions": describe_topic_partitions.handle,
 }
 _IN_PLACE = frozenset({"Produce", "Fetch", "ListOffsets"})
+_LEARNERS: dict[str, Callable[[Broker, Repeat | None, Context, Any], Repeat | None]] = {
+    "Produce": produce_repeat.learn,
+    "Fetch": fetch_repeat.learn,
+}
 
 
 def routes(broker: Broker) -> dict[int, Route]:
     """Every API of the registry, by its key."""
     table = {
-        api.key: Route(api, partial(_HANDLERS[api.name], broker), in_place=api.name in _IN_PLACE)
+        api.key: Route(
+            api,
+            partial(_HANDLERS[api.name], broker),
+            in_place=api.name in _IN_PLACE,
+            learn=partial(_LEARNERS[api.name], broker) if api.name in _LEARNERS else None,
+        )
         for api in APIS.values()
     }
     assert len(table) == len(_HANDLERS)

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from lakelog.spark.broker import Broker
 from lakelog.spark.columns import ArrowRows, arrow_schema
-from lakelog.spark.errors import DataLossError
+from lakelog.spark.errors import DataLossError, OptionError
 from lakelog.spark.options import SourceOptions
 from lakelog.spark.planning import OffsetRange, ranges_between, split_ranges
 from lakelog.spark.positions import find_topics, resolve
@@ -38,7 +38,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[RangePartition]:
         options = self._options
-        with Broker(options.bootstrap, client_id=options.client_id) as broker:
+        with open_broker(options) as broker:
             metas, partitions = find_topics(broker, options.subscription)
             start = resolve(
                 broker,
@@ -56,13 +56,20 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         return read_range(self._options, self._schema, partition.value)
 
 
+def open_broker(options: SourceOptions) -> Broker:
+    """What a query reads from."""
+    return Broker(
+        options.bootstrap, client_id=options.client_id, read_committed=options.read_committed
+    )
+
+
 def read_range(
     options: SourceOptions, schema: StructType, wanted: OffsetRange | None
 ) -> Iterator[pa.RecordBatch]:
     """Every record of the range. Raises `DataLoss` when some are gone and that is not allowed."""
     if wanted is None:
         return
-    with Broker(options.bootstrap, client_id=options.client_id) as broker:
+    with open_broker(options) as broker:
         remaining = _still_there(broker, wanted, fail=options.fail_on_data_loss)
         if remaining is not None:
             chunks = broker.read(
@@ -88,7 +95,13 @@ def _still_there(broker: Broker, wanted: OffsetRange, *, fail: bool) -> OffsetRa
         return None
     partition = (wanted.topic, wanted.partition)
     first = broker.earliest([partition])[partition]
-    end = broker.latest([partition])[partition]
+    readable_end = broker.latest([partition])[partition]
+    end = broker.log_end([partition])[partition]
+    if readable_end < wanted.end <= end:
+        raise OptionError(
+            f"{wanted}: the transaction at offset {readable_end} is still open. Read again when it "
+            "has ended, or set the option kafka.isolation.level=read_uncommitted"
+        )
     if first > wanted.start or end < wanted.end:
         lost = f"{wanted}: the log holds only [{first}, {end})"
         if fail:

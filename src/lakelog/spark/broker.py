@@ -38,10 +38,16 @@ class Chunk:
 
 
 class Broker:
-    """A connection to a cluster. Its errors are `KafkaError`s unless said otherwise."""
+    """A connection to a cluster. Its errors are `KafkaError`s unless said otherwise.
 
-    def __init__(self, bootstrap: str, *, client_id: str) -> None:
-        self._reader = PartitionReader(bootstrap, client_id=client_id)
+    With `read_committed` (the default) nothing of a transaction is read that was aborted, and the
+    latest offset is that of the first transaction still open.
+    """
+
+    def __init__(self, bootstrap: str, *, client_id: str, read_committed: bool = True) -> None:
+        self._reader = PartitionReader(
+            bootstrap, client_id=client_id, read_committed=read_committed
+        )
         self._cluster = self._reader.cluster
 
     def close(self) -> None:
@@ -76,7 +82,13 @@ class Broker:
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """One past the last record that may be read."""
         return self._offsets(dict.fromkeys(partitions, LATEST))
+
+    def log_end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """One past the last record there is, also of transactions that are open."""
+        wanted = dict.fromkeys(partitions, LATEST)
+        return {key: place.offset for key, place in list_offsets(self._cluster, wanted).items()}
 
     def at_timestamps(
         self, wanted: Mapping[TopicPartition, int]
@@ -120,7 +132,9 @@ class Broker:
     def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         if not wanted:
             return {}
-        return {key: found.offset for key, found in list_offsets(self._cluster, wanted).items()}
+        committed = self._reader.read_committed
+        found = list_offsets(self._cluster, wanted, read_committed=committed)
+        return {key: place.offset for key, place in found.items()}
 
 
 def open_producer(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
+from lakelog.client.isolation import LEVELS
 from lakelog.spark.errors import OptionError
 from lakelog.spark.offsets import Offsets, TimestampsByPartition, parse_assign, parse_offsets
 
@@ -64,6 +65,7 @@ class SourceOptions:
     partitions_min: int | None = None
     include_headers: bool = False
     fail_on_data_loss: bool = True
+    read_committed: bool = True
     columns: tuple[str, ...] = ()
     client_id: str = "lakelog-spark"
 
@@ -81,6 +83,7 @@ class SinkOptions:
 SOURCE_NAMES = (
     "kafka.bootstrap.servers",
     "kafka.client.id",
+    "kafka.isolation.level",
     "subscribe",
     "subscribePattern",
     "assign",
@@ -221,6 +224,7 @@ def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> Sour
         partitions_min=given.number("minPartitions", minimum=1),
         include_headers=given.flag("includeHeaders", False),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
+        read_committed=_read_committed(given),
         columns=_names(given.text("columns")),
         client_id=given.text("kafka.client.id", "lakelog-spark"),
     )
@@ -283,6 +287,15 @@ def _timestamp_strategy(given: _Reader) -> bool:
     if value not in ("error", "latest"):
         raise OptionError(f"option {name!r} must be error or latest, not {value!r}")
     return value == "latest"
+
+
+def _read_committed(given: _Reader) -> bool:
+    """Unlike the official connector's, the default shows no record that was aborted."""
+    name = "kafka.isolation.level"
+    value = given.text(name).lower() or "read_committed"
+    if value not in LEVELS:
+        raise OptionError(f"option {name!r} must be {' or '.join(LEVELS)}, not {value!r}")
+    return LEVELS[value]
 
 
 def _position(given: _Reader, which: str, default: Boundary) -> Position:

@@ -21,10 +21,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from lakelog.spark.batch import RangePartition, read_range
+from lakelog.spark.batch import RangePartition, open_broker, read_range
 from lakelog.spark.broker import Broker
 from lakelog.spark.errors import DataLossError
-from lakelog.spark.offsets import Offsets, StreamOffset, from_items, items
+from lakelog.spark.offsets import Offsets, StreamOffset, TopicPartition, from_items, items
 from lakelog.spark.options import SourceOptions
 from lakelog.spark.planning import limit_offsets, ranges_between, split_ranges
 from lakelog.spark.positions import find_topics, resolve
@@ -45,7 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     @cached_property
     def _broker(self) -> Broker:
-        return Broker(self._options.bootstrap, client_id=self._options.client_id)
+        return open_broker(self._options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         metas, partitions = find_topics(self._broker, self._options.subscription)
@@ -104,9 +104,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Where to begin, given that topics may have come, gone or been created anew.
 
         New partitions begin at their earliest offset, as does a topic created anew once its loss
-        is accepted. Returns the adjusted beginning and the end to read to.
+        is accepted. A query that went beyond an open transaction when it still read uncommitted
+        records waits where it is. Returns the adjusted beginning and the end to read to.
         """
         start: Offsets = {}
+        ends = dict(items(target.offsets))
         unknown = []
         for (topic, partition), end in items(target.offsets):
             known = begin.offsets.get(topic, {}).get(partition)
@@ -117,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 unknown.append((topic, partition))
                 continue
             if known > end:
-                self._lost(f"{topic}-{partition} ends at {end}, before {known} where we were")
+                ends[topic, partition] = self._end_before(known, (topic, partition))
             start.setdefault(topic, {})[partition] = known
         for (topic, partition), _ in items(begin.offsets):
             if partition not in target.offsets.get(topic, {}):
@@ -126,7 +128,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             if offset > 0:
                 self._lost(f"{topic}-{partition} is new, but its first offset is {offset}")
             start.setdefault(topic, {})[partition] = offset
-        return StreamOffset(start, target.topic_ids), target.offsets
+        return StreamOffset(start, target.topic_ids), from_items(ends)
+
+    def _end_before(self, known: int, partition: TopicPartition) -> int:
+        """Where to read to in a partition whose readable end is before `known`."""
+        end = self._broker.log_end([partition])[partition]
+        if known > end:
+            where = f"{partition[0]}-{partition[1]}"
+            self._lost(f"{where} ends at {end}, before {known} where we were")
+        return min(known, end)
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:

@@ -37,7 +37,7 @@ from lakelog.storage.checkpoint import (
 )
 from lakelog.storage.closing import Works, close_logs
 from lakelog.storage.errors import CorruptLog, DirectoryInUse, LoadInterrupted
-from lakelog.storage.files import read_if_exists, replace
+from lakelog.storage.files import is_blank, read_if_exists, replace
 from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
 from lakelog.storage.identity import load_identity
 from lakelog.storage.loader import LoadRequest, LogLoader, Recovery
@@ -45,10 +45,8 @@ from lakelog.storage.local_log import PRODUCER_EXPIRATION_MS
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
     DELETE_DIR,
-    LOG,
     STRAY_DIR,
     dir_name,
-    file_name,
     parse_dir_name,
     retired_dir_name,
 )
@@ -169,8 +167,7 @@ class LogDirectory:
             known = self._offline[key]
             self._load(loader, LoadRequest(*key, topic_id, config, folder, self.clean, *known))
         self._loaded = True
-        if self._has_strays:
-            # A new log of the same name must not be held to what was durable of the stray one.
+        if self._has_strays:  # what was durable of them is not asked of new logs of their names
             self.write_checkpoints()
         return self.logs
 
@@ -230,8 +227,7 @@ class LogDirectory:
             reason = "the file is missing"
         except ValueError as error:
             reason = str(error)
-        logs = [name for name in self._disk.list(folder) if name.endswith(LOG)]
-        if set(logs) <= {file_name(0, LOG)} and not any(self._disk.size(folder / n) for n in logs):
+        if is_blank(self._disk, folder):
             self._mark_stray(key, folder)
         else:
             self.failed[key] = CorruptLog(path, 0, reason)
@@ -327,9 +323,14 @@ class LogDirectory:
     def begin_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> CheckpointJob:
-        """The checkpoint files that have changed, encoded."""
+        """The checkpoint files that have changed, encoded.
+
+        `high_watermarks` are of all logs that are in use; those of others stay as they are.
+        """
         if high_watermarks is not None:
-            self.high_watermarks = dict(high_watermarks)
+            known = self.high_watermarks.items()
+            offline = {key: offset for key, offset in known if key in self._offline}
+            self.high_watermarks = {**offline, **high_watermarks}
         points = {key: point for key, (point, _) in self._offline.items()}
         starts = {key: start for key, (_, start) in self._offline.items() if start}
         for key, log in self.logs.items():
@@ -357,7 +358,9 @@ class LogDirectory:
 
     # Closing
 
-    def closing(self) -> Generator[Works, None, None]:
+    def closing(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> Generator[Works, None, None]:
         """A clean stop in steps, of which each gives work that blocks; no flush may be under way.
 
         Every log is made durable, so that the next start scans nothing. That is not claimed while
@@ -367,7 +370,7 @@ class LogDirectory:
         try:
             if self._known:
                 closed = yield from close_logs(self._disk, self.path, list(self.logs.values()))
-                yield [self.begin_checkpoints().run]
+                yield [self.begin_checkpoints(high_watermarks).run]
                 if closed and not self.failed and (self._loaded or self.clean):
                     yield [self._claim_clean]
         finally:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakelog.storage.local_log import LocalLog
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FlushJob:
     """What to sync so that everything before `end_offset` survives a power failure."""
 
@@ -29,14 +29,19 @@ class FlushJob:
     names: list[Path]
     """Small files, and the folders that hold new names."""
     done: bool = False
+    failed: bool = False
 
     def run(self) -> None:
         """Blocks. An `OSError` means that nobody knows what is durable: never try again."""
-        for handle in self.handles:
-            handle.file.sync()
-        for path in self.names:
-            with suppress(FileNotFoundError):  # the log has been deleted meanwhile
-                self._sync_name(path)
+        try:
+            for handle in self.handles:
+                handle.file.sync()
+            for path in self.names:
+                with suppress(FileNotFoundError):  # the log has been deleted meanwhile
+                    self._sync_name(path)
+        except OSError:
+            self.failed = True
+            raise
         self.done = True
 
     def _sync_name(self, path: Path) -> None:

@@ -10,8 +10,8 @@ from lakelog.storage.segment import Segment
 
 _GENERATION_MAX = 128
 
-Place = tuple[Segment, int, int]
-"""A batch: its segment, its position in the segment's file, its size in bytes."""
+Place = tuple[Segment, int, int | None]
+"""A batch: its segment, its position in the segment's file, and its size in bytes if known."""
 
 
 class KnownBatches:

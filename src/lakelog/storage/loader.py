@@ -232,6 +232,10 @@ class LogLoader:
                 _logger.warning("%s: %s; rebuilding it", request.folder / LEADER_EPOCHS, error)
             epochs = EpochCache(None)
             _add_epochs(epochs, segments)
+        if not request.clean and epochs.entries and epochs.entries[0][1] > start:
+            # Written after a deletion of records of which no other checkpoint knows.
+            epochs = EpochCache(None)
+            _add_epochs(epochs, segments)
         epochs.truncate_from_end(segments[-1].next_offset)
         if not request.clean:
             dirty = [s for s in segments if s.next_offset > request.recovery_point]

@@ -8,6 +8,7 @@ Source: `LocalLog` of `org.apache.kafka.storage.internals.log`.
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +36,7 @@ class LocalLog:
         "_bases",
         "_config",
         "_doomed",
-        "_flushing",
+        "_flushes",
         "_known",
         "_new_names",
         "_random_below",
@@ -105,7 +106,8 @@ class LocalLog:
         self._random_below = random_below
         self.broken = False
         """Whether the device failed: what is durable is not known, and nothing is retried."""
-        self._flushing = False
+        self._flushes: list[FlushJob] = []
+        """Under way, or failed: after a failure there is no other."""
         self.swapping = False
         """Whether compacted segments are about to take the place of others: none may go."""
         self._new_names: set[Path] = {folder, folder.parent} if created else set()
@@ -152,11 +154,18 @@ class LocalLog:
 
     # Durability
 
-    def begin_flush(self) -> FlushJob | None:
-        """What to sync; `None` when all is durable or a flush is under way."""
-        if self._flushing or (self.recovery_point >= self.log_end_offset and not self._new_names):
+    def begin_flush(self, *, beside_others: bool = False) -> FlushJob | None:
+        """What to sync; `None` when all is durable or a flush is under way.
+
+        One `beside_others` waits for none of those, and syncs again what they have yet to.
+        """
+        if self._flushes and not beside_others:
+            return None
+        if self.recovery_point >= self.log_end_offset and not self._new_names:
             return None
         names = self._names_to_sync()
+        for other in self._flushes:
+            names[:0] = [path for path in other.names if path not in names]
         job = FlushJob(self, self.log_end_offset, self.truncations, [], names)
         for segment in self.unflushed_segments():
             segment.try_write_index()
@@ -168,7 +177,7 @@ class LocalLog:
             handle.readers += 1
             job.handles.append(handle)
         self._new_names = set()
-        self._flushing = True
+        self._flushes.append(job)
         return job
 
     def _names_to_sync(self) -> list[Path]:
@@ -183,19 +192,22 @@ class LocalLog:
     def finish_flush(self, job: FlushJob) -> None:
         """Takes note that `job.run()` has returned."""
         job.release()
-        self._flushing = False
-        if job.generation == self.truncations:
+        self._flushes.remove(job)
+        if job.generation == self.truncations and not self.broken:
             self.recovery_point = max(self.recovery_point, job.end_offset)
 
     def flush(self) -> None:
-        """Blocks until everything appended is durable. No other flush may be under way."""
-        assert not self._flushing
-        job = self.begin_flush()
+        """Blocks until everything appended is durable, whatever else is being flushed."""
+        job = self.begin_flush(beside_others=True)
         if job is None:
             return
         try:
             job.run()
+            if any(other.failed for other in self._flushes):
+                # The device tells of lost pages once, and another flush has been told.
+                raise OSError(errno.EIO, "another flush of the log has failed")
         except OSError:
+            job.done = False
             job.release()
             raise
         self.finish_flush(job)
@@ -203,7 +215,7 @@ class LocalLog:
     @property
     def may_be_closed(self) -> bool:
         """Whether a close can make everything durable and claim it."""
-        return not self.broken and not self._flushing
+        return not self.broken and not self._flushes
 
     def unflushed_segments(self) -> list[Segment]:
         """Those with records at or beyond the recovery point."""

@@ -80,12 +80,14 @@ class Log(LocalLog):
         """
         config = self._config
         fields = check_incoming(batch, config, now_ms, origin)
-        header, append_time, timestamp = None, -1, fields[8]
+        entry, header, append_time, timestamp = None, None, -1, fields[8]
         if fields[9] >= 0:
-            header = BatchHeader(*fields)
-            duplicate = self.producers.admit(header, origin, verification)
-            if duplicate is not None:
-                return self._repeated(duplicate)
+            entry = self.producers.expecting(fields)
+            if entry is None:
+                header = BatchHeader(*fields)
+                duplicate = self.producers.admit(header, origin, verification)
+                if duplicate is not None:
+                    return self._repeated(duplicate)
         if config.message_timestamp_type != "CreateTime":
             append_time = timestamp = now_ms
             header = header or BatchHeader(*fields)
@@ -99,7 +101,9 @@ class Log(LocalLog):
             self.broken |= error.errno not in _DISK_FULL
             raise
         self.log_end_offset = self.producers.end_offset = last + 1
-        if fields[9] >= 0:
+        if entry is not None:
+            entry.add(fields[11], fields[6], last, timestamp)
+        elif fields[9] >= 0:
             assert header is not None
             self.producers.update(header, base)
         return AppendResult(base, last, append_time, self.log_start_offset, False)
@@ -217,7 +221,7 @@ class Log(LocalLog):
         """Whole batches from the one that holds `offset` on, none reaching to `end_offset`.
 
         At most `max_bytes`; with `min_one` the first batch even if it is larger. `None` when there
-        is nothing. Raises `KafkaError` 1 outside the log.
+        is nothing. Raises `KafkaError`: 1 outside the log, -1 for records within a negative limit.
         """
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
@@ -227,6 +231,11 @@ class Log(LocalLog):
             )
         if offset >= end_offset or offset == end:
             return None
+        if max_bytes <= 0:
+            if max_bytes < 0:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {max_bytes} bytes")
+            if not min_one:
+                return None
         segment, position, first = self._known.find(offset) or self._locate(offset)
         limit = segment.size
         if end_offset < end and end_offset < segment.next_offset:
@@ -247,7 +256,7 @@ class Log(LocalLog):
             position = segment.position_of(offset)
             number += 1
             if position < segment.size or number == len(self.segments):
-                return segment, position, 0
+                return segment, position, None
 
     def _note_following(self, segment: Segment, position: int) -> None:
         """Whoever reads in sequence asks next for the batch at `position`."""
@@ -289,7 +298,8 @@ class Log(LocalLog):
     def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
         """Applies retention and returns how many segments went; call it every few minutes.
 
-        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`.
+        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`. An
+        `OSError` leaves some of them, below the log's start, to the next call.
         """
         self._remove_doomed(now_ms)
         if self.swapping:
@@ -302,11 +312,11 @@ class Log(LocalLog):
             self.roll(now_ms)
             self.handles.disk.sync_dir(self.folder)
         start = self.segments[count].base_offset
+        self.advance_log_start(start)
         self.snapshots.remove_before(start)
         for _ in range(count):
             self._delete_segment(self.segments[0], now_ms + self.config.file_delete_delay_ms)
             del self.segments[0], self._bases[0]
-        self.advance_log_start(start)
         return count
 
     def advance_log_start(self, offset: int) -> None:

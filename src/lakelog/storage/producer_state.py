@@ -21,7 +21,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import TRANSACTIONAL, BatchHeader
 from lakelog.records.control import EndTransactionMarker
 from lakelog.storage.txn_index import AbortedTransaction
-from lakelog.storage.validate import Origin
+from lakelog.storage.validate import HeaderFields, Origin
 from lakelog.storage.verification import Verification, Verifications
 
 BATCHES_KEPT = 5
@@ -67,6 +67,15 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         """-1 when nothing is known of its present epoch."""
         return self.batches[-1].last_sequence if self.batches else -1
+
+    def add(self, base_sequence: int, offset_delta: int, last_offset: int, timestamp: int) -> None:
+        """Takes in a batch of the present epoch that has been appended."""
+        batches = self.batches
+        if len(batches) == BATCHES_KEPT:
+            del batches[0]
+        last_sequence = -1 if base_sequence < 0 else base_sequence + offset_delta & _SEQUENCE_MAX
+        batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp))
+        self.last_timestamp = timestamp
 
     def begin_epoch(self, epoch: int) -> None:
         """Sequences start anew with each epoch."""
@@ -127,6 +136,22 @@ class ProducerStateTable:
             producer_id, epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
         )
 
+    def expecting(self, fields: HeaderFields) -> ProducerEntry | None:
+        """The producer whose next batch this is, in its transaction if it has one.
+
+        The usual case, for which nothing else need be asked; `None` leaves it to `admit`.
+        """
+        entry = self.entries.get(fields[9])
+        if (
+            entry is not None
+            and fields[10] == entry.epoch
+            and (batches := entry.batches)
+            and fields[11] == batches[-1].last_sequence + 1 & _SEQUENCE_MAX
+            and (fields[5] & TRANSACTIONAL != 0) is (entry.txn_first_offset >= 0)
+        ):
+            return entry
+        return None
+
     def admit(
         self, header: BatchHeader, origin: Origin, verification: Verification | None
     ) -> BatchMetadata | None:
@@ -135,26 +160,7 @@ class ProducerStateTable:
         Raises `KafkaError` 47 for an older epoch, 45 for a gap, and 48 for a batch that would
         begin a transaction unverified or is not of its producer's transaction.
         """
-        entry = self.entries.get(header.producer_id)
-        if (
-            entry is not None
-            and header.producer_epoch == entry.epoch
-            and (batches := entry.batches)
-            and header.base_sequence == (batches[-1].last_sequence + 1) & _SEQUENCE_MAX
-            and (header.attributes & TRANSACTIONAL != 0) is (entry.txn_first_offset >= 0)
-        ):
-            return None
-        return self._judge(header, entry, origin, verification)
-
-    def _judge(
-        self,
-        header: BatchHeader,
-        entry: ProducerEntry | None,
-        origin: Origin,
-        verification: Verification | None,
-    ) -> BatchMetadata | None:
-        """`admit` for what is not simply the next batch."""
-        known = entry if entry is not None else ProducerEntry()
+        known = self.entries.get(header.producer_id) or ProducerEntry()
         if origin == "client" and header.producer_epoch == known.epoch:
             ends = header.base_sequence, header.last_sequence
             for batch in known.batches:
@@ -224,13 +230,8 @@ class ProducerStateTable:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
         elif entry.epoch != header.producer_epoch:
             entry.begin_epoch(header.producer_epoch)
-        entry.last_timestamp = header.max_timestamp
-        if len(entry.batches) == BATCHES_KEPT:
-            del entry.batches[0]
         delta = header.last_offset_delta
-        entry.batches.append(
-            BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
-        )
+        entry.add(header.base_sequence, delta, base_offset + delta, header.max_timestamp)
         if header.attributes & TRANSACTIONAL:
             self.verifications.clear(header.producer_id)
             if entry.txn_first_offset < 0:

@@ -1,7 +1,8 @@
 """Which records of a batch are the reason for its refusal (KIP-467).
 
-A batch is taken whole or not at all; whoever sent it is told each record that is at fault, by its
-place in the batch. One bad timestamp makes the whole refusal one of timestamps.
+A batch is taken whole or not at all; whoever sent it is told which records are at fault, by their
+places in the batch. One bad timestamp makes the whole refusal one of timestamps. After so many the
+rest is not looked at: a batch of a kilobyte may hold millions.
 
 Source: `LogValidator` of `org.apache.kafka.storage.internals.log`.
 """
@@ -12,22 +13,23 @@ from collections.abc import Iterable, Iterator
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
-from lakelog.records.record import Record
+from lakelog.records.heads import RecordHead
 
 _SHOWN_MAX = 3
+_NAMED_MAX = 1000
 RecordError = tuple[int, str]
 """The record's place in its batch, from 0, and what is wrong with it."""
 
 
 class RecordsRefusedError(KafkaError):
-    """`errors` names every record at fault; nothing was appended."""
+    """`errors` names the records at fault, the first thousand of them; nothing was appended."""
 
     def __init__(self, code: ErrorCode, message: str, errors: tuple[RecordError, ...]) -> None:
         super().__init__(code, message)
         self.errors = errors
 
 
-def check_records(records: Iterable[Record], config: LogConfig, now_ms: int) -> None:
+def check_records(records: Iterable[RecordHead], config: LogConfig, now_ms: int) -> None:
     """Raises `RecordsRefusedError` 87 for records without a key, where compaction needs one, and 32
     for timestamps out of bounds. A record is at fault once, for its key first.
     """
@@ -35,13 +37,13 @@ def check_records(records: Iterable[Record], config: LogConfig, now_ms: int) -> 
     times: list[RecordError] = []
     needs_key = "compact" in config.cleanup_policy
     bounds = _bounds(config, now_ms)
-    for index, record in enumerate(records):
-        if needs_key and record.key is None:
+    for index, (_, timestamp, has_key) in enumerate(records):
+        if needs_key and not has_key:
             keys.append((index, "a compacted topic accepts no record without a key"))
-        elif bounds is not None and not (
-            record.timestamp < 0 or bounds[0] <= record.timestamp <= bounds[1]
-        ):
-            times.append((index, f"timestamp {record.timestamp} is not in {_range(bounds)}"))
+        elif bounds is not None and not (timestamp < 0 or bounds[0] <= timestamp <= bounds[1]):
+            times.append((index, f"timestamp {timestamp} is not in {_range(bounds)}"))
+        if len(keys) + len(times) == _NAMED_MAX:
+            break
     errors = tuple(sorted(keys + times))
     if times:
         text = f"{len(times)} records have a timestamp that is not in {_range(bounds)}"

@@ -65,13 +65,14 @@ class Segment(IndexedSegment):
     def is_due(self, timestamp: int, now_ms: int, roll_ms: int) -> bool:
         """Whether `timestamp` is more than `roll_ms` after the first batch's.
 
-        Without timestamps the clock decides.
+        The clock decides without timestamps, and where the first one is in the future: no record
+        would ever be late enough (KIP-937).
         """
         if self.first_timestamp < 0:
             for _, header in scan_headers(self.open().file, 0, self.size):
                 self.first_timestamp = header.max_timestamp
                 break
-        if self.first_timestamp < 0:
+        if not 0 <= self.first_timestamp <= now_ms:
             return self.size > 0 and now_ms - self.created_ms > roll_ms
         self.roll_after = self.first_timestamp + roll_ms
         return timestamp > self.roll_after
@@ -113,13 +114,13 @@ class Segment(IndexedSegment):
             position += length + LENGTH_OVERHEAD
         return size
 
-    def whole_batches(self, position: int, end: int, max_bytes: int, first: int = 0) -> int:
+    def whole_batches(self, position: int, end: int, max_bytes: int, first: int | None) -> int:
         """Bytes of whole batches from `position`: at most `max_bytes` up to `end`, or one batch.
 
         May fall short of `max_bytes` by an index interval and a batch. `first` is the size of the
         batch at `position` if it is known.
         """
-        if first >= max_bytes:
+        if first is not None and first >= max_bytes:
             return first
         index = self._index if self._index is not None else self.index
         entry = index.floor_position(min(position + max_bytes, end))
@@ -128,7 +129,7 @@ class Segment(IndexedSegment):
             return self.whole_batches(position, end, max_bytes, first)
         if entry >= 0 and index.positions[entry] > position:
             return index.positions[entry] - position
-        file, at = self.open().file, position + first
+        file, at = self.open().file, position + (first or 0)
         while at < end:
             _, length, _ = self._span(file.read_at(at, SPAN.size), 0, at)
             following = at + length + LENGTH_OVERHEAD

@@ -1,14 +1,20 @@
 """Finding records by time, exactly: the index narrows the search, the records decide.
 
+A batch's header may claim a time that none of its records has: a producer is believed there, as it
+is not walked when it comes in. A search gives up when it has read too much of that kind.
+
 Source: KIP-33, KIP-734; `LogSegment.findOffsetByTimestamp` of Apache Kafka.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from lakelog.records.batch import BatchHeader, CorruptRecord
-from lakelog.records.record import Record, decode_records
+from lakelog.records.heads import iter_heads
+from lakelog.records.record import record_view
 from lakelog.runtime.api import File
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.scan import scan_headers
@@ -29,11 +35,11 @@ class TimestampOffset(NamedTuple):
 
 def find_by_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
     """The first record, in offset order, whose timestamp is at least `timestamp`."""
-    start = log.log_start_offset
+    search = _Search(log.log_start_offset)
     for segment in log.segments:
-        if segment.next_offset <= start or segment.greatest_timestamp() < timestamp:
+        if segment.next_offset <= search.start or segment.greatest_timestamp() < timestamp:
             continue
-        found = _find_in(segment, timestamp, start)
+        found = search.first_in(segment, timestamp)
         if found is not None:
             return found
     return None
@@ -45,43 +51,82 @@ def find_max_timestamp(log: Log) -> TimestampOffset | None:
     live.sort(key=lambda segment: segment.greatest_timestamp(), reverse=True)
     if not live or live[0].greatest_timestamp() < 0:
         return None
-    found = _find_in(live[0], live[0].greatest_timestamp(), log.log_start_offset)
-    return found or _search_greatest(live, log.log_start_offset)
+    search = _Search(log.log_start_offset)
+    found = search.first_in(live[0], live[0].greatest_timestamp())
+    return found or search.greatest_in(live)
 
 
-def _search_greatest(segments: list[Segment], start: int) -> TimestampOffset | None:
-    """Among all records, where what an index tells is of one below the log's start."""
-    best: TimestampOffset | None = None
-    for segment in segments:
-        if best is not None and segment.greatest_timestamp() < best.timestamp:
-            break
-        handle = segment.open()
-        for at, header in scan_headers(handle.file, segment.position_of(start), segment.size):
-            if best is not None and header.max_timestamp < best.timestamp:
+class _Search:
+    """For one answer, among the records from `start` on."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self._left = DECODED_BYTES_MAX
+        """Of records that may be read without finding there what the header claims."""
+
+    def first_in(self, segment: Segment, timestamp: int) -> TimestampOffset | None:
+        position = max(segment.position_before_time(timestamp), segment.position_of(self.start))
+        file = segment.open().file
+        for at, header in scan_headers(file, position, segment.size):
+            if header.newest_timestamp < timestamp:
                 continue
-            for record in _records(handle.file, at, header):
-                rank = record.timestamp, -record.offset
-                if record.offset >= start and (best is None or rank > (best[0], -best[1])):
-                    epoch = header.partition_leader_epoch
-                    best = TimestampOffset(record.timestamp, record.offset, epoch)
-    return best if best is not None and best.timestamp >= 0 else None
+            for time_ms, offset in self._times(file, at, header):
+                if time_ms >= timestamp:
+                    return TimestampOffset(time_ms, offset, header.partition_leader_epoch)
+        return None
 
+    def greatest_in(self, segments: list[Segment]) -> TimestampOffset | None:
+        """Where what an index tells is of a record before the start, or of none."""
+        best: TimestampOffset | None = None
+        for segment in segments:
+            if best is not None and segment.greatest_timestamp() < best.timestamp:
+                break
+            best = self._greatest_of(segment, best)
+        return best if best is not None and best.timestamp >= 0 else None
 
-def _find_in(segment: Segment, timestamp: int, start: int) -> TimestampOffset | None:
-    position = max(segment.position_before_time(timestamp), segment.position_of(start))
-    handle = segment.open()
-    for at, header in scan_headers(handle.file, position, segment.size):
-        if header.max_timestamp < timestamp:
-            continue
-        for record in _records(handle.file, at, header):
-            if record.timestamp >= timestamp and record.offset >= start:
-                epoch = header.partition_leader_epoch
-                return TimestampOffset(record.timestamp, record.offset, epoch)
-    return None
+    def _greatest_of(
+        self, segment: Segment, best: TimestampOffset | None
+    ) -> TimestampOffset | None:
+        """Of the first batch, of which a part may be before the start, and of the newest other."""
+        file, position = segment.open().file, segment.position_of(self.start)
+        batches = scan_headers(file, position, segment.size)
+        best = self._greater(best, file, islice(batches, 1))
+        newest = max(batches, key=lambda entry: entry[1].newest_timestamp, default=None)
+        if newest is None:
+            return best
+        best = self._greater(best, file, [newest])
+        if best is None or best.timestamp < newest[1].newest_timestamp:
+            best = self._greater(best, file, scan_headers(file, position, segment.size))
+        return best
 
+    def _greater(
+        self,
+        best: TimestampOffset | None,
+        file: File,
+        batches: Iterable[tuple[int, BatchHeader]],
+    ) -> TimestampOffset | None:
+        """The greatest of `best` and what is in the batches; of equal ones the first."""
+        for at, header in batches:
+            if best is not None and header.newest_timestamp < best.timestamp:
+                continue
+            for time_ms, offset in self._times(file, at, header):
+                if best is None or (time_ms, -offset) > (best.timestamp, -best.offset):
+                    best = TimestampOffset(time_ms, offset, header.partition_leader_epoch)
+        return best
 
-def _records(file: File, position: int, header: BatchHeader) -> list[Record]:
-    try:
-        return decode_records(file.read_at(position, header.size), header, DECODED_BYTES_MAX)
-    except CorruptRecord as error:
-        raise CorruptLog(file.path, position, str(error)) from error
+    def _times(self, file: File, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
+        """Timestamp and offset of the records of a batch, lazily."""
+        newest = -1
+        try:
+            batch = file.read_at(position, header.size)
+            data = record_view(batch, header, DECODED_BYTES_MAX)
+            for offset, time_ms, _ in iter_heads(data, header):
+                newest = max(newest, time_ms)
+                if offset >= self.start:
+                    yield time_ms, offset
+        except CorruptRecord as error:
+            raise CorruptLog(file.path, position, str(error)) from error
+        if newest < header.newest_timestamp:
+            self._left -= len(data)
+        if self._left < 0:
+            raise CorruptLog(file.path, position, "too many batches without the time they claim")

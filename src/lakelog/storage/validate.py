@@ -14,25 +14,27 @@ from typing import Literal
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import (
-    CODEC_MASK,
-    CONTROL,
     HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
-    LOG_APPEND_TIME,
     MAGIC,
+    TRANSACTIONAL,
     BatchHeader,
     CorruptRecord,
     check_crc,
+    clear_append_time,
     read_header,
 )
 from lakelog.records.crc import crc32c
-from lakelog.records.record import Record, decode_records
+from lakelog.records.heads import iter_heads
+from lakelog.records.record import record_view
 from lakelog.storage.record_errors import check_records
 
 Origin = Literal["client", "coordinator"]
-_REFUSED = CONTROL | LOG_APPEND_TIME
 _CODEC_MAX = 4
+_USUAL_ATTRIBUTES = frozenset(
+    codec | transactional for codec in range(_CODEC_MAX + 1) for transactional in (0, TRANSACTIONAL)
+)
 _TIME_MAX = (1 << 63) - 1
 CRC_START = 21
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
@@ -51,7 +53,7 @@ def check_incoming(
     """
     size = len(batch)
     if size < HEADER_SIZE:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are too few for a batch")
+        raise _invalid(f"{size} bytes are too few for a batch")
     fields: HeaderFields = HEADER.unpack_from(batch)
     base, length, _, magic, crc, attributes, delta, _, timestamp, producer, epoch, first, count = (
         fields
@@ -65,31 +67,38 @@ def check_incoming(
     if origin == "client" and not (
         base == 0
         and delta + 1 == count > 0
-        and attributes & CODEC_MASK <= _CODEC_MAX
-        and not attributes & _REFUSED
+        and attributes in _USUAL_ATTRIBUTES
         and (producer < 0 or (first >= 0 and epoch >= 0))
         and timestamp - now_ms <= config.message_timestamp_after_max_ms
         and config.message_timestamp_before_max_ms == _TIME_MAX
         and "compact" not in config.cleanup_policy
     ):
-        check_batch(batch, BatchHeader(*fields), config, now_ms)
+        header = BatchHeader(*fields)
+        check_batch(batch, header, config, now_ms)
+        if header.timestamp_type:
+            clear_append_time(batch, 0, header)
+            fields = HEADER.unpack_from(batch)
     return fields
 
 
 def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
-    """The header of exactly one intact batch. Raises `KafkaError` 87, 10 or 2."""
+    """The header of exactly one intact batch. Raises `KafkaError` 87, 10 or 2.
+
+    A batch that is cut off counts as none, which is 87.
+    """
+    size = len(batch)
+    if size < HEADER_SIZE:
+        raise _invalid(f"{size} bytes are too few for a batch")
     try:
         header = read_header(batch)
     except CorruptRecord as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    size = len(batch)
+    if not 0 <= header.magic <= MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"there is no magic {header.magic}")
     if header.magic != MAGIC:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"record batches of magic {header.magic}")
+        raise _invalid(f"record batches of magic {header.magic}")
     if header.size != size:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD if header.size < size else ErrorCode.CORRUPT_MESSAGE,
-            f"a batch of {header.size} bytes in {size} bytes of records",
-        )
+        raise _invalid(f"a batch of {header.size} bytes in {size} bytes of records")
     if size > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -103,7 +112,11 @@ def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
 def check_batch(
     batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> None:
-    """What a client may not send: raises `KafkaError` 87 or 32."""
+    """What a client may not send: raises `KafkaError` 87 or 32.
+
+    As in Apache Kafka, a delete horizon and unknown attributes are no reason; neither is the
+    broker's time, where the topic has the producers' and the batch has any.
+    """
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
         raise _invalid(f"{count} records with a last offset delta of {header.last_offset_delta}")
@@ -116,10 +129,16 @@ def check_batch(
             f"epoch {header.producer_epoch}, sequence {header.base_sequence} "
             f"of producer {header.producer_id}"
         )
-    if header.timestamp_type:
+    if header.timestamp_type and (
+        config.message_timestamp_type != "CreateTime" or header.max_timestamp < 0
+    ):
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
     if _needs_records(header, config, now_ms):
-        check_records(_decode(batch, header), config, now_ms)
+        try:
+            data = record_view(batch, header, DECODED_BYTES_MAX)
+            check_records(iter_heads(data, header), config, now_ms)
+        except CorruptRecord as error:
+            raise _invalid(str(error)) from error
 
 
 def _needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
@@ -130,13 +149,6 @@ def _needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
         header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
         or config.message_timestamp_before_max_ms != _TIME_MAX
     )
-
-
-def _decode(batch: bytearray | memoryview, header: BatchHeader) -> list[Record]:
-    try:
-        return decode_records(batch, header, DECODED_BYTES_MAX)
-    except CorruptRecord as error:
-        raise _invalid(str(error)) from error
 
 
 def _invalid(reason: str) -> KafkaError:

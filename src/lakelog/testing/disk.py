@@ -15,13 +15,13 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from lakelog.runtime.api import Buffer, Clock, File, Random
+from lakelog.testing.disk_node import Node, resize
 
-_SECTOR = 512
 Operation = Literal["read", "write", "truncate", "sync", "name"]
 
 
@@ -29,20 +29,7 @@ class DiskStopped(Exception):  # noqa: N818 - an event, not an error
     """The process was killed at this step. Not an `OSError`: nobody may handle it."""
 
 
-@dataclass(eq=False, slots=True)
-class _Node:
-    """A file's bytes: as they are, as they are on the device, and the changes between the two.
-
-    A change is a write at an offset or, without content, a truncation to it.
-    """
-
-    data: bytearray = field(default_factory=bytearray)
-    durable: bytes = b""
-    changes: list[tuple[int, bytes | None]] = field(default_factory=list)
-    modified_ms: int = 0
-
-
-_Tree = dict[Path, _Node | None]
+_Tree = dict[Path, Node | None]
 """Directories have no node."""
 
 
@@ -58,7 +45,7 @@ class _Fault:
 class MemoryFile:
     """See `lakelog.runtime.api.File`."""
 
-    def __init__(self, disk: MemoryDisk, path: Path, node: _Node) -> None:
+    def __init__(self, disk: MemoryDisk, path: Path, node: Node) -> None:
         self._disk = disk
         self._path = path
         self._node = node
@@ -103,7 +90,7 @@ class MemoryFile:
         self._check()
         self._disk.step("truncate", self._path)
         node = self._node
-        _resize(node.data, size)
+        resize(node.data, size)
         node.changes.append((size, None))
 
     def sync(self) -> None:
@@ -195,20 +182,33 @@ class MemoryDisk:
     def crash(self, random: Random | None = None) -> None:
         """The power fails. Without `random` all that was not synced is lost."""
         self.kill()
+        self._tree = self._left_by_crash(random)
+        self._durable = dict(self._tree)
+        self._journal.clear()
+
+    def copy_after_kill(self) -> MemoryDisk:
+        """Another disk, as this one would be after `kill`; this one goes on."""
+        tree = {path: node and node.copy(bytes(node.data)) for path, node in self._tree.items()}
+        return self._other(tree)
+
+    def copy_after_crash(self, random: Random | None = None) -> MemoryDisk:
+        """Another disk, as this one would be after `crash`; this one goes on."""
+        return self._other(self._left_by_crash(random))
+
+    def _other(self, tree: _Tree) -> MemoryDisk:
+        other = MemoryDisk(self.clock, capacity=self.capacity)
+        other._tree, other._durable = tree, dict(tree)
+        return other
+
+    def _left_by_crash(self, random: Random | None) -> _Tree:
+        tree = dict(self._durable)
         if random is not None:
             for _, change in self._journal[: random.below(len(self._journal) + 1)]:
-                change(self._durable)
-        self._journal.clear()
-        self._tree = dict(self._durable)
-        for node in {id(node): node for node in self._tree.values() if node}.values():
-            data = bytearray(node.durable)
-            for offset, content in node.changes if random is not None else ():
-                assert random is not None
-                if content is not None:
-                    _tear(data, offset, content, random)
-                elif random.below(2):
-                    _resize(data, offset)
-            node.data, node.durable, node.changes = data, bytes(data), []
+                change(tree)
+        left: _Tree = {}
+        for path, node in tree.items():
+            left[path] = node and node.after_crash(random)
+        return left
 
     def step(self, operation: Operation, path: Path) -> _Fault | None:
         """Counts an operation and raises what it was told to."""
@@ -221,7 +221,7 @@ class MemoryDisk:
             raise OSError(fault.code, os.strerror(fault.code), str(path))
         return fault
 
-    def admit(self, path: Path, end: int, node: _Node) -> tuple[int, OSError | None]:
+    def admit(self, path: Path, end: int, node: Node) -> tuple[int, OSError | None]:
         """Up to which byte a write may reach, and the error that it ends with."""
         fault = self.step("write", path)
         if fault is not None:
@@ -255,7 +255,7 @@ class MemoryDisk:
             if not create or path in self._tree:
                 raise self._missing(path)
             self._need_dir(path.parent)
-            node = new = _Node(modified_ms=self.clock.wall_ms())
+            node = new = Node(modified_ms=self.clock.wall_ms())
             self._change({path.parent}, lambda tree: tree.__setitem__(path, new))
         return MemoryFile(self, path, node)
 
@@ -347,7 +347,7 @@ class MemoryDisk:
         if not self.is_dir(path):
             raise self._missing(path)
 
-    def _file(self, path: Path) -> _Node:
+    def _file(self, path: Path) -> Node:
         node = self._tree.get(path)
         if node is None:
             raise self._missing(path)
@@ -380,21 +380,3 @@ class MemoryDisk:
 
     def read_ahead(self, file: File, offset: int, size: int) -> None:
         file.read_at(offset, size)
-
-
-def _resize(data: bytearray, size: int) -> None:
-    del data[size:]
-    data.extend(bytes(size - len(data)))
-
-
-def _tear(data: bytearray, offset: int, content: bytes, random: Random) -> None:
-    """Keeps a write, some of its sectors, or only the growth of the file."""
-    kept = content
-    match random.below(3):
-        case 0:
-            kept = bytes(len(content)) if random.below(2) else b""
-        case 1:
-            kept = content[: random.below(len(content) // _SECTOR + 1) * _SECTOR]
-    if kept and len(data) < offset:
-        data.extend(bytes(offset - len(data)))
-    data[offset : offset + len(kept)] = kept

@@ -21,6 +21,8 @@ from lakelog.wire.primitives import MAX_RESPONSE_ELEMENTS, skip_tagged_fields
 from lakelog.wire.schema import Buffer, Message
 
 API_VERSIONS_KEY = 18
+FRAME_SIZE_BYTES = 4
+"""What a frame begins with: the size of the rest."""
 
 _REQUEST_START = struct.Struct(">hhih")
 _SIZE_AND_ID = struct.Struct(">ii")

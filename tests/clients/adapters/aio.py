@@ -146,6 +146,12 @@ class AioAdmin:
             place.partition: entry.offset for place, entry in found.items() if place.topic == topic
         }
 
+    def note(self, group: str, topic: str, partition: int) -> str:
+        """What was stored beside the offset."""
+        found = LOOP.run(self._admin.list_consumer_group_offsets(group))
+        metadata: str = found[TopicPartition(topic, partition)].metadata
+        return metadata
+
     def earliest_and_latest(self, topic: str, partition: int) -> tuple[int, int]:
         consumer = AioConsumer(self._bootstrap, None, None)
         place = TopicPartition(topic, partition)

@@ -12,10 +12,15 @@ from clients.adapters.api import GroupDescription, Received, Sent
 
 TIMEOUT_S = 20.0
 _EARLIEST, _LATEST = -2, -1
+JOINING_MS = 1_500
+"""The least that a member of a group polls for. If the time is up between JoinGroup and SyncGroup,
+kafka-python 3.0 ends up in the group without sending heartbeats, and is dropped from it without
+noticing; so it does with Apache Kafka 4.3.1."""
 
 
 class KafkaPythonConsumer:
     def __init__(self, bootstrap: str, group: str | None, topic: str | None) -> None:
+        self._least_ms = JOINING_MS if group else 0
         self._consumer = kafka.KafkaConsumer(
             *([topic] if topic else []),
             bootstrap_servers=bootstrap,
@@ -27,7 +32,7 @@ class KafkaPythonConsumer:
         )
 
     def poll(self, timeout_s: float) -> list[Received]:
-        polled = self._consumer.poll(int(timeout_s * 1000))
+        polled = self._consumer.poll(max(int(timeout_s * 1000), self._least_ms))
         return [
             Received(
                 record.partition,

@@ -11,7 +11,9 @@ import kafka
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import TopicPartition as RdPartition
 
+from broker_process import eventually
 from clients.adapters.aio import LOOP
+from clients.adapters.kafka_python import JOINING_MS
 from lakelog.client.consumer import Consumer as OwnConsumer
 from lakelog.client.producer import TransactionalProducer
 
@@ -157,16 +159,18 @@ class KafkaPythonTransactional:
         def __init__(self, bootstrap: str, group: str, topic: str, isolation: str) -> None:
             self.topic, self.group = topic, group
             self.consumer = kafka.KafkaConsumer(
-                topic,
                 bootstrap_servers=bootstrap,
                 group_id=group,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 isolation_level=isolation,
             )
+            # A leader that does not know the topic yet would share out nothing.
+            eventually(lambda: self.consumer.partitions_for_topic(topic))
+            self.consumer.subscribe([topic])
 
         def poll(self) -> list[tuple[int, int, bytes]]:
-            polled = self.consumer.poll(200)
+            polled = self.consumer.poll(JOINING_MS)
             return [(r.partition, r.offset, r.value) for rows in polled.values() for r in rows]
 
         def close(self) -> None:
@@ -269,7 +273,9 @@ class OwnTransactional:
     class Reading:
         def __init__(self, bootstrap: str, group: str, topic: str, isolation: str) -> None:
             self.topic, self.group = topic, group
-            self.consumer = OwnConsumer(bootstrap, group=group, auto_offset_reset="earliest")
+            self.consumer = OwnConsumer(
+                bootstrap, group=group, auto_offset_reset="earliest", isolation_level=isolation
+            )
             self.consumer.subscribe([topic])
 
         def poll(self) -> list[tuple[int, int, bytes]]:

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
-from lakelog.cli.broker import BrokerArguments, advertised, load_config, parse_plainly, run_broker
+from lakelog.cli.broker import (
+    BrokerArguments,
+    advertised,
+    as_told,
+    load_config,
+    parse_plainly,
+    run_broker,
+)
 from lakelog.cli.failures import CliError
 
 
@@ -86,3 +93,36 @@ def test_the_command_line_advertises_before_the_file() -> None:
     assert told == {"PLAINTEXT": ("b", 2)}
     with pytest.raises(CliError):
         advertised(BrokerArguments(advertise=("b:2",)), config)
+
+
+def test_the_settings_say_what_the_options_said() -> None:
+    config, _ = BrokerConfig.from_mapping({"log.dirs": "/a", "broker.id": "3"})
+    told = as_told(config, Path("/b"), "[::1]:0", 5)
+    assert (told.data_directory, told.node_id) == ("/b", 5)
+    (endpoint,) = told.listeners
+    assert (endpoint.name, endpoint.host, endpoint.port) == ("PLAINTEXT", "::1", 0)
+    unheard = as_told(config, Path("/a"), "", 3)
+    assert unheard.static == {"log.dirs": "/a", "broker.id": "3", "node.id": "3"}
+
+
+def test_only_a_listener_can_be_advertised() -> None:
+    listeners = "INSIDE://127.0.0.1:9092,OUTSIDE://127.0.0.1:9093"
+    config, _ = BrokerConfig.from_mapping({"listeners": listeners})
+    assert advertised(BrokerArguments(advertise=("outside=b:2",)), config) == {"OUTSIDE": ("b", 2)}
+    with pytest.raises(CliError, match="'PLAINTEXT=b:2' names no listener") as caught:
+        advertised(BrokerArguments(advertise=("PLAINTEXT=b:2",)), config)
+    assert caught.value.code == "LL0902"
+    assert "INSIDE, OUTSIDE" in caught.value.hint
+    alone = BrokerArguments(listen="127.0.0.1:0", advertise=("OUTSIDE=b:2",))
+    with pytest.raises(CliError, match="names no listener") as caught:
+        advertised(alone, config)
+    assert "PLAINTEXT" in caught.value.hint
+
+
+def test_what_a_file_advertises_is_a_listener_too_unless_listen_takes_its_place() -> None:
+    config, _ = BrokerConfig.from_mapping(
+        {"listeners": "A://127.0.0.1:9092", "advertised.listeners": "A://a:1,B://b:2"}
+    )
+    with pytest.raises(CliError, match=r"advertised\.listeners names B, which is no listener"):
+        advertised(BrokerArguments(), config)
+    assert advertised(BrokerArguments(listen="127.0.0.1:0"), config) == {}

@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.cli.failures import CliError
 from lakelog.cli.main import run
-from lakelog.cli.txn import chosen, document, listing
+from lakelog.cli.txn import aborted, chosen, document, known_state, listing
 from lakelog.client.admin import ActiveProducer, Transaction, TransactionListing
 
 KEY = ("orders", 3)
@@ -61,3 +61,25 @@ def test_which_is_meant_must_be_clear() -> None:
 def test_a_duration_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["txn", "list", "--longer-than", "soon"]) == 2
     assert "not a duration" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["Ongoing", "ongoing", "ONGOING"])
+def test_a_state_is_known_in_any_case(text: str) -> None:
+    assert known_state(text) == "Ongoing"
+
+
+@pytest.mark.parametrize(("text", "hint"), [("Ongong", "'Ongoing'"), ("x", "PrepareCommit, ")])
+def test_a_state_that_there_is_not_is_refused(text: str, hint: str) -> None:
+    with pytest.raises(CliError) as caught:
+        known_state(text)
+    assert (caught.value.code, hint in caught.value.hint) == ("LL0902", True)
+
+
+def test_what_was_aborted_is_told() -> None:
+    assert aborted(KEY, producer(7, 40)).data == {
+        "topic": "orders",
+        "partition": 3,
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "start_offset": 40,
+    }

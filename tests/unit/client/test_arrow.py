@@ -15,6 +15,9 @@ from lakelog.records.batch import BatchHeader, CorruptRecord, read_header, set_a
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
 
+pytestmark = [pytest.mark.xdist_group("compiler")]
+"""In one process: what has been compiled is kept there."""
+
 Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 nullable = st.none() | st.binary(max_size=200)

@@ -34,7 +34,12 @@ def batch(base: int, count: int = 3, *, control: bool = False) -> bytes:
 
 def answer(records: bytes | None, error: int = 0, *, by_id: bool = True) -> FetchResponse:
     row = PartitionData(
-        partition_index=0, error_code=error, high_watermark=99, log_start_offset=1, records=records
+        partition_index=0,
+        error_code=error,
+        high_watermark=99,
+        log_start_offset=1,
+        aborted_transactions=None,
+        records=records,
     )
     name = FetchableTopicResponse(topic="t", partitions=[row])
     if by_id:
@@ -44,12 +49,13 @@ def answer(records: bytes | None, error: int = 0, *, by_id: bool = True) -> Fetc
 
 def test_partitions_are_grouped_by_topic() -> None:
     targets = [target(5, 0), target(6, 1), target(0, 0, NAMED)]
-    request = fetch_request(targets, max_wait_ms=7, min_bytes=2, max_bytes=3)
+    request = fetch_request(targets, max_wait_ms=7, min_bytes=2, max_bytes=3, read_committed=True)
     assert [(row.topic, len(row.partitions)) for row in request.topics] == [("t", 2), ("n", 1)]
     first = request.topics[0].partitions[0]
     assert (first.fetch_offset, first.partition_max_bytes) == (5, 1000)
     assert first.current_leader_epoch == 3
     assert (request.session_id, request.session_epoch) == (0, -1)
+    assert request.isolation_level == 1
 
 
 def test_topics_without_ids_need_the_version_with_names() -> None:
@@ -62,7 +68,7 @@ def test_batches_before_the_offset_and_a_cut_one_are_left_out(by_id: bool) -> No
     records = batch(0) + batch(3) + batch(6) + batch(9)[:-1]
     (fetched,) = read_response(answer(records, by_id=by_id), [target(4)])
     assert [header.base_offset for header, _ in fetched.batches] == [3, 6]
-    assert (fetched.high_watermark, fetched.log_start_offset) == (99, 1)
+    assert (fetched.readable_end, fetched.log_start_offset) == (99, 1)
 
 
 def test_partitions_that_were_not_asked_for_are_dropped() -> None:
@@ -111,7 +117,6 @@ def test_records_are_handed_out_from_the_position_on() -> None:
     records = position.take(10, LIMIT)
     assert [(r.topic, r.offset, r.value) for r in records] == [("t", 7, b"7"), ("t", 8, b"8")]
     assert (position.offset, position.has_records) == (9, False)
-    assert position.high_watermark == 99
 
 
 def test_control_batches_move_the_position_and_are_not_handed_out() -> None:

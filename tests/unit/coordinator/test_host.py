@@ -172,6 +172,23 @@ async def test_records_of_other_kinds_and_tombstones_are_replayed_in_order(world
 
 
 @in_world()
+async def test_what_cannot_be_written_fails_alone(world: World) -> None:
+    """A lone surrogate is no UTF-8; no client can send one, so it stands for any such fault."""
+    world.log.delay_s = lambda: 1.0
+    in_flight = commit(world, {("orders", 0): 5})
+    await asyncio.sleep(0.1)
+    unwritable = commit(world, {("orders", 1): 6}, metadata="\ud800")
+    queued = commit(world, {("orders", 2): 7})
+    codes = [
+        (await reply).topics[0].partitions[0].error_code
+        for reply in (unwritable, in_flight, queued)
+    ]
+    assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0]
+    assert await commit_codes(world, {("orders", 1): 8}) == [0]
+    assert await committed(world) == {("orders", 0): 5, ("orders", 1): 8, ("orders", 2): 7}
+
+
+@in_world()
 async def test_a_caller_that_has_gone_away_does_no_harm(world: World) -> None:
     world.log.delay_s = lambda: 1.0
     reply = commit(world, {("orders", 0): 5})

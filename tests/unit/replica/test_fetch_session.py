@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from lakelog.replica.fetch_session import FetchPlan, FetchSessions
+from lakelog.replica.fetch_session import UNKNOWN_MAX, FetchPlan, FetchSessions
 
 
 class CountingRandom:
@@ -36,6 +36,10 @@ def request(
     return FetchRequest(session_id=session_id, session_epoch=epoch, topics=topics)
 
 
+def is_known(topic: str | bytes, partition: int) -> bool:
+    return topic == "t"
+
+
 def offsets(plan: FetchPlan) -> dict[int, int]:
     return {target.partition: target.fetch_offset for target in plan.targets}
 
@@ -47,7 +51,7 @@ def report(plan: FetchPlan, partition: int, size: int, high_watermark: int, erro
 
 @pytest.fixture
 def sessions() -> FetchSessions:
-    return FetchSessions(CountingRandom(), slots_max=2)
+    return FetchSessions(CountingRandom(), is_known, slots_max=2)
 
 
 def test_without_a_session_everything_is_answered(sessions: FetchSessions) -> None:
@@ -147,3 +151,69 @@ def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
     session.epoch = 2**31 - 1
     sessions.begin(request(full.session_id, 2**31 - 1), NAMES, 0.0)
     assert offsets(sessions.begin(request(full.session_id, 1), NAMES, 0.0)) == {0: 5}
+
+
+# Memory
+
+
+def wanted(count: int) -> dict[int, int]:
+    return dict.fromkeys(range(count), 0)
+
+
+def small(memory_max: int) -> FetchSessions:
+    return FetchSessions(CountingRandom(), is_known, slots_max=100, memory_max=memory_max)
+
+
+def test_there_is_no_session_where_there_is_no_memory_for_it_until_one_is_idle() -> None:
+    sessions = small(600_000)
+    first = sessions.begin(request(0, 0, wanted(1000)), NAMES, 0.0)
+    assert first.session_id
+    plan = sessions.begin(request(0, 0, wanted(1000)), NAMES, 100.0)
+    assert (plan.session_id, len(plan.targets)) == (0, 1000)
+    assert sessions.begin(request(0, 0, wanted(10)), NAMES, 100.0).session_id
+    assert sessions.begin(request(0, 0, wanted(1000)), NAMES, 120.0).session_id
+    assert len(sessions) == 2
+    with pytest.raises(KafkaError):
+        sessions.begin(request(first.session_id, 1), NAMES, 120.0)
+
+
+def test_a_session_that_outgrows_the_memory_is_not_found_any_more() -> None:
+    sessions = small(600_000)
+    plan = sessions.begin(request(0, 0, wanted(1000)), NAMES, 0.0)
+    with pytest.raises(KafkaError) as caught:
+        sessions.begin(request(plan.session_id, 1, wanted(2000)), NAMES, 1.0)
+    assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(sessions), sessions.memory) == (0, 0)
+
+
+def test_memory_is_counted_until_the_last_session_is_gone() -> None:
+    sessions = small(1 << 30)
+    plan = sessions.begin(request(0, 0, wanted(50)), NAMES, 0.0)
+    few = sessions.memory
+    change = request(plan.session_id, 1, dict.fromkeys(range(40, 90), 7))
+    change.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[0, 1, 500])]
+    assert len(sessions.begin(change, NAMES, 0.0).targets) == 88
+    assert sessions.memory == few / 50 * 88
+    assert sessions.begin(request(0, 0, wanted(3)), NAMES, 0.0).session_id
+    sessions.begin(request(plan.session_id, -1), NAMES, 0.0)
+    assert sessions.memory == few / 50 * 3
+
+
+def test_long_names_cost_what_they_take() -> None:
+    sessions = small(100_000)
+    plan = sessions.begin(request(0, 0, {0: 0}, topic="\U0001f4dc" * 32_000), NAMES, 0.0)
+    assert (plan.session_id, len(plan.targets)) == (0, 1)
+
+
+def test_many_partitions_that_are_not_here_are_answered_and_not_kept() -> None:
+    sessions = small(1 << 30)
+    plan = sessions.begin(request(0, 0, wanted(UNKNOWN_MAX + 1), topic="no"), NAMES, 0.0)
+    assert (plan.session_id, len(plan.targets)) == (0, UNKNOWN_MAX + 1)
+    assert plan.includes(plan.targets[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, -1, -1)
+    plan = sessions.begin(request(0, 0, wanted(UNKNOWN_MAX), topic="no"), NAMES, 0.0)
+    assert plan.session_id, "a few may yet come"
+    more = request(plan.session_id, 1, wanted(UNKNOWN_MAX * 3), topic="no")
+    with pytest.raises(KafkaError) as caught:
+        sessions.begin(more, NAMES, 0.0)
+    assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.memory == 0

@@ -10,7 +10,7 @@ from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.storage.directory import LogDirectory
-from lakelog.storage.names import LOG
+from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_batches
@@ -61,6 +61,86 @@ def test_flush_messages_is_kept_before_the_answer() -> None:
     assert partition.log.recovery_point == 0
     partition.append(make_batch(1), NOW)
     assert partition.log.recovery_point == 3
+
+
+@pytest.mark.parametrize("marker", [False, True])
+def test_flush_messages_is_kept_while_another_flush_is_under_way(marker: bool) -> None:
+    """That one may have begun before the records came, and may not be over yet."""
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk, flush_messages=2, segment_bytes=400)
+    log = partition.log
+    for _ in range(4):
+        partition.append(make_batch(1, size=150), NOW)
+    partition.append(make_batch(1, size=150), NOW)
+    job = log.begin_flush()
+    assert job is not None
+    if marker:
+        end = partition.append_marker(7, 0, True, 0, NOW, transaction_version=0) + 1
+    else:
+        end = partition.append(make_batch(1, size=150), NOW).last_offset + 1
+    assert log.recovery_point == end
+    disk.crash()
+    directory = LogDirectory(DATA, disk, ManualClock(), SeededRandom(1))
+    directory.open(None, 1)
+    assert directory.load_logs(lambda *_: LogConfig(), {TOPIC_ID})["t", 0].log_end_offset == end
+
+
+def test_a_flush_that_ends_after_a_newer_one_takes_nothing_back() -> None:
+    partition = open_partition(flush_messages=2)
+    log = partition.log
+    partition.append(make_batch(1), NOW)
+    job = log.begin_flush()
+    assert job is not None
+    partition.append(make_batch(1), NOW)
+    job.run()
+    log.finish_flush(job)
+    assert log.recovery_point == 2
+    assert log.may_be_closed
+    assert log.begin_flush() is None
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_failed_flush_before_the_answer_takes_the_partition_offline(code: int) -> None:
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk, flush_messages=1)
+    disk.fail("sync", code, suffix=".log")
+    for _ in range(2):
+        with pytest.raises(KafkaError) as error:
+            partition.append(make_batch(1), NOW)
+        assert code_of(error) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.offline_reason is not None
+    assert partition.log.broken
+
+
+def test_a_flush_that_ends_well_after_another_failed_proves_nothing() -> None:
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk, flush_messages=2)
+    partition.append(make_batch(1), NOW)
+    job = partition.log.begin_flush()
+    assert job is not None
+    disk.fail("sync", errno.EIO, suffix=".log")
+    with pytest.raises(KafkaError):
+        partition.append(make_batch(1), NOW)
+    job.run()
+    partition.log.finish_flush(job)
+    assert partition.log.recovery_point == 0
+    assert not partition.log.may_be_closed
+
+
+def test_what_another_flush_lost_is_not_claimed() -> None:
+    """The device tells of a failure once; whoever asks next is told that all is well."""
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk, flush_messages=2)
+    partition.append(make_batch(1), NOW)
+    job = partition.log.begin_flush()
+    assert job is not None
+    disk.fail("sync", errno.EIO, suffix=".log")
+    with pytest.raises(OSError):
+        job.run()
+    with pytest.raises(KafkaError):
+        partition.append(make_batch(1), NOW)
+    assert partition.offline_reason is not None
+    assert partition.log.recovery_point == 0
 
 
 def test_a_full_disk_is_a_retriable_error_that_passes() -> None:
@@ -163,6 +243,21 @@ def test_what_is_not_decided_is_not_read_as_committed() -> None:
     assert committed(partition, 5) == (2, [(7, 2)])
     partition.append(make_batch(1), NOW)
     assert committed(partition, 7) == (1, [])
+
+
+def test_a_read_that_fails_over_aborted_transactions_holds_no_file() -> None:
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk)
+    begin_transaction(partition, 7, 3)
+    partition.append_marker(7, 0, False, 0, NOW, transaction_version=0)
+    segment = partition.log.active_segment
+    assert segment.handle is not None
+    assert segment.txn_index is not None
+    segment.txn_index.entries = None  # as after a start, before anybody has asked
+    disk.fail("read", errno.EIO, suffix=TXN_INDEX)
+    with pytest.raises(KafkaError):
+        partition.read_committed(0, 1 << 20, min_one=True)
+    assert segment.handle.readers == 0
 
 
 def test_a_marker_may_close_a_segment() -> None:

@@ -26,6 +26,12 @@ from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server, StartError, World
+from lakelog.storage.checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    decode_offsets,
+)
 from storage_kit import make_batch
 
 OFFSETS = "__consumer_offsets"
@@ -217,6 +223,30 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
 
     run(tmp_path, write)
     run(tmp_path, look)
+
+
+def test_a_stop_leaves_the_checkpoints_of_that_moment(tmp_path: Path) -> None:
+    def offsets(name: str) -> dict[tuple[str, int], int]:
+        found = decode_offsets((tmp_path / "data" / name).read_bytes())
+        return {key: offset for key, offset in found.items() if key[0] == "orders"}
+
+    async def first(running: Running) -> None:
+        await running.create("orders", 2)
+        await append(running)
+
+    async def append(running: Running) -> None:
+        now = running.clock.wall_ms()
+        partition = running.partition("orders")
+        partition.append(make_batch(5, timestamp=now), now)
+        partition.delete_records(partition.high_watermark - 2)
+
+    never = "3600000"
+    run(tmp_path, first, replica_high_watermark_checkpoint_interval_ms=never)
+    assert offsets(HIGH_WATERMARKS) == {("orders", 0): 5, ("orders", 1): 0}
+    run(tmp_path, append, replica_high_watermark_checkpoint_interval_ms=never)
+    assert offsets(HIGH_WATERMARKS) == {("orders", 0): 10, ("orders", 1): 0}
+    assert offsets(RECOVERY_POINTS) == {("orders", 0): 10, ("orders", 1): 0}
+    assert offsets(LOG_STARTS) == {("orders", 0): 8}
 
 
 def test_the_backlog_is_the_configured_one(tmp_path: Path) -> None:

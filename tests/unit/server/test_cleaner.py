@@ -97,8 +97,8 @@ class Bench:
         disk = store.disk
         assert isinstance(disk, MemoryDisk)
         self.log = store.create()
-        self.fill()
         self.partition = Partition(self.log, 0, lambda partition: None)
+        self.fill()
         self.partitions = Partitions()
         self.partitions.add(self.partition)
         self.processes = FakeProcesses(disk, list(works))
@@ -122,7 +122,7 @@ class Bench:
 
     def fill(self) -> None:
         for number in range(12):
-            self.log.append(make_batch(timestamp=NOW + number), leader_epoch=0, now_ms=NOW)
+            self.partition.append(make_batch(timestamp=NOW + number), NOW)
         self.log.flush()
 
     async def tick(self) -> None:
@@ -150,8 +150,10 @@ def test_a_log_that_is_due_is_compacted_and_the_helper_ended() -> None:
         assert bench.cleaned == active
         assert len(read_records(bench.log)) < before
         assert bench.checkpoints == 1
-        assert bench.cleaner.counts.rounds == 1
-        assert bench.cleaner.counts.bytes_written < bench.cleaner.counts.bytes_read
+        counts = bench.cleaner.counts
+        assert (counts.rounds, counts.failures, counts.dirtiest_ratio) == (1, 0, 0.0)
+        assert counts.bytes_written < counts.bytes_read
+        assert (counts.records_read, counts.records_written) == (active, 1)
         assert [child.ended for child in bench.processes.children] == [True]
         await bench.tick()
         assert len(bench.processes.children) == 1, "nothing is left to do"
@@ -182,7 +184,8 @@ def test_a_log_whose_helpers_die_is_given_up_after_some(
         bench = Bench(memory_store(CONFIG), work, work, work, honest)
         for _ in range(5):
             await bench.tick()
-        assert bench.cleaner.counts.helper_deaths == 3
+        counts = bench.cleaner.counts
+        assert (counts.helper_deaths, counts.failures, counts.uncleanable) == (3, 3, 1)
         assert bench.cleaner.uncleanable == {bench.partition}
         assert len(bench.processes.children) == 3
         assert all(child.ended for child in bench.processes.children)
@@ -214,6 +217,7 @@ def test_a_damaged_log_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
         await bench.tick()
         await bench.tick()
         assert bench.cleaner.uncleanable == {bench.partition}
+        assert (bench.cleaner.counts.failures, bench.cleaner.counts.uncleanable) == (1, 1)
         assert len(bench.processes.children) == 1
         await bench.cleaner.stop()
 

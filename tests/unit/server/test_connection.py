@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
-from lakelog.server.connection import Connection, ProtocolViolation
+from lakelog.server import memory_relief
+from lakelog.server.connection import Connection
 from lakelog.server.connection_sweep import ConnectionSweep
+from lakelog.server.dispatch import Dispatcher
 from lakelog.server.reply import Reply
 from lakelog.server.request_memory import RequestMemory
+from lakelog.server.request_sink import ProtocolViolation
 from lakelog.storage.handles import LogSlice
 
 PRODUCE = 0
@@ -192,6 +195,9 @@ class Sink:
 
     def complete(self, index: int) -> None:
         self.replies[index].complete(self.answer(self.requests[index]))
+
+    def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        connection.close()
 
     def on_close(self, connection: Connection) -> None:
         self.closed += 1
@@ -477,7 +483,7 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
     steady_world, sink, steady = connect()
     config, _ = BrokerConfig.from_mapping({})
     clock = FakeClock()
-    sweep = ConnectionSweep([slow, steady], lambda: config, clock)
+    sweep = ConnectionSweep(dispatcher_of(clock, slow, steady), lambda: config, clock)
     for _, connection in ((slow_world, slow), (steady_world, steady)):
         connection.last_active = clock.now
     slow_world.incoming += struct.pack(">ih", 1000, OTHER) + b"z"
@@ -495,6 +501,196 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
     steady_world.incoming += b"y" * (1 << 20)
     steady_world.run()
     assert sink.requests
+
+
+@pytest.mark.parametrize("waited_for", [True, False])
+def test_who_trickles_gives_up_its_memory_as_soon_as_somebody_waits(waited_for: bool) -> None:
+    """Each of the slow sends 2 KiB/s, which is enough while there is memory for all."""
+    memory = RequestMemory(limit=1 << 20)
+    slow = [connect(memory=memory) for _ in range(5)]
+    good_world, sink, good = connect(memory=memory)
+    clock = FakeClock()
+    dispatcher = dispatcher_of(clock, *(c for _, _, c in slow), good, memory=memory)
+    config, _ = BrokerConfig.from_mapping({})
+    sweep = ConnectionSweep(dispatcher, lambda: config, clock)
+    for world, _, connection in slow:
+        connection.last_active = clock.now
+        world.incoming += struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 100_000
+        world.run()
+    good.last_active = clock.now
+    if waited_for:
+        good_world.incoming += frame(request(1, size=300_000))
+    for _ in range(12):
+        for world, _, connection in slow:
+            if not connection.closed:
+                world.incoming += b"y" * 10_240
+                world.run()
+        good_world.run()
+        sweep.run()
+        good_world.run()
+        clock.now += 5.0
+    assert len(sink.requests) == waited_for
+    assert any(connection.closed for _, _, connection in slow) == waited_for
+    assert not good.closed
+
+
+def test_a_fast_large_request_is_not_closed_for_those_who_wait() -> None:
+    memory = RequestMemory(limit=1 << 20)
+    large_world, sink, large = connect(memory=memory)
+    other_world, _, other = connect(memory=memory)
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({})
+    sweep = ConnectionSweep(
+        dispatcher_of(clock, large, other, memory=memory), lambda: config, clock
+    )
+    large.last_active = other.last_active = clock.now
+    large_world.incoming += struct.pack(">ihh", 8 << 20, OTHER, 0)
+    body = (8 << 20) - 4
+    while body:
+        size = min(body, 1 << 20)
+        body -= size
+        large_world.incoming += b"y" * size
+        large_world.run()
+        other_world.incoming += frame(request(1, size=100_000))
+        other_world.run()
+        sweep.run()
+        clock.now += 5.0
+    assert len(sink.requests) == 1
+    assert not other.closed
+
+
+def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None:
+    """Without shedding the memory would go from one of them to the next, ten seconds each."""
+    memory = RequestMemory(limit=4 << 20)
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({})
+    crowd = [connect(memory=memory) for _ in range(64)]
+    good_world, sink, good = connect(memory=memory)
+    dispatcher = dispatcher_of(clock, *(c for _, _, c in crowd), good, memory=memory)
+    sweep = ConnectionSweep(dispatcher, lambda: config, clock)
+    for size in (60_000, 10_000):
+        for world, _, connection in crowd:
+            connection.last_active = clock.now
+            begin = struct.pack(">ihh", 1 << 20, OTHER, 0) if size == 60_000 else b""
+            world.incoming += begin + b"y" * size
+            world.run()
+    assert len(memory.waiting) == 63
+    good.last_active = clock.now
+    good_world.incoming += frame(request(1, size=50_000))
+    good_world.run()
+    assert not sink.requests
+    for _ in range(10):
+        sweep.run()
+        for world, _, connection in crowd:
+            if not connection.closed:
+                world.incoming += b"y" * 5_000
+                world.run()
+        good_world.run()
+        clock.now += 5.0
+    assert len(sink.requests) == 1
+    assert not good.closed
+    assert not all(connection.closed for _, _, connection in crowd)
+
+
+@pytest.mark.parametrize(("key", "most"), [(OTHER, 1), (PRODUCE, 64)])
+def test_many_requests_of_one_connection_leave_the_loop_to_others(key: int, most: int) -> None:
+    """Thousands fit into a buffer; one turn of the loop must not handle them all."""
+    world, sink, connection = connect()
+    world.incoming += b"".join(frame(request(number, key)) for number in range(5_000))
+    handled = 0
+    while len(sink.requests) < 5_000:
+        if world.soon:
+            world.soon.popleft()()
+        else:
+            assert world.readable is not None
+            world.readable()
+        assert len(sink.requests) - handled <= most
+        assert connection.received_bytes < 600_000
+        assert len(world.soon) <= 1
+        handled = len(sink.requests)
+    assert bytes(world.sent).startswith(b"<" + request(0, key) + b"><" + request(1, key) + b">")
+    assert world.readable is not None
+
+
+def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
+    world, sink, connection = connect()
+    slow_world, slow_sink, slow = connect()
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({})
+    sweep = ConnectionSweep(dispatcher_of(clock, connection, slow), lambda: config, clock)
+    world.room = slow_world.room = 0
+    for one, its_sink, owner in ((world, sink, connection), (slow_world, slow_sink, slow)):
+        owner.last_active = clock.now
+        its_sink.slices[request(0)] = FakeSlice(bytes(9 << 20))
+        one.incoming += frame(request(0))
+        one.run()
+    for _ in range(8):
+        slow_world.room += 10_240
+        slow_world.run()
+        sweep.run()
+        clock.now += 5.0
+    assert connection.closed
+    assert not slow.closed
+
+
+def test_responses_that_nobody_reads_have_a_limit_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory_relief, "UNREAD_MAX", 2_500_000)
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({})
+    crowd = [connect() for _ in range(4)]
+    sizes = [400_000, 900_000, 800_000, 700_000]
+    connections = [connection for _, _, connection in crowd]
+    sweep = ConnectionSweep(dispatcher_of(clock, *connections), lambda: config, clock)
+    for (world, _, connection), size in zip(crowd, sizes, strict=True):
+        connection.last_active = clock.now
+        world.room = 0
+        world.incoming += frame(request(1, size=size))
+        world.run()
+    file_world, sink, of_file = crowd[0]
+    sink.slices[request(2)] = FakeSlice(bytes(9 << 20))
+    file_world.incoming += frame(request(2))
+    file_world.run()
+    sweep.run()
+    assert [connection.closed for connection in connections] == [False, True, False, False]
+    assert not of_file.closed, "what is in a file takes no memory"
+
+
+def test_one_response_too_many_waits_until_some_are_read() -> None:
+    world, sink, connection = connect()
+    world.room = 0
+    for number in range(10):
+        world.incoming += frame(request(number, size=400_000))
+    world.run()
+    assert len(sink.requests) == 3
+    assert connection.unread_memory < 1_300_000
+    world.room = 1 << 30
+    world.run()
+    assert len(sink.requests) == 10
+
+
+def test_a_short_rest_keeps_no_large_buffer() -> None:
+    memory = RequestMemory(limit=0)
+    world, sink, connection = connect(memory=memory)
+    world.incoming += frame(request(1, size=60_000)) + frame(request(2, size=50))[:20]
+    world.run()
+    assert connection.held_bytes
+    connection.drop_idle_buffer()
+    assert (connection.held_bytes, memory.used) == (0, 0)
+    world.incoming += frame(request(2, size=50))[20:] + frame(request(3, size=60_000))
+    world.run()
+    assert len(sink.requests) == 3
+
+
+def dispatcher_of(
+    clock: FakeClock, *connections: Connection, memory: RequestMemory | None = None
+) -> Dispatcher:
+    """What a sweep looks at."""
+    tasks: Any = None
+    dispatcher = Dispatcher({}, lambda _, __: None, clock, tasks, memory or RequestMemory(0))
+    dispatcher.connections.update(dict.fromkeys(connections))
+    return dispatcher
 
 
 class FakeClock:

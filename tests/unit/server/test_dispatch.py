@@ -12,21 +12,29 @@ import pytest
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.protocol.produce import ProduceRequest, ProduceResponse
 from lakelog.protocol.registry import api_for
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
-from lakelog.server.connection import ProtocolViolation
 from lakelog.server.dispatch import DEFERRED, Context, Dispatcher, Route
 from lakelog.server.listener import Acceptor
 from lakelog.server.request_memory import RequestMemory
+from lakelog.server.request_sink import ProtocolViolation
+from lakelog.storage.handles import LogSlice
 from lakelog.wire.framing import decode_response, encode_request
 
-PRODUCE, METADATA, HEARTBEAT, API_VERSIONS = 0, 3, 12, 18
+PRODUCE, FETCH, METADATA, HEARTBEAT, API_VERSIONS = 0, 1, 3, 12, 18
 MESSAGES: dict[int, type[Any]] = {
     PRODUCE: ProduceRequest,
+    FETCH: FetchRequest,
     METADATA: MetadataRequest,
     HEARTBEAT: HeartbeatRequest,
     API_VERSIONS: ApiVersionsRequest,
@@ -359,16 +367,53 @@ def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
     assert told[0].exc_info is not None
 
 
-def test_a_handler_may_call_a_request_a_violation(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("violating", [_at_once, _in_coroutine, _in_future, _in_done_future])
+def test_a_handler_may_call_a_request_a_violation(
+    violating: Callable[[Exception], Any], caplog: pytest.LogCaptureFixture
+) -> None:
     """That is the peer's fault, and no error of the broker's."""
 
     async def scenario() -> None:
         violation = ProtocolViolation("acks=0 cannot be refused")
-        async with Broker({METADATA: _at_once(violation)}) as broker:
+        async with Broker({METADATA: violating(violation)}) as broker:
             client = await broker.connect()
             client.send(MetadataRequest(topics=[]), 12)
             assert await client.is_closed_by_broker()
 
     run(scenario)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "closing 127.0.0.1:" in caplog.text
     assert "acks=0 cannot be refused" in caplog.text
+
+
+class ReleasedSlice(LogSlice):
+    """Records from a file, of which only the size and the end are of interest."""
+
+    def __init__(self) -> None:
+        self.size = 100
+        self.released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def test_records_of_a_response_that_cannot_be_encoded_are_given_back() -> None:
+    found = [ReleasedSlice(), ReleasedSlice()]
+
+    def fetch(context: Context, request: Any) -> FetchResponse:
+        partitions = [
+            PartitionData(partition_index=index, records=records)
+            for index, records in enumerate(found)
+        ]
+        partitions.append(PartitionData(partition_index=1 << 40, records=b""))
+        topics = [FetchableTopicResponse(topic="t", partitions=partitions)]
+        return FetchResponse(responses=topics)
+
+    async def scenario() -> None:
+        async with Broker({FETCH: fetch}) as broker:
+            client = await broker.connect()
+            client.send(FetchRequest(topics=[]), 12)
+            assert await client.is_closed_by_broker()
+
+    run(scenario)
+    assert [records.released for records in found] == [1, 1]

@@ -69,17 +69,25 @@ class Broker:
         self.directory.open(None, 1)
         self.directory.load_logs(lambda topic, topic_id: LogConfig(), {TOPIC_ID})
         self.partitions = Partitions()
-        self.connections: set[Any] = set()
+        self.sweeps = 0
+        self.sweep_error: Exception | None = None
+        self.committed: list[Partition] = []
         self.maintenance = Maintenance(
             self.partitions,
             self.directory,
-            self.connections,
+            self._sweep,
+            self.committed.append,
             lambda: self.config,
             self.clock,
             self.disk,
             self.tasks,
         )
         self.maintenance.start()
+
+    def _sweep(self) -> None:
+        self.sweeps += 1
+        if self.sweep_error is not None:
+            raise self.sweep_error
 
     def partition(self, index: int = 0, config: LogConfig = SMALL) -> Partition:
         log = self.directory.create_log("topic", index, TOPIC_ID, config)
@@ -265,9 +273,12 @@ def test_a_checkpoint_that_fails_is_written_the_next_time(
     assert "the checkpoints could not be written" in caplog.text
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_old_segments_go_and_a_log_that_fails_keeps_no_other_from_it(
-    caplog: pytest.LogCaptureFixture,
+    code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A full disk passes; of a device that fails nothing is asked again."""
+
     @in_broker(log_retention_check_interval_ms="10000")
     async def scenario(broker: Broker) -> None:
         config = LogConfig(segment_bytes=400, retention_ms=60_000)
@@ -276,13 +287,16 @@ def test_old_segments_go_and_a_log_that_fails_keeps_no_other_from_it(
             broker.append(partition, 6)
         partitions[2].take_offline("as a test wants it")
         await asyncio.sleep(1)
-        broker.disk.fail("name", errno.EIO, suffix="topic-0")
+        broker.disk.fail("name", code, suffix="topic-0")
         await asyncio.sleep(64)
         assert [each.log.log_start_offset for each in partitions] == [0, 0, 0]
         await asyncio.sleep(6)
         assert [each.log.log_start_offset for each in partitions] == [0, 12, 0]
         await asyncio.sleep(10)
-        assert [each.log.log_start_offset for each in partitions] == [12, 12, 0]
+        fails = code == errno.EIO
+        assert (partitions[0].offline_reason is not None) is fails
+        starts = [each.log.log_start_offset for each in partitions]
+        assert starts == [0 if fails else 12, 12, 0]
 
     scenario()
     assert "retention: topic-0" in caplog.text
@@ -338,21 +352,16 @@ async def test_producers_are_forgotten_as_soon_as_the_setting_says_while_it_runs
 
 
 def test_a_chore_that_fails_comes_again(caplog: pytest.LogCaptureFixture) -> None:
-    class Connection:
-        looked_at = 0
-
-        @property
-        def last_active(self) -> float:
-            Connection.looked_at += 1
-            raise ZeroDivisionError
+    seen = []
 
     @in_broker()
     async def scenario(broker: Broker) -> None:
-        broker.connections.add(Connection())
+        broker.sweep_error = ZeroDivisionError()
+        seen.append(broker)
         await asyncio.sleep(16)
 
     scenario()
-    assert Connection.looked_at == 3
+    assert seen[0].sweeps == 3
     assert caplog.text.count("sweep failed") == 3
 
 

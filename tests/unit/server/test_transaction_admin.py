@@ -48,9 +48,10 @@ class World:
         self.woken: list[object] = []
         purgatory: Any = SimpleNamespace(check=self.woken.append)
         groups: Any = None
+        tasks: Any = None
         self.broker: Any = SimpleNamespace(
             partitions=self.partitions,
-            markers=LocalMarkers(self.partitions, groups, purgatory, clock),
+            markers=LocalMarkers(self.partitions, groups, purgatory, clock, tasks),
         )
 
     def write(self, *markers: WritableTxnMarker) -> list[tuple[int, dict[str, dict[int, int]]]]:
@@ -119,9 +120,25 @@ def test_each_partition_of_each_marker_has_its_code() -> None:
     assert results == [
         (9, {"t": {0: E.INVALID_PRODUCER_EPOCH, 1: 0, 2: E.UNKNOWN_TOPIC_OR_PARTITION}}),
         (8, {"t": {0: 0}, "none": {0: E.UNKNOWN_TOPIC_OR_PARTITION}}),
-        (-1, {"t": {0: E.INVALID_REQUEST}}),
+        (-1, {"t": {0: E.UNKNOWN_SERVER_ERROR}}),
     ]
     assert world.log.last_stable_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("producer", "epoch", "code"),
+    [
+        (9, -1, E.UNKNOWN_SERVER_ERROR),
+        (9, -2, E.INVALID_PRODUCER_EPOCH),
+        (-1, 0, E.UNKNOWN_SERVER_ERROR),
+        (-2, 0, E.INVALID_REQUEST),
+    ],
+)
+def test_a_producer_that_cannot_be_writes_nothing(producer: int, epoch: int, code: E) -> None:
+    world = World()
+    (result,) = world.write(marker(producer, 0, 2, epoch=epoch))
+    assert result == (producer, {"t": {0: code, 2: E.UNKNOWN_TOPIC_OR_PARTITION}})
+    assert world.log.log_end_offset == 0
 
 
 def test_an_older_coordinator_is_told_that_it_is() -> None:
@@ -137,3 +154,5 @@ def test_producers_of_a_partition_that_is_not_there() -> None:
     assert missing.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
     assert (offline.error_code, offline.error_message) == (E.KAFKA_STORAGE_ERROR, "damaged")
     assert (empty.error_code, empty.active_producers) == (0, [])
+    for impossible in ("", "a b", "a" * 250):
+        assert world.describe(impossible, 0)[0].error_code == E.INVALID_TOPIC_EXCEPTION

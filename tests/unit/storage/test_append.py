@@ -6,13 +6,16 @@ import struct
 
 import pytest
 
+from counted_work import lines_run
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
-from lakelog.records.batch import HEADER_SIZE
+from lakelog.records.batch import HEADER_SIZE, read_header
 from lakelog.records.builder import BatchBuilder
+from lakelog.records.compression import Codec
 from lakelog.records.crc import crc32c
 from lakelog.storage.log import Log
-from storage_kit import NOW, append, make_batch, memory_store, read_records
+from lakelog.storage.record_errors import RecordsRefusedError
+from storage_kit import NOW, append, make_batch, memory_store, read_batches, read_records
 
 DAY = 86_400_000
 
@@ -32,8 +35,8 @@ def extended(batch: bytearray) -> bytearray:
     return batch + make_batch()
 
 
-def with_magic(batch: bytearray) -> bytearray:
-    batch[16] = 1
+def with_magic(batch: bytearray, magic: int) -> bytearray:
+    batch[16] = magic
     return batch
 
 
@@ -43,13 +46,14 @@ def with_wrong_byte(batch: bytearray) -> bytearray:
 
 
 REFUSED = {
-    "empty": (bytearray(), ErrorCode.CORRUPT_MESSAGE),
-    "a header cut off": (make_batch()[: HEADER_SIZE - 1], ErrorCode.CORRUPT_MESSAGE),
-    "a batch cut off": (truncated(make_batch(3)), ErrorCode.CORRUPT_MESSAGE),
+    "empty": (bytearray(), ErrorCode.INVALID_RECORD),
+    "a header cut off": (make_batch()[: HEADER_SIZE - 1], ErrorCode.INVALID_RECORD),
+    "a batch cut off": (truncated(make_batch(3)), ErrorCode.INVALID_RECORD),
     "two batches": (extended(make_batch(3)), ErrorCode.INVALID_RECORD),
     "an impossible length": (resealed(make_batch(), 8, ">i", -5), ErrorCode.CORRUPT_MESSAGE),
-    "a huge length": (resealed(make_batch(), 8, ">i", 0x7FFFFFFF), ErrorCode.CORRUPT_MESSAGE),
-    "an old format": (with_magic(make_batch()), ErrorCode.INVALID_RECORD),
+    "a huge length": (resealed(make_batch(), 8, ">i", 0x7FFFFFFF), ErrorCode.INVALID_RECORD),
+    "an old format": (with_magic(make_batch(), 1), ErrorCode.INVALID_RECORD),
+    "a format of the future": (with_magic(make_batch(), 3), ErrorCode.CORRUPT_MESSAGE),
     "a wrong checksum": (with_wrong_byte(make_batch()), ErrorCode.CORRUPT_MESSAGE),
     "too large": (make_batch(1, size=2000), ErrorCode.MESSAGE_TOO_LARGE),
     "no records": (resealed(make_batch(), 57, ">i", 0), ErrorCode.INVALID_RECORD),
@@ -58,7 +62,10 @@ REFUSED = {
     "negative offsets": (resealed(make_batch(), 23, ">i", -1), ErrorCode.INVALID_RECORD),
     "a base offset": (resealed(make_batch(), 0, ">q", 7), ErrorCode.INVALID_RECORD),
     "control": (resealed(make_batch(), 21, ">h", 0x20), ErrorCode.INVALID_RECORD),
-    "append time": (resealed(make_batch(), 21, ">h", 0x08), ErrorCode.INVALID_TIMESTAMP),
+    "append time without a time": (
+        resealed(make_batch(timestamp=-1), 21, ">h", 0x08),
+        ErrorCode.INVALID_TIMESTAMP,
+    ),
     "no such codec": (resealed(make_batch(), 21, ">h", 5), ErrorCode.INVALID_RECORD),
     "no sequence": (make_batch(producer=(1, 0, -1)), ErrorCode.INVALID_RECORD),
     "no epoch": (make_batch(producer=(1, -1, 0)), ErrorCode.INVALID_RECORD),
@@ -82,6 +89,36 @@ def test_a_bad_batch_is_refused_and_leaves_nothing(name: str) -> None:
     assert append(log, make_batch()) == 2
 
 
+@pytest.mark.parametrize("bits", [0x40, 0x80, 0x7F00, -0x8000])
+def test_a_delete_horizon_and_unknown_attributes_are_taken_as_they_are(bits: int) -> None:
+    """As by Apache Kafka (`tests/conformance`)."""
+    store = memory_store()
+    batch = resealed(make_batch(2), 21, ">h", bits)
+    append(store.create(), batch)
+    assert read_batches(store.killed()) == [bytes(batch)]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_producers_claim_of_the_brokers_time_is_taken_back(codec: int) -> None:
+    """As by Apache Kafka: the records keep the times that they were given."""
+    store = memory_store()
+    log = store.create()
+    append(log, resealed(make_batch(2, codec=codec), 21, ">h", 0x08 | codec))
+    (stored,) = read_batches(log)
+    assert stored == make_batch(2, codec=codec)[:12] + (3).to_bytes(4, "big") + stored[16:]
+    assert (read_header(stored).timestamp_type, read_header(stored).codec) == (0, codec)
+    assert [record.timestamp for record in read_records(log)] == [NOW, NOW + 1]
+    assert log.offset_for_timestamp(NOW + 1) == (NOW + 1, 1, 3)
+    assert store.killed().log_end_offset == 2
+
+
+def test_a_claim_of_the_brokers_time_is_refused_where_it_gives_the_time() -> None:
+    log = memory_store(LogConfig(message_timestamp_type="LogAppendTime")).create()
+    with pytest.raises(KafkaError) as failure:
+        append(log, resealed(make_batch(2), 21, ">h", 0x08))
+    assert failure.value.code == ErrorCode.INVALID_TIMESTAMP
+
+
 def test_the_bounds_themselves_are_allowed() -> None:
     log = memory_store(LogConfig(max_message_bytes=len(make_batch()))).create()
     append(log, make_batch(timestamp=NOW + 3_600_000))
@@ -101,6 +138,7 @@ def test_a_bound_on_old_timestamps_looks_at_the_oldest_record() -> None:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_a_compacted_topic_needs_keys(codec: int) -> None:
+    """KIP-467; librdkafka 0011."""
     log = memory_store(LogConfig(cleanup_policy=frozenset({"compact", "delete"}))).create()
     builder = BatchBuilder(codec)
     builder.append(NOW, b"k", b"v")
@@ -167,6 +205,7 @@ def test_sequences_have_no_gap_and_no_return() -> None:
 
 
 def test_sequences_wrap_to_zero() -> None:
+    """KIP-98."""
     log = memory_store().create()
     top = 0x7FFFFFFF
     append(log, producer_batch(top - 2, count=2))
@@ -209,3 +248,22 @@ def test_a_retry_under_the_brokers_time_gets_the_first_time() -> None:
     log.append(producer_batch(0), leader_epoch=0, now_ms=NOW)
     again = log.append(producer_batch(0), leader_epoch=0, now_ms=NOW + 5)
     assert (again.base_offset, again.append_time_ms, again.duplicate) == (0, NOW, True)
+
+
+def test_a_compacted_topic_looks_for_keys_and_passes_over_headers() -> None:
+    log = memory_store(LogConfig(cleanup_policy=frozenset({"compact"}))).create()
+    builder = BatchBuilder(Codec.ZSTD)
+    builder.append(NOW, b"key", b"value", [("", None)] * 100_000)
+    batch = builder.build()
+    assert lines_run(lambda: append(log, batch)) < 3_000
+    assert log.log_end_offset == 1
+
+
+def test_of_very_many_records_without_a_key_the_first_are_named() -> None:
+    log = memory_store(LogConfig(cleanup_policy=frozenset({"compact"}))).create()
+    builder = BatchBuilder()
+    builder.extend(NOW, [b""] * 100_000, 1 << 30)
+    with pytest.raises(RecordsRefusedError) as refused:
+        append(log, builder.build())
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert [place for place, _ in refused.value.errors] == list(range(1000))

@@ -10,6 +10,12 @@ import pytest
 
 from lakelog.base.topic_config import LogConfig
 from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.checkpoint import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    decode_offsets,
+)
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import DirectoryInUse, LoadInterrupted, WrongDirectory
 from lakelog.testing.disk import MemoryDisk, Operation
@@ -282,6 +288,30 @@ def test_checkpoints_say_where_logs_are() -> None:
     log = store.killed()
     assert log.log_start_offset == 2
     assert store.directory.high_watermarks == {("topic", 0): 6, ("topic", 1): 1}
+
+
+def test_checkpoints_keep_what_is_known_of_a_log_that_cannot_be_used() -> None:
+    store = memory_store()
+    log, other = store.create(), store.create(partition=1)
+    for each in (log, other):
+        append(each, make_batch(5))
+        each.advance_log_start(2)
+        each.flush()
+    store.directory.write_checkpoints({("topic", 0): 5, ("topic", 1): 5})
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.kill()
+    store.disk.remove(other.folder / "partition.metadata")
+    store.start()
+    assert list(store.directory.failed) == [("topic", 1)]
+    append(store.log, make_batch(1))
+    store.directory.write_checkpoints({("topic", 0): 6})
+    for name, expected in (
+        (HIGH_WATERMARKS, [6, 5]),
+        (RECOVERY_POINTS, [5, 5]),
+        (LOG_STARTS, [2, 2]),
+    ):
+        found = decode_offsets(store.disk.read(DATA / name))
+        assert [found["topic", 0], found["topic", 1]] == expected, name
 
 
 def test_a_damaged_checkpoint_costs_a_scan_and_nothing_else() -> None:

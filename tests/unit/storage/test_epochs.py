@@ -13,7 +13,7 @@ from lakelog.storage.checkpoint import (
 )
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.properties import decode_partition_metadata, encode_partition_metadata
-from storage_kit import NOW, TOPIC_ID, make_batch, memory_store
+from storage_kit import NOW, TOPIC_ID, append, make_batch, memory_store
 
 ENTRIES = [(1, 0), (4, 10), (6, 30)]
 
@@ -150,3 +150,17 @@ def test_the_file_is_behind_only_in_what_records_say() -> None:
     cache.truncate_from_start(4)
     assert cache.is_behind(11)
     assert EpochCache(None).is_behind(0)
+
+
+def test_a_file_that_is_ahead_of_the_logs_start_is_built_again() -> None:
+    """It was written after records were deleted of which no other checkpoint knows yet."""
+    store = memory_store()
+    log = store.create()
+    for epoch in (3, 5):
+        append(log, make_batch(2), leader_epoch=epoch)
+    log.flush()
+    store.directory.write_checkpoints()
+    log.advance_log_start(3)
+    log.write_epochs()
+    log = store.killed()
+    assert (log.log_start_offset, log.leader_epochs.entries) == (0, [(3, 0), (5, 2)])

@@ -79,6 +79,34 @@ def test_reads_stop_before_the_end_offset_and_within_max_bytes(tmp_path: Path) -
         assert (len(read_all(log, 8, max_bytes))) * size <= max_bytes
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_limits_mean_the_same_whether_or_not_the_batch_is_known(
+    tmp_path: Path, known: bool
+) -> None:
+    log = make_log(tmp_path)
+    for _ in range(3):
+        append(log, make_batch(2))
+
+    def read(max_bytes: int, *, min_one: bool) -> int:
+        if not known:
+            log._known.clear()
+        found = log.read(2, max_bytes, end_offset=6, min_one=min_one)
+        if found is None:
+            return 0
+        found.release()
+        return len(found)
+
+    size = len(make_batch(2))
+    for max_bytes in (0, 1, size - 1):
+        assert read(max_bytes, min_one=True) == size
+        assert read(max_bytes, min_one=False) == 0
+    assert read(size, min_one=False) == size
+    for min_one in (True, False):
+        with pytest.raises(KafkaError) as failure:
+            read(-1, min_one=min_one)
+        assert failure.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 @pytest.mark.parametrize("offset", [-1, 3, 100])
 def test_an_offset_outside_the_log_is_refused(tmp_path: Path, offset: int) -> None:
     log = make_log(tmp_path)

@@ -49,6 +49,15 @@ def test_without_timestamps_a_segment_ends_by_the_clock() -> None:
     assert bases(log) == [0, 2]
 
 
+def test_kip_937_a_record_of_the_future_does_not_keep_a_segment_active() -> None:
+    store = memory_store(LogConfig(segment_ms=HOUR, message_timestamp_after_max_ms=1 << 62))
+    log = store.create()
+    append(log, make_batch(timestamp=NOW + 1000 * HOUR), now_ms=NOW)
+    for minutes in (59, 61, 62):
+        append(log, make_batch(timestamp=NOW + minutes * 60_000), now_ms=NOW + minutes * 60_000)
+    assert bases(log) == [0, 2]
+
+
 def test_the_age_of_a_segment_is_known_after_a_restart() -> None:
     store = memory_store(LogConfig(segment_ms=HOUR))
     append(store.create(), make_batch())
@@ -119,7 +128,7 @@ def test_when_all_is_old_a_new_segment_begins_first() -> None:
     assert log.delete_old_segments(NOW + 200 * HOUR) == 0
 
 
-def test_records_of_the_future_do_not_keep_the_log_for_ever() -> None:
+def test_kafka_18929_records_of_the_future_do_not_keep_the_log_for_ever() -> None:
     config = LogConfig(retention_ms=HOUR, message_timestamp_after_max_ms=1 << 62)
     log = memory_store(config).create()
     append(log, make_batch(timestamp=NOW + 1000 * HOUR))
@@ -210,9 +219,12 @@ def test_a_deletion_that_fails_half_way_leaves_every_segment_where_it_is_looked_
     store.disk.fail("name", errno.EIO, skip=skip)
     with pytest.raises(OSError, match="Errno"):
         log.delete_old_segments(NOW)
-    first = bases(log)[0]
-    for offset in range(first, 6):
+    assert log.log_start_offset == 4 >= bases(log)[0], "what may be gone is not asked for"
+    for offset in range(log.log_start_offset, 6):
         found = log.read(offset, 1, end_offset=6)
         assert found is not None
         assert read_header(found.read()).base_offset == offset
         found.release()
+    log.delete_old_segments(NOW)
+    assert bases(log) == [4, 5]
+    assert store.killed().log_start_offset == 4

@@ -23,6 +23,7 @@ from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember
 from lakelog.client.consumer.positions import ConsumerRecord, Position
 from lakelog.client.errors import ClientError
+from lakelog.client.isolation import LEVELS
 from lakelog.client.offsets import EARLIEST, LATEST, TopicPartition, list_offsets
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
 
@@ -36,6 +37,8 @@ class Consumer:
     group: whose offsets are read and committed; needed for `subscribe`.
     auto_offset_reset: earliest, latest, or none (raise) where no offset is committed or the one
     that is has gone from the log.
+    isolation_level: read_uncommitted, or read_committed: nothing of transactions that were aborted,
+    and nothing behind the first that is still open.
     auto_commit: commit what the last `poll` returned when the next one begins, and on `close`.
     instance_id: makes the member static: a restart within the session timeout moves nothing.
     assignors: names of `lakelog.assignors`, preferred first.
@@ -47,6 +50,7 @@ class Consumer:
         *,
         group: str | None = None,
         auto_offset_reset: str = "latest",
+        isolation_level: str = "read_uncommitted",
         auto_commit: bool = False,
         instance_id: str | None = None,
         assignors: Sequence[str] = ("range",),
@@ -59,6 +63,8 @@ class Consumer:
     ) -> None:
         if auto_offset_reset not in RESETS:
             raise ValueError(f"auto_offset_reset {auto_offset_reset!r} is not in {list(RESETS)}")
+        if isolation_level not in LEVELS:
+            raise ValueError(f"isolation_level {isolation_level!r} is not in {list(LEVELS)}")
         if auto_commit and group is None:
             raise ValueError("auto_commit needs a group")
         self._bootstrap = bootstrap
@@ -72,7 +78,10 @@ class Consumer:
         self._heartbeat_interval_s = heartbeat_interval_ms / 1000
         self._max_poll_interval_ms = max_poll_interval_ms
         self._cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
-        self._fetcher = Fetcher(self._cluster, limits or FetchLimits())
+        self._read_committed = LEVELS[isolation_level]
+        self._fetcher = Fetcher(
+            self._cluster, limits or FetchLimits(), read_committed=self._read_committed
+        )
         self._session: GroupSession | None = None
         self._positions: dict[TopicPartition, Position] = {}
         self._uncommitted: set[TopicPartition] = set()
@@ -168,14 +177,14 @@ class Consumer:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Goes on from `offset`, which may also be `EARLIEST` or `LATEST`."""
         if offset in (EARLIEST, LATEST):
-            offset = list_offsets(self._cluster, {partition: offset})[partition].offset
+            offset = self._offset_at(partition, offset)
         self._position(partition).seek(offset)
 
     def seek_to_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
         """Goes on from the first record of that time or later, else from the end; its offset."""
-        found = list_offsets(self._cluster, {partition: timestamp_ms})[partition].offset
+        found = self._offset_at(partition, timestamp_ms)
         if found < 0:
-            found = list_offsets(self._cluster, {partition: LATEST})[partition].offset
+            found = self._offset_at(partition, LATEST)
         self._position(partition).seek(found)
         return found
 
@@ -233,11 +242,9 @@ class Consumer:
     def _take(self, max_records: int) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []
         for key, position in list(self._positions.items()):
-            if not position.has_records:
-                continue
-            taken = position.take(max_records - len(records), MAX_DECOMPRESSED_BYTES)
-            if taken:
-                records += taken
+            before = position.offset
+            records += position.take(max_records - len(records), MAX_DECOMPRESSED_BYTES)
+            if position.offset != before:
                 self._uncommitted.add(key)
                 self._positions[key] = self._positions.pop(key)  # the others come first next time
             if len(records) >= max_records:
@@ -275,8 +282,12 @@ class Consumer:
             where = f"{topic}-{partition} at offset {position.offset}"
             hint = "Seek, or set auto_offset_reset to earliest or latest."
             raise ClientError(ErrorCode.OFFSET_OUT_OF_RANGE, where, hint=hint)
-        found = list_offsets(self._cluster, {position.key: self._reset})
-        position.seek(found[position.key].offset)
+        position.seek(self._offset_at(position.key, self._reset))
+
+    def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int:
+        wanted = {partition: timestamp_ms}
+        found = list_offsets(self._cluster, wanted, read_committed=self._read_committed)
+        return found[partition].offset
 
     def _commit_if_wanted(self) -> None:
         if self._auto_commit and self._uncommitted:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.errors import ClientError, error_code
+from lakelog.client.isolation import Batch, without_aborted
 from lakelog.client.view import Topic
 from lakelog.protocol.fetch import (
     FetchPartition,
@@ -18,9 +19,7 @@ from lakelog.protocol.fetch import (
     FetchTopic,
     PartitionData,
 )
-from lakelog.records.batch import BatchHeader, CorruptRecord, check_crc, iter_batches
-
-Batch = tuple[BatchHeader, memoryview]
+from lakelog.records.batch import CorruptRecord, check_crc, iter_batches
 
 NEWEST_WITH_NAMES = 12
 """From the next version of Fetch on, topics go by id only."""
@@ -39,17 +38,29 @@ class FetchTarget:
 
 @dataclass(slots=True, frozen=True)
 class Fetched:
-    """What came of a target. Only without an error do the other fields mean anything."""
+    """What came of a target. Only without an error do the other fields mean anything.
+
+    readable_end: where reading ends for now: the high watermark, or with `read_committed` the last
+    stable offset.
+    next_offset: where the next fetch begins, behind all that came; aborted batches are not among
+    `batches`.
+    """
 
     target: FetchTarget
     error: ErrorCode
-    high_watermark: int
+    readable_end: int
     log_start_offset: int
     batches: list[Batch]
+    next_offset: int
 
 
 def fetch_request(
-    targets: Sequence[FetchTarget], *, max_wait_ms: int, min_bytes: int, max_bytes: int
+    targets: Sequence[FetchTarget],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    read_committed: bool,
 ) -> FetchRequest:
     topics: dict[str, FetchTopic] = {}
     for target in targets:
@@ -68,6 +79,7 @@ def fetch_request(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
+        isolation_level=int(read_committed),
         topics=list(topics.values()),
     )
 
@@ -78,7 +90,8 @@ def newest_version(targets: Iterable[FetchTarget]) -> int | None:
 
 
 def read_response(response: FetchResponse, targets: Sequence[FetchTarget]) -> list[Fetched]:
-    """The answer's partitions in its own order; what was not asked for is dropped.
+    """The answer's partitions in its own order; what was not asked for is dropped, and what was
+    aborted if only committed records were asked for.
 
     Raises `ClientError` for an error of the whole request, a batch with a wrong checksum, and a
     batch that cannot be delivered whole.
@@ -99,16 +112,22 @@ def read_response(response: FetchResponse, targets: Sequence[FetchTarget]) -> li
 
 def _fetched(target: FetchTarget, row: PartitionData) -> Fetched:
     error = error_code(row.error_code)
-    batches = [] if error or not row.records else _batches(target, row.records)
-    return Fetched(target, error, row.high_watermark, row.log_start_offset, batches)
-
-
-def _batches(target: FetchTarget, records: memoryview) -> list[Batch]:
+    aborted = row.aborted_transactions
+    end = row.high_watermark if aborted is None else row.last_stable_offset
+    if error or not row.records:
+        return Fetched(target, error, end, row.log_start_offset, [], target.offset)
     where = f"{target.topic.name}-{target.partition} from offset {target.offset}"
     try:
-        batches = list(iter_batches(records))
-    except CorruptRecord as error:
-        raise ClientError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}") from error
+        batches = _batches(target, row.records, where)
+        committed = without_aborted(batches, aborted or ())
+    except CorruptRecord as damage:
+        raise ClientError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {damage}") from damage
+    following = batches[-1][0].last_offset + 1 if batches else target.offset
+    return Fetched(target, error, end, row.log_start_offset, committed, following)
+
+
+def _batches(target: FetchTarget, records: memoryview, where: str) -> list[Batch]:
+    batches = list(iter_batches(records))
     if not batches:
         text = f"{where}: the next batch is larger than {target.max_bytes} bytes and was cut"
         raise ClientError(ErrorCode.MESSAGE_TOO_LARGE, text)

@@ -61,9 +61,10 @@ class Fetcher:
     A leader's next answer is under way while the batches of its last one are handed out.
     """
 
-    def __init__(self, cluster: Cluster, limits: FetchLimits) -> None:
+    def __init__(self, cluster: Cluster, limits: FetchLimits, *, read_committed: bool) -> None:
         self._cluster = cluster
         self._limits = limits
+        self._read_committed = read_committed
         self._leaders: dict[int, _Leader] = {}
         self._selector = selectors.DefaultSelector()
         self._failures = 0
@@ -133,6 +134,7 @@ class Fetcher:
                 max_wait_ms=limits.max_wait_ms,
                 min_bytes=limits.min_bytes,
                 max_bytes=limits.max_bytes,
+                read_committed=self._read_committed,
             )
             try:
                 leader.connection.send(request, newest=newest_version(targets))

@@ -6,8 +6,9 @@ from collections import deque
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
-from lakelog.client.consumer.fetch import Batch, Fetched
+from lakelog.client.consumer.fetch import Fetched
 from lakelog.client.errors import ClientError
+from lakelog.client.isolation import Batch
 from lakelog.client.offsets import TopicPartition
 from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.record import Headers, Record, decode_records
@@ -34,13 +35,12 @@ class Position:
     every jump, so that answers to fetches from before can be told and dropped.
     """
 
-    __slots__ = ("_batches", "_records", "fetch_offset", "high_watermark", "key", "offset", "turn")
+    __slots__ = ("_batches", "_records", "fetch_offset", "key", "offset", "turn")
 
     def __init__(self, key: TopicPartition, offset: int | None = None) -> None:
         self.key = key
         self.offset = offset
         self.fetch_offset = -1 if offset is None else offset
-        self.high_watermark = -1
         self.turn = 0
         self._batches: deque[Batch] = deque()
         self._records: deque[ConsumerRecord] = deque()
@@ -64,15 +64,14 @@ class Position:
 
     def add(self, fetched: Fetched) -> None:
         """Takes what came of a fetch at `fetch_offset`."""
-        self.high_watermark = fetched.high_watermark
         self._batches += fetched.batches
-        if fetched.batches:
-            self.fetch_offset = fetched.batches[-1][0].last_offset + 1
+        self.fetch_offset = fetched.next_offset
 
     def take(self, count: int, max_batch_bytes: int) -> list[ConsumerRecord]:
         """Up to `count` records, which are handed out by this.
 
-        Raises CORRUPT_MESSAGE for a batch that cannot be decoded; it stays the next one.
+        The position passes what is not for readers (markers, aborted records). Raises
+        CORRUPT_MESSAGE for a batch that cannot be decoded; it stays the next one.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count and self.has_records:

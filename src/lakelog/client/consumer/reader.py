@@ -13,7 +13,6 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.client.cluster import Cluster
 from lakelog.client.connection import Connection
 from lakelog.client.consumer.fetch import (
-    Batch,
     Fetched,
     FetchTarget,
     fetch_request,
@@ -27,6 +26,7 @@ from lakelog.client.errors import (
     TopicRecreatedError,
     UnreachableError,
 )
+from lakelog.client.isolation import Batch
 from lakelog.client.offsets import EARLIEST, LATEST, list_offsets
 from lakelog.protocol.fetch import FetchResponse
 
@@ -38,7 +38,8 @@ _STALE_ID = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 class PartitionReader:
     """Reads ranges of partitions.
 
-    `timeout_s` bounds how long a read may go without progress, leader changes included. One
+    `timeout_s` bounds how long a read may go without progress, leader changes included. With
+    `read_committed` nothing is read of transactions that were aborted or are still open. One
     thread at a time; several reads may be open side by side. Memory: two answers of `max_bytes`.
     """
 
@@ -49,9 +50,11 @@ class PartitionReader:
         client_id: str = "lakelog",
         timeout_s: float = 60.0,
         max_wait_ms: int = 500,
+        read_committed: bool = False,
     ) -> None:
         self.cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
-        self._max_wait_ms = max_wait_ms
+        self.max_wait_ms = max_wait_ms
+        self.read_committed = read_committed
         self._idle: dict[int, list[Connection]] = {}
 
     def close(self) -> None:
@@ -85,8 +88,9 @@ class PartitionReader:
         """Every stored batch that holds an offset in [start, end), in order, checksums verified.
 
         The first batch may begin before `start` and the last may reach past `end`; control batches
-        are among them; offsets may have gaps. Without `end` it reads to where the log ends when
-        the first answer arrives. Each fetch asks for at most `max_bytes`.
+        are among them; offsets may have gaps. Without `end` it reads to where the log, or what is
+        committed of it, ends when the first answer arrives. Each fetch asks for at most
+        `max_bytes`.
 
         The views stay valid for as long as they are held. Raises `OffsetOutOfRangeError` when
         `start` is not in the log (or `end` does not come within the time limit), `KafkaError`
@@ -112,10 +116,6 @@ class PartitionReader:
             self._idle.setdefault(node_id, []).append(connection)
         else:
             connection.close()
-
-    @property
-    def max_wait_ms(self) -> int:
-        return self._max_wait_ms
 
 
 class _Session:
@@ -149,10 +149,10 @@ class _Session:
         while end is None or position < end:
             fetched = self._fetch(position, end)
             if end is None:
-                end = fetched.high_watermark
-            if not fetched.batches and position >= end:
+                end = fetched.readable_end
+            following = fetched.next_offset
+            if following == position and position >= end:
                 return
-            following = fetched.batches[-1][0].last_offset + 1
             if following < end:
                 self._ask(following)
             for header, batch in fetched.batches:
@@ -162,7 +162,7 @@ class _Session:
             position = following
 
     def _fetch(self, position: int, end: int | None) -> Fetched:
-        """An answer with batches, or without if the log ends at `position` and no end is known."""
+        """An answer that goes on, or not if the log ends at `position` and no end is known."""
 
         def attempt() -> Fetched:
             try:
@@ -170,7 +170,8 @@ class _Session:
             except KafkaError:
                 self._start_over()
                 raise
-            if not fetched.batches and (end is not None or fetched.high_watermark > position):
+            is_stuck = fetched.next_offset == position
+            if is_stuck and (end is not None or fetched.readable_end > position):
                 raise ClientError(ErrorCode.OFFSET_NOT_AVAILABLE, self._where(position))
             return fetched
 
@@ -215,6 +216,7 @@ class _Session:
             max_wait_ms=self._reader.max_wait_ms,
             min_bytes=1,
             max_bytes=self._max_bytes,
+            read_committed=self._reader.read_committed,
         )
         try:
             self._connection.send(request, newest=newest_version([target]))

@@ -60,7 +60,7 @@ class GroupAdmin:
     def describe_groups(
         self, request: DescribeGroupsRequest, version: int
     ) -> Reply[DescribeGroupsResponse]:
-        groups = [self._describe(group_id, version) for group_id in request.groups]
+        groups = [self._describe(name, version) for name in dict.fromkeys(request.groups)]
         return self._calls.now(DescribeGroupsResponse(groups=groups))
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
@@ -72,7 +72,7 @@ class GroupAdmin:
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest
     ) -> Reply[ConsumerGroupDescribeResponse]:
-        groups = [self._describe_consumer(group_id) for group_id in request.group_ids]
+        groups = [self._describe_consumer(name) for name in dict.fromkeys(request.group_ids)]
         return self._calls.now(ConsumerGroupDescribeResponse(groups=groups))
 
     def _describe_consumer(self, group_id: str) -> DescribedConsumerGroup:

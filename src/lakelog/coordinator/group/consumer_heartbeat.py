@@ -33,6 +33,8 @@ from lakelog.protocol.consumer_group_heartbeat import (
 from lakelog.runtime.api import Random
 
 _OWN_MEMBER_ID_SINCE = 1
+_BLANK = "".join(map(chr, range(ord(" ") + 1)))
+"""What Java's `String.trim` takes off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,10 @@ def check_request(
     """Raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what no group could accept."""
     epoch = request.member_epoch
     if version >= _OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
-        _check(request.member_id, "MemberId can't be empty.")
-    _check(request.group_id, "GroupId can't be empty.")
-    _check(request.instance_id != "", "InstanceId can't be empty.")
-    _check(request.rack_id != "", "RackId can't be empty.")
+        _check_text(request.member_id, "MemberId can't be empty.")
+    _check_text(request.group_id, "GroupId can't be empty.")
+    _check_text(request.instance_id, "InstanceId can't be empty.")
+    _check_text(request.rack_id, "RackId can't be empty.")
     if epoch == JOIN_EPOCH:
         _check_first(request)
     elif epoch == LEAVE_STATIC_EPOCH:
@@ -83,6 +85,10 @@ def _check_first(request: ConsumerGroupHeartbeatRequest) -> None:
         request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
         "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
     )
+
+
+def _check_text(value: str | None, text: str) -> None:
+    _check(value is None or value.strip(_BLANK), text)
 
 
 def _check(condition: object, text: str) -> None:

@@ -42,7 +42,7 @@ def fetch_offsets(
     if version >= _GROUPS_SINCE:
         groups = [
             _fetch_group(group, version, table_of, topics, stable=request.require_stable)
-            for group in request.groups
+            for group in {group.group_id: group for group in request.groups}.values()
         ]
         return OffsetFetchResponse(groups=groups)
     wanted = None

@@ -246,9 +246,8 @@ class TransactionCoordinator:
     def describe_transactions(
         self, request: DescribeTransactionsRequest
     ) -> DescribeTransactionsResponse:
-        states = [
-            self._describe(transactional_id) for transactional_id in request.transactional_ids
-        ]
+        names = dict.fromkeys(request.transactional_ids)
+        states = [self._describe(transactional_id) for transactional_id in names]
         return DescribeTransactionsResponse(transaction_states=states)
 
     def _describe(self, transactional_id: str) -> DescribedTransaction:

@@ -27,8 +27,9 @@ from lakelog.server.dispatch import Context
 def handle(
     broker: Broker, context: Context, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
+    once = {(each.resource_type, each.resource_name): each for each in request.resources}
     return DescribeConfigsResponse(
-        results=[_described(broker, resource, request) for resource in request.resources]
+        results=[_described(broker, resource, request) for resource in once.values()]
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
+from lakelog.metadata.controller.names import check_topic_name
 from lakelog.protocol.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -18,18 +19,19 @@ from lakelog.storage.producer_state import ProducerEntry
 def handle(
     broker: Broker, context: Context, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics = [
-        TopicResponse(
-            name=topic.name,
-            partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
-        )
-        for topic in request.topics
+        TopicResponse(name=name, partitions=[_describe(broker, name, index) for index in indexes])
+        for name, indexes in wanted.items()
     ]
     return DescribeProducersResponse(topics=topics)
 
 
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
     try:
+        check_topic_name(topic)
         partition = broker.partitions.find(topic, index)
     except KafkaError as error:
         return PartitionResponse(

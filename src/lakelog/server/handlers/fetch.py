@@ -10,6 +10,8 @@ says which of the transactions in them were aborted: consumers drop those themse
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.fetch import (
     AbortedTransaction,
@@ -19,12 +21,14 @@ from lakelog.protocol.fetch import (
     PartitionData,
 )
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget, topic_fields
+from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import DEFERRED, Context, Deferred
 from lakelog.storage.handles import LogSlice
+from lakelog.storage.txn_index import AbortedTransaction as Aborted
 
-_READ_COMMITTED = 1
-_ZSTD_SINCE = 10
+READ_COMMITTED = 1
+ZSTD_SINCE = 10
 
 
 def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResponse | Deferred:
@@ -55,7 +59,7 @@ class PendingFetch:
         self._context = context
         self._plan = plan
         self._bytes_max = min(request.max_bytes, broker.fetch_bytes_max)
-        self._committed = request.isolation_level == _READ_COMMITTED
+        self._committed = request.isolation_level == READ_COMMITTED
         self.bytes_min = min(request.min_bytes, self._bytes_max)
 
     def keys(self) -> list[tuple[bytes, int]]:
@@ -78,14 +82,18 @@ class PendingFetch:
         """The response, unless less than `at_least` bytes are found and nothing is wrong."""
         results = []
         size = 0
+        bytes_left = self._bytes_max
         failed = False
         for target in self._plan.targets:
             try:
-                data = self._read_one(target, self._bytes_max - size, min_one=not size)
+                data = self._read_one(target, bytes_left, min_one=not size)
                 size += len(data.records)
             except KafkaError as error:
                 failed = True
                 data = self._failure(target, error)
+            bytes_left = self._bytes_max - size
+            if bytes_left < 0:
+                bytes_left = 0
             results.append((target, data))
         if size >= at_least or failed:
             return self._response(results)
@@ -95,22 +103,17 @@ class PendingFetch:
         return None
 
     def _read_one(self, target: FetchTarget, bytes_left: int, *, min_one: bool) -> PartitionData:
-        partition = self._broker.partitions.find(target.topic, target.partition)
-        if target.current_leader_epoch >= 0:
-            partition.check_epoch(target.current_leader_epoch)
+        partition, found, ended = read_one(
+            self._broker, target, bytes_left, committed=self._committed, min_one=min_one
+        )
         log = partition.log
-        if self._context.version < _ZSTD_SINCE and log.config.compression_type == "zstd":
+        if self._context.version < ZSTD_SINCE and log.config.compression_type == "zstd":
+            if found is not None:
+                found.release()
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        found, aborted = None, None
-        if bytes_left > 0:
-            offset, bytes_max = target.fetch_offset, min(target.max_bytes, bytes_left)
-            if self._committed:
-                found, ended = partition.read_committed(offset, bytes_max, min_one=min_one)
-                aborted = [AbortedTransaction(producer_id=e[0], first_offset=e[1]) for e in ended]
-            else:
-                found = partition.read(offset, bytes_max, min_one=min_one)
-        elif self._committed:
-            aborted = []
+        aborted = None
+        if self._committed:
+            aborted = [AbortedTransaction(producer_id=e[0], first_offset=e[1]) for e in ended]
         return PartitionData(
             partition_index=target.partition,
             high_watermark=partition.high_watermark,
@@ -148,3 +151,19 @@ class PendingFetch:
                 topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
             topics[-1].partitions.append(data)
         return FetchResponse(session_id=plan.session_id, responses=topics)
+
+
+def read_one(
+    broker: Broker, target: FetchTarget, bytes_left: int, *, committed: bool, min_one: bool
+) -> tuple[Partition, LogSlice | None, Sequence[Aborted]]:
+    """The partition, what it has for the target, and the transactions in that which were aborted.
+
+    Raises `KafkaError`.
+    """
+    partition = broker.partitions.find(target.topic, target.partition)
+    if target.current_leader_epoch >= 0:
+        partition.check_epoch(target.current_leader_epoch)
+    offset, bytes_max = target.fetch_offset, min(target.max_bytes, bytes_left)
+    if committed:
+        return partition, *partition.read_committed(offset, bytes_max, min_one=min_one)
+    return partition, partition.read(offset, bytes_max, min_one=min_one), ()

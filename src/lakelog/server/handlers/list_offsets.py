@@ -14,7 +14,6 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from lakelog.replica.partition import Partition
@@ -39,12 +38,12 @@ _READ_COMMITTED = 1
 def handle(broker: Broker, context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     committed = request.isolation_level == _READ_COMMITTED
     topics = []
+    repeated = _repeated(request)
     for topic in request.topics:
         results = []
-        repeated = _repeated(topic)
         for entry in topic.partitions:
             try:
-                if entry.partition_index in repeated:
+                if (topic.name, entry.partition_index) in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 partition = broker.partitions.find(topic.name, entry.partition_index)
                 partition.check_epoch(entry.current_leader_epoch)
@@ -57,8 +56,12 @@ def handle(broker: Broker, context: Context, request: ListOffsetsRequest) -> Lis
     return ListOffsetsResponse(topics=topics)
 
 
-def _repeated(topic: ListOffsetsTopic) -> set[int]:
-    counts = Counter(entry.partition_index for entry in topic.partitions)
+def _repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
+    counts = Counter(
+        (topic.name, entry.partition_index)
+        for topic in request.topics
+        for entry in topic.partitions
+    )
     return {partition for partition, count in counts.items() if count > 1}
 
 

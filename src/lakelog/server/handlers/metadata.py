@@ -56,10 +56,10 @@ async def handle(broker: Broker, context: Context, request: MetadataRequest) -> 
 
 
 def _wanted(broker: Broker, request: MetadataRequest, version: int) -> list[_Reference]:
-    """(name, id) of each topic asked for; no list means all of them."""
+    """(name, id) of each topic asked for, once; no list means all of them."""
     if request.topics is None or (not request.topics and version < _NULL_MEANS_ALL_SINCE):
         return [(topic.name, ZERO_UUID) for topic in broker.image.topics]
-    return [(topic.name, topic.topic_id) for topic in request.topics]
+    return list(dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics))
 
 
 async def _created(

@@ -15,18 +15,20 @@ from typing import Any
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import (
     BatchIndexAndErrorMessage,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from lakelog.records.batch import TRANSACTIONAL
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
+from lakelog.runtime.api import Buffer
+from lakelog.server.acknowledgement import Acknowledgement, Appended
 from lakelog.server.broker import Broker
-from lakelog.server.connection import ProtocolViolation
-from lakelog.server.dispatch import Context
+from lakelog.server.dispatch import DEFERRED, Context, Deferred
+from lakelog.server.request_sink import ProtocolViolation
 from lakelog.server.topics import INTERNAL_TOPICS
 from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
 from lakelog.storage.record_errors import RecordsRefusedError
@@ -41,21 +43,21 @@ _NO_ID = "a transactional batch in a request without a transactional id"
 
 def handle(
     broker: Broker, context: Context, request: ProduceRequest
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
     if request.transactional_id is None:
-        return _produce(broker, context.version, request, None, _refusal(request))
+        return _produce(broker, context, request, None, _refusal(request))
     try:
         now_ms = broker.clock.wall_ms()
         check = ProduceCheck(broker.partitions, request, context.version, now_ms)
     except KafkaError as error:
-        return _produce(broker, context.version, request, None, error)
+        return _produce(broker, context, request, None, error)
     if not check.must_ask or not _asks(broker, context.version):
-        return _produce(broker, context.version, request, check, _refusal(request))
+        return _produce(broker, context, request, check, _refusal(request))
     context.pipelined = False
     for topic in request.topic_data:
         for entry in topic.partition_data:
             entry.records = None if entry.records is None else bytearray(entry.records)
-    return _ask(broker, context.version, request, check)
+    return _ask(broker, context, request, check)
 
 
 def _asks(broker: Broker, version: int) -> bool:
@@ -66,40 +68,35 @@ def _asks(broker: Broker, version: int) -> bool:
 
 
 async def _ask(
-    broker: Broker, version: int, request: ProduceRequest, check: ProduceCheck
-) -> ProduceResponse | None:
+    broker: Broker, context: Context, request: ProduceRequest, check: ProduceCheck
+) -> ProduceResponse | Deferred | None:
     await check.ask(broker.transactions)
-    return _produce(broker, version, request, check, _refusal(request))
+    return _produce(broker, context, request, check, _refusal(request))
 
 
 def _produce(
     broker: Broker,
-    version: int,
+    context: Context,
     request: ProduceRequest,
     check: ProduceCheck | None,
     refusal: KafkaError | None,
-) -> ProduceResponse | None:
+) -> ProduceResponse | Deferred | None:
     """`check` has been made of a transactional request."""
-    now_ms = broker.clock.wall_ms()
-    uses_ids = version >= _TOPIC_IDS_SINCE
+    now_ms, version = broker.clock.wall_ms(), context.version
     responses = []
     touched: list[Partition] = []
+    waiting: list[tuple[Appended, PartitionProduceResponse]] = []
     for topic in request.topic_data:
-        name = topic.topic_id if uses_ids else topic.name
+        name = topic_key(topic, version)
         results = []
         for entry in topic.partition_data:
             try:
                 if refusal is not None:
                     raise refusal
                 partition = broker.partitions.find(name, entry.index)
-                _check(partition, entry, request.acks, version)
-                verification = None
-                if check is not None:
-                    verification = check.verification(name, entry.index)
-                elif entry.records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL:
-                    raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_ID)
+                check_entry(partition, entry.records, request.acks, version, check)
+                verification = None if check is None else check.verification(name, entry.index)
                 result = partition.append(entry.records, now_ms, verification=verification)
-                touched.append(partition)
                 results.append(
                     PartitionProduceResponse(
                         index=entry.index,
@@ -108,8 +105,12 @@ def _produce(
                         log_start_offset=result.log_start_offset,
                     )
                 )
+                if partition.high_watermark > result.last_offset:
+                    touched.append(partition)
+                else:
+                    waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
             except KafkaError as error:
-                results.append(_refused(entry.index, error))
+                results.append(refused(entry.index, error))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
@@ -120,14 +121,62 @@ def _produce(
     if request.acks == 0:
         _check_unanswered(responses)
         return None
-    return ProduceResponse(responses=responses)
+    response = ProduceResponse(responses=responses)
+    if not waiting:
+        return response
+    _acknowledge_later(broker, context, request.timeout_ms, response, waiting)
+    return DEFERRED
 
 
-def _check(partition: Partition, entry: PartitionProduceData, acks: int, version: int) -> None:
-    batch = entry.records
+def _acknowledge_later(
+    broker: Broker,
+    context: Context,
+    timeout_ms: int,
+    response: ProduceResponse,
+    waiting: list[tuple[Appended, PartitionProduceResponse]],
+) -> None:
+    """Answers when all that was appended is committed, or says of which of it that is not known."""
+
+    def settle() -> None:
+        for appended, result in waiting:
+            try:
+                appended.check()
+            except KafkaError as error:
+                result.error_code = error.code
+                result.error_message = error.message or None
+        context.reply(response)
+
+    appends = [appended for appended, _ in waiting]
+    parked = broker.purgatory.park(
+        Acknowledgement(appends, settle),
+        dict.fromkeys(appended.partition.key for appended in appends),
+        broker.clock.monotonic() + max(timeout_ms, 0) / 1000,
+    )
+    context.on_abandon = lambda: broker.purgatory.cancel(parked)
+
+
+def _refusal(request: ProduceRequest) -> KafkaError | None:
+    if request.acks not in (0, 1, _ACKS_ALL):
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
+    return None
+
+
+def topic_key(topic: TopicProduceData, version: int) -> str | bytes:
+    """What a request of `version` knows a topic by."""
+    return topic.topic_id if version >= _TOPIC_IDS_SINCE else topic.name
+
+
+def check_entry(
+    partition: Partition, batch: Buffer | None, acks: int, version: int, check: ProduceCheck | None
+) -> None:
+    """Raises `KafkaError` for what this request may not bring to this partition.
+
+    `check` is that of the request's transaction; without one the batch must be of none.
+    """
     if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no record batch")
-    if version < _ZSTD_SINCE and batch[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == Codec.ZSTD:
+    attributes = batch[_ATTRIBUTES_LOW_BYTE]
+    if version < _ZSTD_SINCE and attributes & _CODEC_MASK == Codec.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer"
         )
@@ -135,9 +184,12 @@ def _check(partition: Partition, entry: PartitionProduceData, acks: int, version
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
     if acks == _ACKS_ALL:
         partition.check_min_insync()
+    if check is None and attributes & TRANSACTIONAL:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_ID)
 
 
-def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+    """The result of a batch that was not appended."""
     records = error.errors if isinstance(error, RecordsRefusedError) else ()
     return PartitionProduceResponse(
         index=index,
@@ -149,12 +201,6 @@ def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
         ],
         error_message=error.message or None,
     )
-
-
-def _refusal(request: ProduceRequest) -> KafkaError | None:
-    if request.acks not in (0, 1, _ACKS_ALL):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
-    return None
 
 
 def _check_unanswered(responses: list[TopicProduceResponse]) -> None:

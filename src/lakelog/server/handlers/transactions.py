@@ -40,6 +40,7 @@ _FENCED_SINCE = 2
 _ABORTABLE_SINCE = 5
 _TXN_COMMIT_ABORTABLE_SINCE = 4
 _TXN_COMMIT_ADDS_SINCE = 5
+_TXN_COMMIT_TOPIC_IDS_SINCE = 6
 _LOADING_SINCE = 2
 NO_SEQUENCE = -1
 
@@ -170,8 +171,40 @@ async def add_offsets(
 async def txn_offset_commit(
     broker: Broker, context: Context, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
+    """Partitions that do not exist are told so whatever becomes of the others; without others
+    neither the group nor the transaction is looked at."""
+    known = _existence(broker, request, context.version)
+    if all(partition.error_code for topic in known.topics for partition in topic.partitions):
+        return known
+    response = await _commit_offsets(broker, request, context.version)
+    for topic, known_topic in zip(response.topics, known.topics, strict=True):
+        for partition, found in zip(topic.partitions, known_topic.partitions, strict=True):
+            partition.error_code = found.error_code or partition.error_code
+    return response
+
+
+def _existence(
+    broker: Broker, request: TxnOffsetCommitRequest, version: int
+) -> TxnOffsetCommitResponse:
+    """What the metadata says of each partition: that it is unknown, or nothing."""
+    response = refuse_txn_commit(request, ErrorCode.NONE)
+    for topic in response.topics:
+        by_id = version >= _TXN_COMMIT_TOPIC_IDS_SINCE
+        name = broker.topics.topic_name(topic.topic_id) if by_id else topic.name
+        count = 0 if name is None else broker.topics.partition_count(name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for partition in topic.partitions:
+            if not 0 <= partition.partition_index < count:
+                partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else unknown
+    return response
+
+
+async def _commit_offsets(
+    broker: Broker, request: TxnOffsetCommitRequest, version: int
+) -> TxnOffsetCommitResponse:
     """Whoever commits must have the group's partition in its transaction (KAFKA-15449)."""
-    version = context.version
+    if not request.group_id:
+        return refuse_txn_commit(request, ErrorCode.INVALID_GROUP_ID)
     code = await _verified(broker, request, adds=version >= _TXN_COMMIT_ADDS_SINCE)
     if code is not ErrorCode.NONE:
         return refuse_txn_commit(request, _told(code, version))

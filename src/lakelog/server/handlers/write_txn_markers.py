@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.transaction.markers import Marker
 from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,
@@ -21,6 +21,8 @@ from lakelog.protocol.write_txn_markers import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
+
+_NONE = -1
 
 
 async def handle(
@@ -46,8 +48,9 @@ async def handle(
 async def _write(
     broker: Broker, marker: WritableTxnMarker, topic: str, indexes: Sequence[int]
 ) -> Sequence[ErrorCode]:
-    if marker.producer_id < 0 or marker.producer_epoch < 0:
-        return [ErrorCode.INVALID_REQUEST] * len(indexes)
+    refusal = _refusal(marker)
+    if refusal is not None:
+        return [_absence(broker, topic, index) or refusal for index in indexes]
     return await broker.markers.write(
         [
             Marker(
@@ -62,3 +65,23 @@ async def _write(
             for index in indexes
         ]
     )
+
+
+def _absence(broker: Broker, topic: str, index: int) -> ErrorCode:
+    try:
+        broker.partitions.find(topic, index)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def _refusal(marker: WritableTxnMarker) -> ErrorCode | None:
+    """What is wrong with a producer that cannot be: Kafka's codes, but for ids below -1.
+
+    Kafka fails to build a marker of no producer or no epoch (-1), and writes one below.
+    """
+    if _NONE in (marker.producer_id, marker.producer_epoch):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    if marker.producer_id < 0:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.INVALID_PRODUCER_EPOCH if marker.producer_epoch < 0 else None

@@ -1,20 +1,17 @@
 """What a task of the archive does: read offset ranges, write one Parquet file.
 
-Rows go through in batches, so memory stays bounded whatever the size of the ranges. A file is
-synced before the task reports it, for the table's commit will promise that it is there.
+Rows go through in batches, so memory stays bounded whatever the size of the ranges.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakelog.spark.archive.data_file import data_file
 from lakelog.spark.broker import Broker
 from lakelog.spark.columns import ArrowRows
 from lakelog.spark.errors import DataLossError
@@ -34,33 +31,31 @@ def write_ranges(
     ranges: Sequence[OffsetRange],
     schema: pa.Schema,
     path: str,
+    catalog: Mapping[str, str],
     *,
     skip_lost: bool,
 ) -> WrittenFile | None:
-    """Writes every record of `ranges` to the new local file `path`; `None` if there are none.
+    """Writes every record of `ranges` to the new file `path`, a URI; `None` if there are none.
 
-    Raises `DataLossError` when the log no longer holds all of a range, unless `skip_lost`. The
-    file is removed again when anything fails.
+    `catalog` holds PyIceberg's properties, for a path that is not on this machine. Raises
+    `DataLossError` when the log no longer holds all of a range, unless `skip_lost`. The file is
+    removed again when anything fails, or nothing is in it.
     """
-    target = Path(urlsplit(path).path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = data_file(path, catalog)
     rows = 0
     try:
-        with target.open("xb") as file:
-            with (
-                pq.ParquetWriter(file, schema, compression="zstd") as writer,
-                Broker(bootstrap, client_id="lakelog-archive") as broker,
-            ):
-                for each in ranges:
-                    rows += _copy(broker, each, ArrowRows(schema), writer, skip_lost=skip_lost)
-            file.flush()
-            os.fsync(file.fileno())
-        _sync_folder(target.parent)
+        with (
+            target.writing() as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+            Broker(bootstrap, client_id="lakelog-archive") as broker,
+        ):
+            for each in ranges:
+                rows += _copy(broker, each, ArrowRows(schema), writer, skip_lost=skip_lost)
     except BaseException:
-        target.unlink(missing_ok=True)
+        target.remove()
         raise
     if rows == 0:
-        target.unlink()
+        target.remove()
         return None
     return WrittenFile(path, rows)
 
@@ -94,11 +89,3 @@ def _first_left(broker: Broker, each: OffsetRange, *, skip_lost: bool) -> int:
             f"{each}: retention removed the offsets before {first} before they were archived"
         )
     return int(min(max(first, each.start), each.end))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,52 +1,59 @@
-"""Ready commands to read an archived table, for people to copy."""
+"""Ready scripts that read an archived table, for people to copy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakelog.spark.archive.warehouse import is_remote
+
 
 def snippets(
     metadata_path: str, catalog: Mapping[str, str], identifier: tuple[str, str]
 ) -> dict[str, str]:
-    """Reader to text that reads the table with it. Keys: duckdb, pyiceberg, spark."""
-    namespace, name = identifier
-    return {
-        "duckdb": _duckdb(metadata_path),
-        "pyiceberg": _pyiceberg(catalog, identifier),
-        "spark": _spark(catalog, f"lakelog.{namespace}.`{name}`"),
+    """Reader to a Python script that reads the table with it: duckdb, pyiceberg, spark.
+
+    None needs a jar. DuckDB wants credentials of its own for a table that is not on this machine,
+    so there is no script for that.
+    """
+    load = (
+        "from pyiceberg.catalog import load_catalog\n"
+        f"catalog = load_catalog('lakelog', **{dict(catalog)!r})\n"
+        f"table = catalog.load_table({identifier!r})\n"
+    )
+    scripts = {
+        "pyiceberg": f"{load}print(table.scan(limit=10).to_arrow())",
+        "spark": _SPARK_HEAD + load + _SPARK_REMOTE,
     }
+    if is_remote(metadata_path):
+        return scripts
+    scripts["spark"] = _SPARK_HEAD + load + _SPARK_LOCAL
+    return {"duckdb": _duckdb(metadata_path), **scripts}
+
+
+_SPARK_HEAD = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
+_COLUMNS = (
+    "topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "key binary, value binary, headers array<struct<key: string, value: binary>>"
+)
+_SPARK_LOCAL = (
+    "files = [task.file.file_path for task in table.scan().plan_files()]\n"
+    f"rows = spark.read.schema({_COLUMNS!r}).parquet(*files)\n"
+    "rows.groupBy('partition').count().show()"
+)
+_SPARK_REMOTE = (
+    "rows = spark.createDataFrame(table.scan().to_arrow())\n"
+    "rows.groupBy('partition').count().show()"
+)
 
 
 def _duckdb(metadata_path: str) -> str:
     path = metadata_path.removeprefix("file://")
-    return (
-        'duckdb -c "INSTALL iceberg; LOAD iceberg; '
-        f"SELECT partition, count(*) FROM iceberg_scan('{path}') GROUP BY ALL ORDER BY ALL\""
+    query = (
+        f"SELECT partition, count(*) FROM iceberg_scan('{path}') GROUP BY partition ORDER BY ALL"
     )
-
-
-def _pyiceberg(catalog: Mapping[str, str], identifier: tuple[str, str]) -> str:
-    settings = ", ".join(f"{name}={value!r}" for name, value in catalog.items())
     return (
-        "from pyiceberg.catalog import load_catalog\n"
-        f"table = load_catalog('lakelog', {settings}).load_table({identifier!r})\n"
-        "print(table.scan(limit=10).to_arrow())"
-    )
-
-
-def _spark(catalog: Mapping[str, str], table: str) -> str:
-    """Iceberg's own runtime exists up to Spark 4.1."""
-    settings = {
-        "spark.sql.catalog.lakelog": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lakelog.type": "jdbc",
-        "spark.sql.catalog.lakelog.uri": catalog["uri"].replace("sqlite:///", "jdbc:sqlite:"),
-        "spark.sql.catalog.lakelog.warehouse": catalog["warehouse"],
-    }
-    packages = (
-        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
-    )
-    flags = " \\\n".join(f"  --conf {name}={value}" for name, value in settings.items())
-    return (
-        f"spark-sql --packages {packages} \\\n{flags} \\\n"
-        f"  -e 'SELECT partition, count(*) FROM {table} GROUP BY ALL'  # Spark 4.1"
+        "import duckdb  # downloads its iceberg extension the first time\n"
+        "duckdb.sql('INSTALL iceberg')\n"
+        "duckdb.sql('LOAD iceberg')\n"
+        f'duckdb.sql("{query}").show()'
     )

@@ -220,6 +220,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             ranges,
             ARROW_SCHEMA,
             f"{self._job.location}/data/{name}",
+            self._job.catalog,
             skip_lost=self._job.skip_lost,
         )
         if written is None:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
@@ -21,11 +20,13 @@ from pyspark.errors import StreamingQueryException
 from lakelog.spark.archive.address import TableAddress
 from lakelog.spark.archive.progress import archived_topic_ids, read_progress
 from lakelog.spark.archive.stream import FORMAT, ArchiveJob, ArchiveSource
-from lakelog.spark.archive.table import ensure_table, sqlite_catalog
+from lakelog.spark.archive.table import ensure_table
+from lakelog.spark.archive.warehouse import Warehouse, open_warehouse
 from lakelog.spark.broker import Broker
 from lakelog.spark.session import local_session, require_java
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger("lakelog.spark.archive")
@@ -73,6 +74,7 @@ def sync_topic(
     follow: bool = False,
     every_s: float = 60.0,
     table: str | None = None,
+    catalog_folder: str | None = None,
     checkpoint: str | None = None,
     skip_lost: bool = False,
     batch_bytes: int = _BATCH_BYTES,
@@ -81,20 +83,23 @@ def sync_topic(
     progress: Callable[[SyncProgress], None] | None = None,
     stop: threading.Event | None = None,
 ) -> SyncResult:
-    """Archives `topic` into the Iceberg table `lakelog.<table or topic>` of a warehouse folder.
+    """Archives `topic` into the Iceberg table `lakelog.<table or topic>` of a warehouse.
 
     Without `follow` it ends when what was in the log at the start is archived; with it, it
     commits every `every_s` seconds until `stop` is set. `batch_bytes` is about how much of the
     log one commit takes. `skip_lost` accepts that retention removed records before they were
-    archived. `checkpoint` is a folder for Spark's checkpoints, by default in the warehouse.
-    Raises `OptionError` and its kinds, `ValueError` for a warehouse that is no local folder,
+    archived. `warehouse` is a folder or a URI. `catalog_folder` has the catalog and Spark's log;
+    it is needed when the warehouse is not on this machine, and the warehouse itself otherwise.
+    `checkpoint` is a folder for Spark's checkpoints, by default beside the catalog.
+    Raises `OptionError` and its kinds, `ValueError` for a warehouse that cannot be written to,
     `JavaMissingError`, `SyncError`.
     """
     require_java()
-    job = _plan(bootstrap, topic, warehouse, table or topic, batch_bytes, skip_lost)
+    place = open_warehouse(warehouse, catalog_folder)
+    job = _plan(bootstrap, topic, place, table or topic, batch_bytes, skip_lost)
     before = _state(job)
-    checkpoints = Path(checkpoint or f"{_folder(warehouse)}/checkpoints/{job.topic_id}")
-    log = Path(_folder(warehouse)) / "spark.log"
+    checkpoints = Path(checkpoint or place.folder / "checkpoints" / job.topic_id)
+    log = place.folder / "spark.log"
     session = spark or local_session(f"lakelog archive of {topic}", log=log, master=master)
     try:
         _Run(job, session, checkpoints, every_s if follow else None).watch(
@@ -117,13 +122,13 @@ def sync_topic(
 
 
 def _plan(
-    bootstrap: str, topic: str, warehouse: str, table: str, batch_bytes: int, skip_lost: bool
+    bootstrap: str, topic: str, place: Warehouse, table: str, batch_bytes: int, skip_lost: bool
 ) -> ArchiveJob:
     with Broker(bootstrap, client_id="lakelog-archive") as broker:
         meta = broker.describe([topic])[topic]
-    catalog = sqlite_catalog(warehouse)
+    catalog = place.catalog
     identifier = (NAMESPACE, table)
-    loaded = ensure_table(TableAddress(catalog, identifier))
+    loaded = _table(place, TableAddress(catalog, identifier))
     others = archived_topic_ids(loaded.properties) - {meta.topic_id}
     if others:
         raise SyncError(
@@ -145,16 +150,26 @@ def _plan(
     )
 
 
+def _table(place: Warehouse, address: TableAddress) -> Table:
+    """Raises `ValueError` when the warehouse refuses, and when the table is in another one."""
+    try:
+        table = ensure_table(address)
+    except OSError as error:
+        raise ValueError(f"the warehouse {place.location} cannot be used: {error}") from error
+    if not table.location().startswith(f"{place.location}/"):
+        raise ValueError(
+            f"the table {'.'.join(address.identifier)} is at {table.location()} already, not in "
+            f"{place.location}: archive into a table of another name"
+        )
+    return table
+
+
 def _state(job: ArchiveJob) -> SyncProgress:
     table = job.address.load()
     snapshot = table.current_snapshot()
     rows = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
     ends = read_progress(table.properties, job.topic_id).ends
     return SyncProgress(int(rows or 0), ends, snapshot and snapshot.snapshot_id)
-
-
-def _folder(warehouse: str) -> str:
-    return str(Path(urlsplit(warehouse).path).absolute())
 
 
 def _ignore(_: SyncProgress) -> None:

@@ -9,8 +9,6 @@ import contextlib
 import time
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from urllib.parse import urlsplit
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
@@ -18,6 +16,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import (
@@ -30,9 +29,11 @@ from pyiceberg.types import (
     StructType,
     TimestamptzType,
 )
+from pyiceberg.utils.config import Config
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.spark.archive.address import TableAddress
+from lakelog.spark.archive.warehouse import CATALOG_NAME
 
 SNAPSHOTS_MAX = 100
 """Every commit copies the list of snapshots; left alone it would be slower each time."""
@@ -61,26 +62,6 @@ PROPERTIES = {
 """No retries: PyIceberg's own would repeat a lost commit without looking at the progress again."""
 
 
-def sqlite_catalog(warehouse: str) -> dict[str, str]:
-    """PyIceberg's properties of the catalog that lives in a warehouse folder.
-
-    Raises `ValueError` for a warehouse that is no local folder and cannot become one.
-    """
-    parts = urlsplit(warehouse)
-    if parts.scheme not in ("", "file"):
-        raise ValueError(f"a warehouse must be a local folder, not {warehouse!r}")
-    folder = Path(parts.path if parts.scheme else warehouse).absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"a warehouse must be a folder: {folder}: {error.strerror}") from error
-    return {
-        "type": "sql",
-        "uri": f"sqlite:///{folder / 'catalog.db'}",
-        "warehouse": folder.as_uri(),
-    }
-
-
 def open_catalog(properties: Mapping[str, str]) -> Catalog:
     """One for each set of properties and process, so its connections are used again."""
     return _open_catalog(tuple(sorted(properties.items())))
@@ -90,10 +71,16 @@ def open_catalog(properties: Mapping[str, str]) -> Catalog:
 def _open_catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
     """Two processes that create the catalog's tables at once disturb each other: one retries."""
     try:
-        return load_catalog("lakelog", **dict(properties))
+        return load_catalog(CATALOG_NAME, **dict(properties))
     except SQLAlchemyError:
         time.sleep(0.5)
-        return load_catalog("lakelog", **dict(properties))
+        return load_catalog(CATALOG_NAME, **dict(properties))
+
+
+def open_file_io(properties: Mapping[str, str], location: str) -> FileIO:
+    """What reads and writes files as the catalog would have it, without opening the catalog."""
+    environment = Config().get_catalog_config(CATALOG_NAME) or {}
+    return load_file_io({**environment, **properties}, location)
 
 
 def ensure_table(address: TableAddress) -> Table:

@@ -82,10 +82,12 @@ class Demo:
     def requests(self) -> Requests:
         records = self._source(self.spark.read, REQUESTS_TOPIC).option("includeHeaders", True)
         rows = read_requests(records.load()).cache()
-        parsed = rows.where("parsed").count()
+        parsed, every = rows.where("parsed").count(), rows.count()
+        lines = self._source(self.spark.read, LINES_TOPIC).option("columns", "value").load()
         return Requests(
             parsed=parsed,
-            malformed=rows.count() - parsed,
+            malformed=every - parsed,
+            repeated=every - lines.distinct().count(),
             top_paths=_top_paths(rows),
             errors_by_hour=_errors_by_hour(rows),
         )

@@ -17,10 +17,12 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What the parsed topic says. `errors` are requests answered with status 400 or more."""
+    """What the topics say. `errors` are requests answered with status 400 or more; `repeated` are
+    lines that were there before."""
 
     parsed: int
     malformed: int
+    repeated: int
     top_paths: Sequence[tuple[str, int]]
     errors_by_hour: Mapping[datetime, int]
 
@@ -49,9 +51,12 @@ class Ledger:
 
 def print_requests(console: Console, requests: Requests) -> None:
     console.print()
+    malformed = _plural("malformed line", requests.malformed)
+    repeated = _plural("repeated line", requests.repeated)
     console.print(
         f"[bold]{requests.parsed:,}[/] requests parsed, "
-        f"[bold]{requests.malformed:,}[/] {_plural('malformed line', requests.malformed)} kept raw"
+        f"[bold]{requests.malformed:,}[/] {malformed} kept raw, "
+        f"[bold]{requests.repeated:,}[/] {repeated} kept"
     )
     paths = Table(title="Top paths", title_justify="left", title_style="bold")
     paths.add_column("requests", justify="right")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from lakelog.storage.compaction.job import CompactionJob, LastRecord, Source
 from lakelog.storage.log import Log
 from lakelog.storage.names import LOG
+from lakelog.storage.retention import last_time
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.segment import Segment
 
@@ -127,7 +128,7 @@ def _first_young(log: Log, dirty: int, now_ms: int) -> int | None:
     if lag_ms <= 0:
         return None
     for segment in _dirty_sealed(log, dirty):
-        if segment.greatest_timestamp() > now_ms - lag_ms:
+        if last_time(segment, now_ms) > now_ms - lag_ms:
             return segment.base_offset
     return None
 
@@ -137,13 +138,18 @@ def _is_overdue(log: Log, dirty: int, now_ms: int) -> bool:
     until = now_ms - log.config.max_compaction_lag_ms
     if until <= 0:
         return False
-    return any(0 < first_time(segment) < until for segment in _dirty_sealed(log, dirty))
+    return any(0 < _first_time(segment, now_ms) < until for segment in _dirty_sealed(log, dirty))
 
 
-def first_time(segment: Segment) -> int:
-    """The greatest timestamp of a segment's first batch; -1 without one."""
+def _first_time(segment: Segment, now_ms: int) -> int:
+    """The greatest timestamp of a segment's first batch; -1 without one.
+
+    For one in the future, which would never be old, the file's own time stands in.
+    """
     if segment.first_timestamp < 0:
         for _, header in scan_headers(segment.open().file, 0, segment.size):
             segment.first_timestamp = header.max_timestamp
             break
+    if segment.first_timestamp > now_ms:
+        return segment.disk.modified_ms(segment.path(LOG))
     return segment.first_timestamp

@@ -83,5 +83,6 @@ def plan_of(seed: int) -> Plan:
             # What transactions and groups remember may be lost there, and so may what they promise.
             plan.workloads = frozenset(workloads & {"plain", "idempotent"} or {"idempotent"})
     if plan.durable and "power" in faults:
-        plan.settings["log.flush.interval.messages"] = "1"
+        durable = ("log.flush.interval.messages", "1"), ("log.durability", "fsync")
+        plan.settings.update([rng.choice(durable)])
     return plan

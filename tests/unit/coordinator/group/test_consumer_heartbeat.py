@@ -102,6 +102,7 @@ async def test_members_that_leave_leave_their_partitions(world: World) -> None:
 
 @in_world(consumer=AT_ONCE)
 async def test_a_stale_or_greater_epoch_is_fenced(world: World) -> None:
+    """KIP-848: 110; a commit of such a member is 113 (`test_consumer_offsets`)."""
     one, two = Consumer(world, "one"), Consumer(world, "two")
     await settle(one, two)
     await Consumer(world, "three").beat()
@@ -202,7 +203,9 @@ async def test_a_full_group_takes_nobody_else(world: World) -> None:
     ("code", "changes"),
     [
         (42, {"member_id": ""}),
+        (42, {"member_id": " "}),
         (42, {"group_id": ""}),
+        (42, {"group_id": " \t\x01"}),
         (42, {"instance_id": ""}),
         (42, {"rack_id": ""}),
         (42, {"rebalance_timeout_ms": -1}),

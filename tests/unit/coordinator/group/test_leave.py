@@ -79,6 +79,7 @@ async def test_who_waits_and_leaves_is_answered(world: World) -> None:
 
 @in_world()
 async def test_a_static_member_comes_back_without_a_rebalance(world: World) -> None:
+    """KIP-345."""
     first = await join(world, instance_id="a")
     assert first.error_code == 0, "it needs no second join for an id"
     assert first.member_id.startswith("a-")
@@ -105,6 +106,7 @@ async def test_before_v9_a_returned_leader_is_not_told_that_it_leads(world: Worl
 
 @in_world()
 async def test_the_process_that_was_replaced_is_fenced(world: World) -> None:
+    """KIP-345: 82."""
     first = await join(world, instance_id="a")
     await sync(world, first, {first.member_id: b"mine"}, instance_id="a")
     again = await join(world, instance_id="a")

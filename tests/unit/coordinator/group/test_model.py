@@ -16,7 +16,8 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.protocol.join_group import JoinGroupResponse
 
-SEEDS = 50
+SEEDS_EACH = 4
+SEEDS_EACH_LONG = 10
 STEPS = 80
 GROUPS = ("one", "two")
 PARTITIONS = 8
@@ -270,11 +271,13 @@ async def _play(world: World, seed: int) -> dict[str, int]:
     return model.done
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 10))
-def test_random_histories(first: int) -> None:
+@pytest.mark.histories
+@pytest.mark.parametrize("first", range(0, 5 * SEEDS_EACH_LONG, SEEDS_EACH_LONG))
+def test_random_histories(first: int, is_long: bool) -> None:
+    seeds = SEEDS_EACH_LONG if is_long else SEEDS_EACH
     config = GroupConfig(partitions=2, initial_rebalance_delay_ms=500, members_max=4)
     done: dict[str, int] = {}
-    for seed in range(first, first + 10):
+    for seed in range(first, first + seeds):
 
         async def scenario(world: World, seed: int = seed) -> dict[str, int]:
             try:
@@ -285,4 +288,4 @@ def test_random_histories(first: int) -> None:
         for what, count in run(scenario, config, seed).items():
             done[what] = done.get(what, 0) + count
     for what in ("joined", "assigned", "committed", "restarted"):
-        assert done.get(what, 0) > 10, f"hardly anything happened: {done}"
+        assert done.get(what, 0) > seeds, f"hardly anything happened: {done}"

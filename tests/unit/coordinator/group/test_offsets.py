@@ -283,6 +283,7 @@ async def test_a_topic_of_the_same_name_begins_without_offsets(world: World) -> 
 
 @in_world(offsets_retention_ms=3_600_000)
 async def test_offsets_of_an_idle_group_expire_and_the_group_with_them(world: World) -> None:
+    """KIP-211."""
     (joined,) = await form(world, 1)
     await commit_codes(world, {ORDERS: 7}, joined)
     await asyncio.sleep(3_600)

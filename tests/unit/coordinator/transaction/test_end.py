@@ -118,6 +118,7 @@ async def test_kip_890_the_epoch_rises_with_every_transaction(world: World) -> N
 
 @in_world()
 async def test_a_retry_after_a_restart_has_the_same_outcome(world: World) -> None:
+    """KIP-890 part 2: EndTxn of the epoch before the bump."""
     producer = await world.ready()
     await world.add(producer, version=BUMPING)
     first = await world.end(producer, commit=True, version=BUMPING)

@@ -138,7 +138,7 @@ async def test_a_producer_with_the_last_epoch_goes_on_with_a_new_id(world: World
 @pytest.mark.parametrize("version", [CLASSIC, BUMPING])
 @pytest.mark.parametrize("epoch", range(EPOCH_MAX - 4, EPOCH_MAX))
 def test_kafka_18660_epochs_never_overflow(version: int, epoch: int) -> None:
-    """Commits, aborts and timeouts around the last epoch: nothing is stuck, nothing is reused."""
+    """KAFKA-18660, KAFKA-19367: commits, aborts and timeouts around the last epoch."""
 
     @in_world()
     async def scenario(world: World) -> None:

@@ -33,7 +33,8 @@ from lakelog.protocol.txn_offset_commit import (
 from transaction_world import BUMPING, CLASSIC, Producer, World, run
 
 NOBODY = Producer(-1, -1)
-SEEDS = 12
+SEEDS_EACH = 2
+SEEDS_EACH_LONG = 6
 STEPS = 60
 IDS = ("a", "b")
 PARTITIONS = 3
@@ -325,11 +326,13 @@ async def _play(world: World, seed: int) -> dict[str, int]:
     return model.done
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 6))
-def test_random_histories(first: int) -> None:
+@pytest.mark.histories
+@pytest.mark.parametrize("first", range(0, 2 * SEEDS_EACH_LONG, SEEDS_EACH_LONG))
+def test_random_histories(first: int, is_long: bool) -> None:
+    seeds = SEEDS_EACH_LONG if is_long else SEEDS_EACH
     config = TransactionConfig(partitions=2)
     done: dict[str, int] = {}
-    for seed in range(first, first + 6):
+    for seed in range(first, first + seeds):
 
         async def scenario(world: World, seed: int = seed) -> dict[str, int]:
             try:
@@ -340,4 +343,4 @@ def test_random_histories(first: int) -> None:
         for what, count in run(scenario, config, seed).items():
             done[what] = done.get(what, 0) + count
     for what in ("committed", "aborted", "given up", "restarted"):
-        assert done.get(what, 0) > 10, f"hardly anything happened: {done}"
+        assert done.get(what, 0) > seeds, f"hardly anything happened: {done}"

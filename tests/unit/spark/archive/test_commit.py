@@ -20,14 +20,15 @@ from lakelog.spark.archive.address import TableAddress
 from lakelog.spark.archive.columns import ARROW_SCHEMA
 from lakelog.spark.archive.commit import Batch, Outcome, abandon_batch, commit_batch
 from lakelog.spark.archive.progress import ProgressConflictError, read_progress
-from lakelog.spark.archive.table import SCHEMA, ensure_table, sqlite_catalog
+from lakelog.spark.archive.table import SCHEMA, ensure_table
+from lakelog.spark.archive.warehouse import open_warehouse
 
 TOPIC_ID = "A" * 22
 
 
 @pytest.fixture
 def address(tmp_path: Path) -> TableAddress:
-    address = TableAddress(sqlite_catalog(str(tmp_path)), ("lakelog", "orders"))
+    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "orders"))
     ensure_table(address)
     return address
 
@@ -189,7 +190,7 @@ def test_history_stays_short(address: TableAddress, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_table_is_created_once_by_many(tmp_path: Path) -> None:
-    address = TableAddress(sqlite_catalog(str(tmp_path)), ("lakelog", "a.b"))
+    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "a.b"))
     found: list[str] = []
     workers = [
         threading.Thread(
@@ -208,8 +209,3 @@ def test_the_table_is_created_once_by_many(tmp_path: Path) -> None:
 
 def test_the_columns_are_said_twice_alike() -> None:
     assert schema_to_pyarrow(SCHEMA).equals(ARROW_SCHEMA, check_metadata=True)
-
-
-def test_a_warehouse_elsewhere_is_refused() -> None:
-    with pytest.raises(ValueError, match="local folder"):
-        sqlite_catalog("s3://bucket/x")

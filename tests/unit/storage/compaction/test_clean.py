@@ -141,6 +141,7 @@ def test_append_times_stay_those_of_the_broker() -> None:
 
 
 def test_the_last_batch_of_each_producer_stays_if_only_empty(store: Store) -> None:
+    """KIP-534."""
     put(store.log, batch_of((b"a", b"1"), (b"b", b"1"), producer=(7, 0, 0)))
     put(store.log, batch_of((b"a", b"2"), producer=(7, 0, 2)))
     put(store.log, batch_of((b"a", b"3"), producer=(8, 3, 0)))

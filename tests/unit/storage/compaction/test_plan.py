@@ -7,6 +7,7 @@ import pytest
 from lakelog.base.topic_config import LogConfig
 from lakelog.storage.compaction.plan import CleanableLog, examine
 from lakelog.storage.log import Log
+from lakelog.storage.names import LOG
 from storage_kit import NOW, Store, append, make_batch, memory_store
 
 HOUR = 3_600_000
@@ -70,6 +71,23 @@ def test_an_old_record_makes_a_log_due_whatever_its_ratio() -> None:
     assert look(log, 6, now_ms=NOW + 11 * HOUR).is_due
     assert not look(log, 6, now_ms=NOW + 10 * HOUR).is_due
     assert not look(log, 8, now_ms=NOW + 99 * HOUR).is_due, "nothing of it can be cleaned"
+
+
+def test_records_of_the_future_are_as_old_as_their_file() -> None:
+    """KIP-937: a record from the year 2100 must not pin a compacted log either."""
+    lags = {"min_compaction_lag_ms": HOUR, "max_compaction_lag_ms": 2 * HOUR}
+    config = CONFIG._replace(**lags, message_timestamp_after_max_ms=1 << 62)
+    store = memory_store(config)
+    log = store.create()
+    for _ in range(3):
+        append(log, make_batch(timestamp=NOW + 100_000 * HOUR))
+    log.flush()
+    written_ms = max(log.handles.disk.modified_ms(each.path(LOG)) for each in log.segments[:-1])
+    assert look(log, now_ms=written_ms + HOUR - 1).first_uncleanable_offset == 0
+    found = look(log, now_ms=written_ms + HOUR)
+    assert found.first_uncleanable_offset == log.active_segment.base_offset
+    assert not look(log, now_ms=written_ms + 2 * HOUR).is_overdue
+    assert look(log, now_ms=written_ms + 2 * HOUR + 1).is_overdue
 
 
 @pytest.mark.parametrize("cleaned", [99, -1, 1])

@@ -161,6 +161,7 @@ def keys_and_values(log: Segments) -> list[tuple[int, bytes | None, bytes | None
 
 
 def test_aborted_data_goes_and_hides_nothing() -> None:
+    """KIP-534: aborted data never returns."""
     log = Segments()
     log.data((b"a", b"1"))
     log.data((b"a", b"aborted"), (b"b", b"aborted"), producer=7)
@@ -173,6 +174,7 @@ def test_aborted_data_goes_and_hides_nothing() -> None:
 
 
 def test_a_marker_goes_some_time_after_a_cleaning_that_finds_none_of_its_data() -> None:
+    """KIP-534: markers outlive their data."""
     log = Segments()
     log.data((b"a", b"aborted"), producer=7)
     marker = log.marker(7, ABORT)

@@ -1,27 +1,24 @@
-"""Reads and writes a topic over Spark Connect: `connect_session.py BOOTSTRAP TOPIC FOLDER`.
+"""Writes and reads a topic as a user would: `stock_session.py KIND BOOTSTRAP TOPIC FOLDER`.
 
-A process of its own, because one process cannot have a classic session and a Connect server.
+It knows PySpark only. KIND is `classic` or `connect`; a process of its own, because one process
+cannot have a classic session and a Connect server.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 
+from pyspark.sql import SparkSession
 
-def main(bootstrap: str, topic: str, folder: str) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_TESTING"] = "1"  # a free port for the server
-    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+def main(kind: str, bootstrap: str, topic: str, folder: str) -> None:
+    builder = SparkSession.builder
+    spark = (builder.remote("local[2]") if kind == "connect" else builder).getOrCreate()
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
     rows = spark.sql("SELECT cast(id AS string) AS key, concat('v', id) AS value FROM range(10)")
-    rows.write.format("lakelog").option("kafka.bootstrap.servers", bootstrap).option(
-        "topic", topic
-    ).mode("append").save()
+    writer = rows.write.format("lakelog").option("kafka.bootstrap.servers", bootstrap)
+    writer.option("topic", topic).mode("append").save()
     batch = spark.read.format("lakelog").options(**options).load()
     stream = (
         spark.readStream.format("lakelog")

@@ -1,0 +1,55 @@
+"""The bytes of a file in memory, and what of them a power failure may leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lakelog.runtime.api import Random
+
+_SECTOR = 512
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A file's bytes: as they are, as they are on the device, and the changes between the two.
+
+    A change is a write at an offset or, without content, a truncation to it.
+    """
+
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+    changes: list[tuple[int, bytes | None]] = field(default_factory=list)
+    modified_ms: int = 0
+
+    def copy(self, content: bytes) -> Node:
+        """Another file with this durable content."""
+        return Node(bytearray(content), content, [], self.modified_ms)
+
+    def after_crash(self, random: Random | None) -> Node:
+        """Another file with what was synced, and with `random` some of the rest."""
+        data = bytearray(self.durable)
+        for offset, content in self.changes if random is not None else ():
+            assert random is not None
+            if content is not None:
+                _tear(data, offset, content, random)
+            elif random.below(2):
+                resize(data, offset)
+        return self.copy(bytes(data))
+
+
+def resize(data: bytearray, size: int) -> None:
+    del data[size:]
+    data.extend(bytes(size - len(data)))
+
+
+def _tear(data: bytearray, offset: int, content: bytes, random: Random) -> None:
+    """Keeps a write, some of its sectors, or only the growth of the file."""
+    kept = content
+    match random.below(3):
+        case 0:
+            kept = bytes(len(content)) if random.below(2) else b""
+        case 1:
+            kept = content[: random.below(len(content) // _SECTOR + 1) * _SECTOR]
+    if kept and len(data) < offset:
+        data.extend(bytes(offset - len(data)))
+    data[offset : offset + len(kept)] = kept

@@ -1,0 +1,72 @@
+"""Encodings of which everything is known but a few fixed-size fields: holes between constants."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from struct import Struct, calcsize
+from typing import Any
+
+from lakelog.wire.schema import Buffer
+
+
+class Template:
+    """What the encodings of one message have in common.
+
+    Args:
+        zeros: the encoding with 0 in every hole.
+        ones: the encoding with -1 in every hole, of the same length.
+        holes: the `struct` characters of the holes, in the order of the wire.
+    """
+
+    __slots__ = ("_constants", "_fields", "_pack", "_unpack_from", "size")
+
+    def __init__(self, zeros: Buffer, ones: Buffer, holes: str) -> None:
+        layout, fields = _split(bytes(zeros), bytes(ones), holes)
+        struct = Struct(">" + layout)
+        self.size = struct.size
+        self._fields: list[Any] = fields
+        self._constants = tuple(fields[::2])
+        self._pack = struct.pack
+        self._unpack_from = struct.unpack_from
+
+    def pack(self, *values: int) -> bytes:
+        """The encoding with `values` in its holes."""
+        fields = self._fields[:]
+        fields[1::2] = values
+        return self._pack(*fields)
+
+    def unpack(self, view: Buffer, start: int) -> tuple[Any, ...] | None:
+        """What is in the holes of the `size` bytes at `start`; `None` if the rest differs."""
+        fields = self._unpack_from(view, start)
+        return fields[1::2] if fields[::2] == self._constants else None
+
+
+def _split(zeros: bytes, ones: bytes, holes: str) -> tuple[str, list[Any]]:
+    """A layout in which constants, some of them empty, alternate with holes; and its fields."""
+    if len(zeros) != len(ones):
+        raise ValueError(f"encodings of {len(zeros)} and {len(ones)} bytes")
+    left = iter(holes)
+    layout: list[str] = []
+    fields: list[Any] = []
+    for same, run in groupby(range(len(zeros)), lambda i: zeros[i] == ones[i]):
+        places = list(run)
+        if same:
+            layout.append(f"{len(places)}s")
+            fields.append(zeros[places[0] : places[-1] + 1])
+            continue
+        room = len(places)
+        while room > 0:
+            if len(fields) % 2 == 0:
+                layout.append("0s")
+                fields.append(b"")
+            hole = next(left, "")
+            if not hole or (room := room - calcsize(">" + hole)) < 0:
+                raise ValueError(f"the holes {holes!r} are not those of the encodings")
+            layout.append(hole)
+            fields.append(0)
+    if next(left, ""):
+        raise ValueError(f"the encodings do not differ in all of {holes!r}")
+    if len(fields) % 2 == 0:
+        layout.append("0s")
+        fields.append(b"")
+    return "".join(layout), fields

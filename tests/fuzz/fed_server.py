@@ -1,0 +1,120 @@
+"""A whole broker in this process, whose connections are fed by hand: there is no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.protocol.registry import api_for
+from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
+from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
+from lakelog.runtime.processes import PythonProcesses
+from lakelog.server.app import ServeOptions, Server, World
+from lakelog.server.connection import Connection
+from lakelog.wire.framing import decode_response, encode_request
+
+FRAME_SIZE_MAX = 104_857_600
+
+
+class FedSocket:
+    """Takes all that is sent and gives what it was fed."""
+
+    def __init__(self) -> None:
+        self.incoming = bytearray()
+        self.received = bytearray()
+        self.readable: Callable[[], None] | None = None
+        self._answered = asyncio.Event()
+
+    def recv_into(self, buffer: memoryview) -> int:
+        if not self.incoming:
+            raise BlockingIOError
+        size = min(len(buffer), len(self.incoming))
+        buffer[:size] = self.incoming[:size]
+        del self.incoming[:size]
+        return size
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        self.received += data
+        self._answered.set()
+        return len(data)
+
+    def getsockname(self) -> tuple[str, int]:
+        return "127.0.0.1", 9092
+
+    getpeername = getsockname
+
+    def close(self) -> None:
+        self.readable = None
+
+    def feed(self, data: bytes) -> None:
+        self.incoming += data
+        while self.incoming and self.readable is not None:
+            self.readable()
+
+    async def ask(self, message: Any, version: int) -> Any:
+        """The response; nothing else may be on its way."""
+        api = api_for(type(message))
+        self.received.clear()
+        self._answered.clear()
+        self.feed(b"".join(encode_request(api, version, 5, "test", message)))
+        await self._answered.wait()
+        assert len(self.received) == 4 + int.from_bytes(self.received[:4], "big")
+        return decode_response(api, version, bytes(self.received[4:]))[1]
+
+
+class FedNet(AsyncioNet):
+    """For connections over `FedSocket`s."""
+
+    def on_readable(self, sock: Any, callback: Callable[[], None] | None) -> None:
+        sock.readable = callback
+
+    def on_writable(self, sock: Any, callback: Callable[[], None] | None) -> None:
+        assert callback is None, "a fed socket takes everything"
+
+    def send_file(self, sock: Any, file: Any, offset: int, count: int) -> int:
+        sock.send(file.read_at(offset, count))
+        return count
+
+
+class FedServer:
+    """An asynchronous context manager."""
+
+    def __init__(self, data: Path) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = AsyncioTasks(loop)
+        self._net = FedNet(loop)
+        self._disk = PosixDisk()
+        clock, random, processes = SystemClock(), SystemRandom(), PythonProcesses()
+        store = EmbeddedStore(data / METADATA_FILE, clock)
+        world = World(clock, self._disk, self._net, self._tasks, random, processes, store, 64)
+        config = BrokerConfig({"offsets.topic.num.partitions": "3"})
+        self._server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
+        self.dispatcher = self._server._dispatcher
+
+    async def __aenter__(self) -> FedServer:
+        await self._server.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.stop()
+        self._tasks.close()
+
+    def connect(self) -> tuple[FedSocket, Connection]:
+        sock: Any = FedSocket()
+        connection = Connection(
+            sock,
+            self.dispatcher,
+            self._net,
+            self._disk,
+            self._tasks,
+            listener_name="PLAINTEXT",
+            frame_size_max=FRAME_SIZE_MAX,
+            memory=self.dispatcher.request_memory,
+        )
+        self.dispatcher.connections[connection] = None
+        connection.open()
+        return sock, connection

@@ -1,0 +1,139 @@
+"""A broker in this process whose network is in the test's hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.runtime.api import Disk
+from lakelog.runtime.posix import PosixDisk
+from lakelog.runtime.processes import PythonProcesses
+from lakelog.server.app import ServeOptions, Server, World
+from lakelog.server.connection import Connection
+from lakelog.testing.randomness import SeededRandom
+from storage_kit import ManualClock
+
+
+class FakeSocket:
+    """Sockets and net in one: what is sent is kept, files as their bytes."""
+
+    MSG_MORE = 0
+
+    def __init__(self) -> None:
+        self.incoming = bytearray()
+        self.sent = bytearray()
+        self.was_sent = asyncio.Event()
+        self.readable: Callable[[], None] | None = None
+
+    def fileno(self) -> int:
+        return 3
+
+    def getsockname(self) -> Any:
+        return ("127.0.0.1", 9092)
+
+    getpeername = getsockname
+
+    def recv_into(self, buffer: memoryview) -> int:
+        if not self.incoming:
+            raise BlockingIOError
+        size = min(len(buffer), len(self.incoming))
+        buffer[:size] = self.incoming[:size]
+        del self.incoming[:size]
+        return size
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        self.sent += data
+        self.was_sent.set()
+        return len(data)
+
+    def send_file(self, sock: Any, file: Any, offset: int, count: int) -> int:
+        self.sent += file.read_at(offset, count)
+        self.was_sent.set()
+        return count
+
+    def close(self) -> None:
+        pass
+
+    def on_readable(self, sock: Any, callback: Callable[[], None] | None) -> None:
+        self.readable = callback
+
+    def on_writable(self, sock: Any, callback: Callable[[], None] | None) -> None:
+        pass
+
+    def listen(self, host: str, port: int, *, backlog: int) -> Any:
+        return SimpleNamespace(address=(host, port), close=lambda: None)
+
+    def on_acceptable(self, listener: Any, callback: Any) -> None:
+        pass
+
+
+class SocketlessBroker:
+    """A server without a network, and the one connection to it that is spoken on."""
+
+    def __init__(
+        self, data: Path, disk: Disk | None = None, *, repeats: bool = True, **settings: str
+    ) -> None:
+        """`settings` have `_` for `.`."""
+        self.tasks = AsyncioTasks(asyncio.get_running_loop())
+        self.disk = disk or PosixDisk()
+        self.clock, net = ManualClock(), FakeSocket()
+        world = World(
+            self.clock,
+            self.disk,
+            net,
+            self.tasks,
+            SeededRandom(7),
+            PythonProcesses(),
+            EmbeddedStore(data / METADATA_FILE, self.clock),
+            64,
+        )
+        config = BrokerConfig({key.replace("_", "."): text for key, text in settings.items()})
+        self.server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
+        self.data = data
+        self.repeats = repeats
+
+    async def start(self) -> None:
+        await self.server.start()
+        self.dispatcher = self.server._dispatcher
+        if not self.repeats:
+            for route in self.dispatcher._routes.values():
+                route.learn = None
+        self.connect()
+
+    def connect(self) -> None:
+        """Speaks on a new connection from now on."""
+        self.socket = FakeSocket()
+        self.connection = Connection(
+            self.socket,
+            self.dispatcher,
+            self.socket,
+            self.disk,
+            self.tasks,
+            listener_name="PLAINTEXT",
+            frame_size_max=1 << 20,
+            memory=self.dispatcher.request_memory,
+        )
+        self.connection.open()
+
+    def ask(self, frames: bytes) -> bytes:
+        """The bytes that come back for requests that arrive together."""
+        self.socket.incoming += frames
+        while self.socket.incoming and not self.connection.closed:
+            assert self.socket.readable is not None
+            self.socket.readable()
+        return self.take_answer()
+
+    def take_answer(self) -> bytes:
+        answer = bytes(self.socket.sent)
+        self.socket.sent.clear()
+        return answer
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        self.tasks.close()

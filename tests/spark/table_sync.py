@@ -1,0 +1,52 @@
+"""A run of `lakelog table sync`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from typing import Any
+
+from broker_process import LAKELOG
+
+TIMEOUT_S = 240
+
+
+class Sync:
+    """A run of the command, in a process group of its own as a terminal would have it."""
+
+    def __init__(self, bootstrap: str, *words: str, **environment: str) -> None:
+        self._process = subprocess.Popen(
+            [LAKELOG, "table", "sync", *words, "-b", bootstrap],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=os.environ | {"NO_COLOR": "1"} | environment,
+        )
+
+    def end(self) -> tuple[int, str, str]:
+        """Exit status, standard output, standard error."""
+        try:
+            out, err = self._process.communicate(timeout=TIMEOUT_S)
+        finally:
+            self._process.kill()
+        return self._process.returncode, out, err
+
+    def result(self) -> Any:
+        status, out, err = self.end()
+        assert status == 0, err
+        assert "Traceback" not in err
+        return json.loads(out)
+
+    def first_note(self) -> str:
+        assert self._process.stderr is not None
+        return self._process.stderr.readline()
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def interrupt(self) -> None:
+        """What ^C does: every process of the group is told."""
+        os.killpg(self._process.pid, signal.SIGINT)

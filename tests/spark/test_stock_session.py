@@ -1,0 +1,56 @@
+"""Topics in a session that nothing of ours has set up: `format("lakelog")` is found by its name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark.topics import MakeTopic
+
+pytestmark = [pytest.mark.spark]
+
+SCRIPT = Path(__file__).parent / "stock_session.py"
+LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
+KINDS = {
+    # What activating a virtual environment does; the workers run the `python3` of the path.
+    "classic": (
+        "pyspark.sql.session",
+        {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    ),
+    "connect": (
+        "pyspark.sql.connect.session",
+        {"PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"},  # a free port for the server
+    ),
+}
+OURS = ("PYSPARK_PYTHON", "LAKELOG_WORKER_PYTHON", "LAKELOG_WORKER_PYTHONPATH", "PYTHONWARNINGS")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_topic_is_written_and_read(
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path, kind: str
+) -> None:
+    topic = make_topic()
+    session, settings = KINDS[kind]
+    environment = {name: value for name, value in os.environ.items() if name not in OURS}
+
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), kind, bootstrap, topic, str(tmp_path / "checkpoint")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+        env=environment | LOOPBACK | settings,
+    )
+
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    values = sorted(f"v{i}" for i in range(10))
+    assert found["kind"] == session
+    assert found["columns"][:3] == ["key", "value", "topic"]
+    assert found["batch"] == values
+    assert found["stream"] == values

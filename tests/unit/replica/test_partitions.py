@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.storage.directory import LogDirectory
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.randomness import SeededRandom
+from storage_kit import DATA, ManualClock
+
+OLD, NEW, OTHER = (bytes([number]) * 16 for number in (1, 2, 3))
+
+
+class Topics:
+    """Partitions of topics in a folder of their own."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.directory = LogDirectory(DATA, MemoryDisk(clock), clock, SeededRandom(1))
+        self.directory.open(None, 1)
+        self.partitions = Partitions()
+
+    def create(self, name: str, topic_id: bytes, index: int) -> Partition:
+        log = self.directory.create_log(name, index, topic_id, LogConfig())
+        partition = Partition(log, 0, lambda _: None)
+        self.partitions.add(partition)
+        return partition
+
+    def delete(self, partition: Partition) -> None:
+        self.partitions.remove(partition)
+        self.directory.schedule_delete(partition.log)
+
+    def code(self, topic: str | bytes, index: int) -> ErrorCode:
+        try:
+            self.partitions.find(topic, index)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+
+def test_an_id_is_known_as_long_as_a_partition_has_it() -> None:
+    topics = Topics()
+    assert topics.code(OLD, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    first, second = (topics.create("orders", OLD, index) for index in (0, 1))
+    assert topics.code(OLD, 1) is ErrorCode.NONE
+    assert topics.code(OLD, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics.delete(first)
+    assert topics.code(OLD, 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics.delete(second)
+    assert topics.code(OLD, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert topics.code("orders", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(topics.partitions) == 0
+
+
+def test_a_topic_that_is_made_again_has_nothing_of_the_old_one() -> None:
+    topics = Topics()
+    other = topics.create("other", OTHER, 0)
+    for old in [topics.create("orders", OLD, index) for index in range(3)]:
+        topics.delete(old)
+    new = topics.create("orders", NEW, 0)
+    assert topics.code(OLD, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert topics.code(NEW, 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert topics.partitions.find(NEW, 0) is topics.partitions.find("orders", 0) is new
+    assert list(topics.partitions) == [other, new]
+
+
+def test_a_partition_that_is_added_again_counts_once() -> None:
+    topics = Topics()
+    partition = topics.create("orders", OLD, 0)
+    topics.partitions.add(partition)
+    topics.delete(partition)
+    assert topics.code(OLD, 0) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("is_served", [False, True])
+def test_a_partition_that_cannot_be_used_is_known(is_served: bool) -> None:
+    topics = Topics()
+    served = topics.create("orders", OLD, 1) if is_served else None
+    for _ in range(2):
+        topics.partitions.add_offline("orders", OLD, 0, "its log is damaged")
+    assert topics.code(OLD, 0) is topics.code("orders", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert topics.code(OLD, 2) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert topics.partitions.is_offline("orders", 0)
+    topics.partitions.forget_offline("orders", OLD)
+    left = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_served else ErrorCode.UNKNOWN_TOPIC_ID
+    assert topics.code(OLD, 0) is left
+    if served is not None:
+        topics.delete(served)
+    assert topics.code(OLD, 1) is ErrorCode.UNKNOWN_TOPIC_ID

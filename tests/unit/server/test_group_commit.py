@@ -1,0 +1,284 @@
+"""`durability=fsync`: answers wait for the device, and many of them for the same sync."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.metadata.controller.topics import TopicReference, plan_delete_topics
+from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from lakelog.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from lakelog.protocol.registry import api_for
+from lakelog.runtime.api import File
+from lakelog.runtime.posix import PosixDisk
+from lakelog.wire.framing import decode_response, encode_request
+from socketless_broker import FakeSocket, SocketlessBroker
+from storage_kit import make_batch
+
+VERSIONS: dict[type[Any], int] = {ProduceRequest: 13, FetchRequest: 16, ListOffsetsRequest: 8}
+TOPIC = "orders"
+
+
+class Gate:
+    """Syncs of log files that begin while it is closed last until it is opened."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.begun = threading.Semaphore(0)
+        self.syncs = 0
+        self.error: OSError | None = None
+
+    def pass_through(self) -> None:
+        self.syncs += 1
+        self.begun.release()
+        assert self.open.wait(30)
+        if self.error is not None:
+            raise self.error
+
+
+class GatedFile:
+    def __init__(self, file: File, gate: Gate) -> None:
+        self._file = file
+        self._gate = gate
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def sync(self) -> None:
+        if TOPIC in str(self._file.path) and self._file.path.suffix == ".log":
+            self._gate.pass_through()
+        self._file.sync()
+
+
+class GatedDisk(PosixDisk):
+    def __init__(self, gate: Gate) -> None:
+        super().__init__()
+        self._gate = gate
+
+    def open(self, path: Path, *, create: bool = False) -> Any:
+        return GatedFile(super().open(path, create=create), self._gate)
+
+
+class World:
+    """A broker with one topic, and clients that ask it one thing at a time."""
+
+    def __init__(self, data: Path, **settings: str) -> None:
+        self.gate = Gate()
+        settings = {"log_durability": "fsync", **settings}
+        self.broker = SocketlessBroker(data, GatedDisk(self.gate), **settings)
+
+    async def start(self) -> None:
+        await self.broker.start()
+        assert not await self.broker.server.broker.topics.ensure([TOPIC])
+        self.topic_id = self.broker.server.broker.image.topic_ids[TOPIC]
+
+    def client(self) -> Client:
+        self.broker.connect()
+        return Client(self, self.broker.socket)
+
+    @property
+    def partition(self) -> Any:
+        return self.broker.server.broker.partitions.find(TOPIC, 0)
+
+    async def until_syncing(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self.gate.begun.acquire)
+
+
+class Client:
+    def __init__(self, world: World, socket: FakeSocket) -> None:
+        self._world = world
+        self._socket = socket
+        self._next_id = 0
+
+    def send(self, message: Any) -> None:
+        self._next_id += 1
+        api = api_for(type(message))
+        parts = encode_request(api, VERSIONS[type(message)], self._next_id, "c", message)
+        self._socket.incoming += b"".join(parts)
+        assert self._socket.readable is not None
+        self._socket.readable()
+
+    def produce(self, *, acks: int = -1, timeout_ms: int = 60_000) -> None:
+        entry = PartitionProduceData(index=0, records=bytes(make_batch()))
+        topic = TopicProduceData(topic_id=self._world.topic_id, partition_data=[entry])
+        self.send(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic]))
+
+    def answers(self) -> int:
+        """How many have come and were not looked at."""
+        count, position = 0, 0
+        while position < len(self._socket.sent):
+            position += 4 + int.from_bytes(self._socket.sent[position : position + 4], "big")
+            count += 1
+        return count
+
+    async def answered(self, count: int = 1) -> None:
+        """Waits for so many answers that nobody has looked at."""
+        while self.answers() < count:
+            self._socket.was_sent.clear()
+            await self._socket.was_sent.wait()
+
+    def answer(self, kind: type[Any]) -> Any:
+        size = int.from_bytes(self._socket.sent[:4], "big")
+        frame = bytes(self._socket.sent[4 : 4 + size])
+        del self._socket.sent[: 4 + size]
+        return decode_response(api_for(kind), VERSIONS[kind], frame)[1]
+
+    def produced(self) -> Any:
+        return self.answer(ProduceRequest).responses[0].partition_responses[0]
+
+    def fetch(self, offset: int) -> Any:
+        entry = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        topic = FetchTopic(topic_id=self._world.topic_id, partitions=[entry])
+        self.send(FetchRequest(max_wait_ms=0, session_epoch=-1, topics=[topic]))
+        return self.answer(FetchRequest).responses[0].partitions[0]
+
+    def end_offset(self) -> int:
+        entry = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        self.send(ListOffsetsRequest(topics=[ListOffsetsTopic(name=TOPIC, partitions=[entry])]))
+        response = self.answer(ListOffsetsRequest)
+        return int(response.topics[0].partitions[0].offset)
+
+
+def run(folder: Path, scenario: Callable[[World], Awaitable[None]], **settings: str) -> None:
+    async def whole() -> None:
+        world = World(folder / "data", **settings)
+        await world.start()
+        try:
+            await scenario(world)
+        finally:
+            world.gate.open.set()
+            await world.broker.stop()
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+def test_an_answer_waits_for_the_device(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        client, reader = world.client(), world.client()
+        world.gate.open.clear()
+        client.produce(acks=1)
+        await world.until_syncing()
+        assert client.answers() == 0
+        assert not reader.fetch(0).records, "what may be lost is not read either"
+        assert reader.end_offset() == 0
+        world.gate.open.set()
+        await client.answered()
+        assert client.produced().error_code == ErrorCode.NONE
+        assert reader.fetch(0).records
+        assert reader.end_offset() == 1
+
+    run(tmp_path, scenario)
+
+
+def test_nobody_waits_in_the_page_cache_mode(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        client = world.client()
+        for _ in range(5):
+            client.produce()
+            assert client.produced().error_code == ErrorCode.NONE
+        assert world.gate.syncs == 0
+
+    run(tmp_path, scenario, log_durability="page-cache")
+
+
+@pytest.mark.parametrize("connections", [1, 16, 64])
+def test_many_answers_share_a_sync(tmp_path: Path, connections: int) -> None:
+    """With 64 requests in flight a sync acknowledges more than ten of them."""
+    in_flight, rounds = 64, 10
+
+    async def scenario(world: World) -> None:
+        clients = [world.client() for _ in range(connections)]
+        left = dict.fromkeys(clients, in_flight // connections * rounds)
+        for client in clients:
+            for _ in range(in_flight // connections):
+                client.produce()
+        while any(left.values()):
+            await asyncio.sleep(0)
+            for client in clients:
+                for _ in range(client.answers()):
+                    assert client.produced().error_code == ErrorCode.NONE
+                    left[client] -= 1
+                    if left[client] >= in_flight // connections:
+                        client.produce()
+        assert world.partition.high_watermark == in_flight * rounds
+        assert world.gate.syncs / (in_flight * rounds) < 0.1
+
+    run(tmp_path, scenario)
+
+
+def test_what_is_not_durable_in_time_is_said_to_be_unknown(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        client = world.client()
+        world.gate.open.clear()
+        client.produce(timeout_ms=0)
+        await client.answered()
+        assert client.produced().error_code == ErrorCode.REQUEST_TIMED_OUT
+        client.produce()
+        world.gate.open.set()
+        await client.answered()
+        assert client.produced().base_offset == 1
+
+    run(tmp_path, scenario)
+
+
+def test_a_device_that_fails_is_no_acknowledgement(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        client = world.client()
+        world.gate.error = OSError(errno.EIO, "a bad device")
+        client.produce()
+        client.produce()
+        await client.answered(2)
+        for _ in range(2):
+            assert client.produced().error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        client.produce()
+        assert client.produced().error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.partition.high_watermark == 0
+
+    run(tmp_path, scenario)
+
+
+def test_a_deleted_topic_answers_those_who_wait(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        client = world.client()
+        world.gate.open.clear()
+        client.produce()
+        await world.until_syncing()
+        broker = world.broker.server.broker
+        await broker.metadata.submit(
+            lambda image: plan_delete_topics(image, [TopicReference(TOPIC)])
+        )
+        await client.answered()
+        assert client.produced().error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(tmp_path, scenario)
+
+
+def test_the_mode_may_change_while_it_runs(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        client = world.client()
+        client.produce()
+        assert client.produced().base_offset == 0
+        world.gate.open.clear()
+        log = world.partition.log
+        log.config = log.config._replace(durability="fsync")
+        client.produce()
+        assert client.answers() == 0
+        assert world.partition.high_watermark == 1, "it never goes back"
+        log.config = log.config._replace(durability="page-cache")
+        world.client().produce()
+        assert world.partition.high_watermark == 3
+
+    run(tmp_path, scenario, log_durability="page-cache")

@@ -1,0 +1,382 @@
+"""Repeated requests are answered byte for byte as they would be had none come before."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from lakelog.protocol.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from lakelog.protocol.registry import api_for
+from lakelog.server import dispatch
+from lakelog.server.connection import Connection
+from lakelog.wire.framing import decode_response, encode_request
+from socketless_broker import SocketlessBroker
+from storage_kit import make_batch
+
+PARTITIONS = 2
+
+
+class Twins:
+    """Two brokers alike, one of which never knows a request again."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = {"num_partitions": str(PARTITIONS)}
+        self.quick = SocketlessBroker(folder / "quick", **settings)
+        self.plain = SocketlessBroker(folder / "plain", repeats=False, **settings)
+        self.both = (self.quick, self.plain)
+
+    async def start(self) -> None:
+        for broker in self.both:
+            await broker.start()
+            assert not await broker.server.broker.topics.ensure(["orders"])
+        ids = {broker.server.broker.image.topic_ids["orders"] for broker in self.both}
+        (self.topic_id,) = ids
+
+    def connect(self) -> None:
+        for broker in self.both:
+            broker.connect()
+
+    def ask(self, frames: bytes) -> bytes:
+        quick, plain = (broker.ask(frames) for broker in self.both)
+        assert quick == plain
+        assert self.quick.connection.closed == self.plain.connection.closed
+        if self.quick.connection.closed:
+            self.connect()
+        return quick
+
+    async def stop(self) -> None:
+        for broker in self.both:
+            await broker.stop()
+        logs = [
+            [path.read_bytes() for path in sorted(broker.data.rglob("*.log"))]
+            for broker in self.both
+        ]
+        assert logs[0] == logs[1]
+
+
+def run(folder: Path, scenario: Callable[[Twins], None]) -> None:
+    async def whole() -> None:
+        twins = Twins(folder)
+        await twins.start()
+        scenario(twins)
+        await twins.stop()
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Connection]]:
+    """The connections of the requests that were decoded, one each."""
+    seen: list[Connection] = []
+    decode = dispatch._decode
+
+    def spy(route: Any, version: int, connection: Connection, *rest: Any) -> Any:
+        seen.append(connection)
+        return decode(route, version, connection, *rest)
+
+    monkeypatch.setattr(dispatch, "_decode", spy)
+    yield seen
+
+
+class Client:
+    """Makes requests of a producer and a consumer that go on from where they were."""
+
+    def __init__(
+        self, twins: Twins, version: int, *, client_id: str = "a client", producer_id: int = 77
+    ) -> None:
+        self.twins = twins
+        self.version = version
+        self.client_id = client_id
+        self.producer_id = producer_id
+        self.correlation_id = 0
+        self.sequence = [0] * PARTITIONS
+        self.session = (0, 0)
+
+    def frame(self, message: Any) -> bytes:
+        self.correlation_id += 1
+        api = api_for(type(message))
+        parts = encode_request(api, self.version, self.correlation_id, self.client_id, message)
+        return b"".join(parts)
+
+    def produce(self, batch: bytes | None, *, partition: int = 0, acks: int = 1) -> bytes:
+        entry = PartitionProduceData(index=partition, records=batch)
+        topic = TopicProduceData(
+            name="orders", topic_id=self.twins.topic_id, partition_data=[entry]
+        )
+        return self.frame(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic]))
+
+    def batch(self, size: int, count: int = 1, *, partition: int = 0, skip: int = 0) -> bytes:
+        sequence = self.sequence[partition] + skip
+        if not skip:
+            self.sequence[partition] += count
+        return bytes(make_batch(count, size=size, producer=(self.producer_id, 0, sequence)))
+
+    def fetch(
+        self,
+        offset: int | None,
+        *,
+        max_bytes: int = 1 << 20,
+        min_bytes: int = 1,
+        committed: bool = False,
+        max_wait_ms: int = 0,
+    ) -> bytes:
+        """Without an offset, of what the session has."""
+        entry = FetchPartition(partition=0, fetch_offset=offset or 0, partition_max_bytes=max_bytes)
+        topic = FetchTopic(topic="orders", topic_id=self.twins.topic_id, partitions=[entry])
+        session_id, epoch = self.session
+        return self.frame(
+            FetchRequest(
+                max_wait_ms=max_wait_ms,
+                min_bytes=min_bytes,
+                max_bytes=1 << 20,
+                isolation_level=int(committed),
+                session_id=session_id,
+                session_epoch=epoch,
+                topics=[] if offset is None else [topic],
+            )
+        )
+
+    def consume(self, frame: bytes) -> FetchResponse:
+        """Asks, and goes on in the session that the response names."""
+        answer = self.twins.ask(frame)
+        if not answer:
+            return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        _, response = decode_response(api_for(FetchRequest), self.version, answer[4:])
+        assert isinstance(response, FetchResponse)
+        self.session = (response.session_id, self.session[1] + 1) if response.session_id else (0, 0)
+        return response
+
+
+def test_produce_in_every_version(tmp_path: Path, decoded: list[Connection]) -> None:
+    def scenario(twins: Twins) -> None:
+        for version in range(3, 14):
+            twins.connect()
+            client = Client(twins, version, producer_id=version)
+            for size in (10, 100, 127, 128, 16_000, 16_300, 16_400, 100_000, 10, 10):
+                answer = twins.ask(client.produce(client.batch(size)))
+            _, response = decode_response(api_for(ProduceRequest), version, answer[4:])
+            assert isinstance(response, ProduceResponse)
+            end = 15 * (version - 3) + 9
+            assert response.responses[0].partition_responses[0].base_offset == end
+            twins.ask(b"".join(client.produce(client.batch(50), acks=-1) for _ in range(5)))
+            assert decoded.count(twins.plain.connection) == 15
+            known_again = 11 if version >= 7 else 0
+            assert decoded.count(twins.quick.connection) == 15 - known_again
+
+    run(tmp_path, scenario)
+
+
+def test_fetch_in_every_version(tmp_path: Path, decoded: list[Connection]) -> None:
+    def scenario(twins: Twins) -> None:
+        producer = Client(twins, 9)
+        for size in (10, 100, 16_000, 40_000, 100_000, 50, 60, 70):
+            twins.ask(producer.produce(producer.batch(size)))
+        for version in range(4, 19):
+            for committed in (False, True):
+                for in_session in (False, True):
+                    check_fetches(twins, version, committed, in_session, decoded)
+
+    run(tmp_path, scenario)
+
+
+def check_fetches(
+    twins: Twins, version: int, committed: bool, in_session: bool, decoded: list[Connection]
+) -> None:
+    twins.connect()
+    client = Client(twins, version)
+    for offset in range(8):
+        if not in_session:
+            client.session = (0, -1)
+        response = client.consume(client.fetch(offset, max_bytes=1, committed=committed))
+        data = response.responses[0].partitions[0]
+        assert struct.unpack_from(">q", data.records)[0] == offset
+    assert not client.consume(client.fetch(8, committed=committed)).error_code
+    assert decoded.count(twins.plain.connection) == 9
+    if version >= 10:
+        # The first of a session names none, and the one beyond the end has nothing to answer with.
+        assert decoded.count(twins.quick.connection) == 3 + in_session
+
+
+def test_a_produce_request_that_is_another_after_all(tmp_path: Path) -> None:
+    def scenario(twins: Twins) -> None:
+        for version in (8, 9, 13):
+            twins.connect()
+            client = Client(twins, version, producer_id=version)
+            for _ in range(3):
+                twins.ask(client.produce(client.batch(100)))
+            frame = client.produce(client.batch(100))
+            at = frame.index(client.batch(100, skip=-1)[61:])
+            for other in (
+                frame[:-1] + b"\x01",
+                frame[: at - 61 - 2] + b"\xff\x7f" + frame[at - 61 :],
+                frame[: at - 61 - 2] + b"\x80\x01" + frame[at - 61 :],
+                client.produce(make_batch(producer=(version, 0, 3), transactional=True)),
+                client.produce(make_batch(producer=(version, 0, 9))),
+                client.produce(b""),
+                client.produce(None),
+                client.produce(client.batch(100, skip=-1)),
+            ):
+                twins.ask(other)
+
+    run(tmp_path, scenario)
+
+
+def test_a_fetch_that_is_another_after_all(tmp_path: Path) -> None:
+    def scenario(twins: Twins) -> None:
+        producer = Client(twins, 13)
+        twins.ask(b"".join(producer.produce(producer.batch(100)) for _ in range(9)))
+        client = Client(twins, 16)
+        for offset in range(4):
+            client.consume(client.fetch(offset, max_bytes=1))
+        assert client.consume(client.fetch(None)).responses[0].partitions[0].records[7] == 3
+        client.consume(client.fetch(4, max_bytes=1))
+        session_id, epoch = client.session
+        for wrong in ((session_id, epoch - 1), (session_id, -1), (session_id, epoch)):
+            client.session = wrong
+            client.consume(client.fetch(5, max_bytes=1))
+
+    run(tmp_path, scenario)
+
+
+def test_a_fetch_that_has_to_wait_is_answered_by_a_repeated_produce(tmp_path: Path) -> None:
+    def scenario(twins: Twins) -> None:
+        producer, consumer = Client(twins, 13), Client(twins, 16)
+        producing = [(broker.connection, broker.socket) for broker in twins.both]
+        for _ in range(3):
+            twins.ask(producer.produce(producer.batch(100)))
+        twins.connect()
+        for _ in range(3):
+            consumer.session = (0, -1)
+            consumer.consume(consumer.fetch(0, min_bytes=500, max_wait_ms=60_000))
+        consumer.session = (0, -1)
+        assert not twins.ask(consumer.fetch(1, min_bytes=500, max_wait_ms=60_000))
+        fetching = [(broker.connection, broker.socket) for broker in twins.both]
+        for broker, (connection, socket) in zip(twins.both, producing, strict=True):
+            broker.connection, broker.socket = connection, socket
+        twins.ask(producer.produce(producer.batch(400)))
+        answers = [bytes(socket.sent) for _, socket in fetching]
+        assert answers[0] == answers[1] != b""
+
+    run(tmp_path, scenario)
+
+
+class History:
+    """Random requests, most of them like the one before, some of them wrong."""
+
+    def __init__(self, twins: Twins, seed: int) -> None:
+        self.twins = twins
+        self.random = random.Random(seed)
+        self.offset = 0
+        self.renew()
+
+    def renew(self) -> None:
+        """Another client, on connections of its own."""
+        self.twins.connect()
+        self.producer_id = self.random.randrange(1, 1000)
+        self.producer = self._client(self.random.choice((5, 7, 8, 9, 12, 13)))
+        self.consumer = self._client(self.random.choice((6, 10, 11, 12, 13, 16, 18)))
+        self.committed = self.random.random() < 0.5
+        self.partition = self.random.randrange(PARTITIONS)
+
+    def _client(self, version: int) -> Client:
+        name = self.random.choice(("", "a", "ü" * 20, "n" * 200))
+        return Client(self.twins, version, client_id=name, producer_id=self.producer_id)
+
+    def step(self) -> None:
+        choices = (self.produce, self.fetch, self.produce_wrongly, self.fetch_otherwise)
+        (act,) = self.random.choices(choices, weights=(10, 10, 3, 2))
+        frame = act()
+        if self.random.random() < 0.03:
+            self.twins.ask(self.garbled(frame))
+        elif act in (self.fetch, self.fetch_otherwise):
+            self.consumer.consume(frame)
+        else:
+            self.twins.ask(frame)
+        if self.random.random() < 0.03 or self.twins.quick.connection.closed:
+            self.renew()
+        for broker in self.twins.both:
+            broker.clock.now_ms += 1
+
+    def produce(self) -> bytes:
+        partition, size = self.partition, self.random.choice((0, 1, 60, 70, 500, 17_000, 40_000))
+        return b"".join(
+            self.producer.produce(
+                self.producer.batch(size, self.random.randint(1, 3), partition=partition),
+                partition=partition,
+                acks=self.random.choice((1, 1, 1, -1)),
+            )
+            for _ in range(self.random.choice((1, 1, 1, 6)))
+        )
+
+    def produce_wrongly(self) -> bytes:
+        batch: bytes | None = self.producer.batch(100, skip=self.random.choice((-1, 5)))
+        assert batch is not None
+        damage = self.random.choice(("none", "null", "empty", "short", "crc", "attributes", "size"))
+        if damage == "null":
+            batch = None
+        elif damage == "size":
+            batch = self.producer.batch(1_100_000)
+        elif damage != "none":
+            cut = {"empty": 0, "short": 50}.get(damage, len(batch))
+            changed = bytearray(batch[:cut])
+            if damage in ("crc", "attributes"):
+                changed[{"crc": -1, "attributes": 22}[damage]] ^= 0x10
+            batch = bytes(changed)
+        partition = self.random.choice((0, 1, PARTITIONS, -1))
+        return self.producer.produce(batch, partition=partition, acks=self.random.choice((1, 0, 3)))
+
+    def fetch(self) -> bytes:
+        frame = self.consumer.fetch(
+            self.offset, max_bytes=self.random.choice((1, 1000)), committed=self.committed
+        )
+        self.offset += 1
+        return frame
+
+    def fetch_otherwise(self) -> bytes:
+        self.offset = self.random.choice((0, 0, 3, -1, 1 << 40))
+        if self.random.random() < 0.5:
+            self.consumer.session = self.random.choice(((0, -1), (0, 0), (5, 5)))
+        return self.consumer.fetch(
+            self.offset,
+            max_bytes=self.random.choice((-1, 0, 1, 1 << 20)),
+            min_bytes=self.random.choice((0, 1, 1 << 20)),
+            committed=self.random.random() < 0.5,
+        )
+
+    def garbled(self, frame: bytes) -> bytes:
+        """Of the same number of requests, so that what follows is understood."""
+        changed = bytearray(frame)
+        if self.random.random() < 0.5:
+            changed[self.random.randrange(8, len(changed))] ^= 1 << self.random.randrange(8)
+        else:
+            changed += bytes(3)
+            (size,) = struct.unpack_from(">i", frame)
+            if size == len(frame) - 4:
+                struct.pack_into(">i", changed, 0, size + 3)
+            else:
+                del changed[-3:]
+        return bytes(changed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_history(tmp_path: Path, seed: int, decoded: list[Connection]) -> None:
+    def scenario(twins: Twins) -> None:
+        history = History(twins, seed)
+        for _ in range(500):
+            history.step()
+        assert len(decoded) < 1.8 * 500 * 2, "some were known again"
+
+    run(tmp_path, scenario)

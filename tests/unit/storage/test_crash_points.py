@@ -1,0 +1,54 @@
+"""A sample of the crash points; `tests/system/test_crash_points.py` has all of them."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from crash_points import OPERATIONS, Workload, workloads
+from lakelog.storage.flush import FlushJob
+from lakelog.storage.snapshots import ProducerSnapshots
+
+SAMPLE = ("each append durable", "truncations", "compactions", "everything")
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Each recovery says what it found."""
+    caplog.set_level(logging.CRITICAL, logger="lakelog")
+
+
+def by_name(name: str) -> Workload:
+    (found,) = [workload for workload in workloads() if workload.name == name]
+    return found
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_whatever_the_call_a_start_finds_what_was_promised(name: str) -> None:
+    points = by_name(name).run(every=31)
+    assert len(points) >= 5
+    assert {point.operation for point in points} <= set(OPERATIONS)
+
+
+def test_a_flush_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(job: FlushJob) -> None:
+        for path in job.names:
+            job._sync_name(path)
+        job.done = True
+
+    monkeypatch.setattr(FlushJob, "run", run)
+    with pytest.raises(AssertionError, match="was promised"):
+        by_name("each append durable").run(every=3)
+
+
+def test_a_snapshot_of_something_else_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = ProducerSnapshots.newest
+
+    def stale(self: ProducerSnapshots, end_offset: int):  # type: ignore[no-untyped-def]
+        offset, entries = newest(self, end_offset)
+        return offset, dict(list(entries.items())[1:])
+
+    monkeypatch.setattr(ProducerSnapshots, "newest", stale)
+    with pytest.raises(AssertionError, match="by the log alone"):
+        by_name("everything").run(every=3)
