@@ -149,6 +149,11 @@ class World:
     def may_lose(self) -> bool:
         return self.plan.may_lose
 
+    @property
+    def starts(self) -> int:
+        """How often brokers were started by now."""
+        return sum(host.starts for host in self.brokers)
+
     def wall_ms(self) -> int:
         return WALL_START_MS + int(self.loop.time() * 1000)
 
