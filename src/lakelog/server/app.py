@@ -148,6 +148,7 @@ class Server:
             self._maintenance.flush_soon,
             lambda partition: purgatory.check(partition.key),
             tasks,
+            self._maintenance.checkpointed,
         )
 
     def _make_maintenance(self) -> Maintenance:

@@ -62,6 +62,8 @@ class Maintenance:
         self._timers: dict[str, Timer] = {}
         self._under_way: set[asyncio.Future[None]] = set()
         self._checkpointing = self._checkpoint_again = False
+        self._unserved: list[asyncio.Future[None]] = []
+        """Who waits for the next checkpoint to be written."""
         self._stopped = False
 
     def make_cleaner(self, processes: Processes) -> Cleaner:
@@ -191,23 +193,38 @@ class Maintenance:
         if not self._stopped:
             self._tasks.call_soon(self._checkpoint)
 
+    async def checkpointed(self) -> None:
+        """Returns when what is known by now has been written; a failure is logged, not raised."""
+        waiter: asyncio.Future[None] = self._tasks.future()
+        self._unserved.append(waiter)
+        self._checkpoint()
+        await waiter
+
     def _checkpoint(self) -> None:
         if self._checkpointing:
             self._checkpoint_again = True
             return
         self._checkpoint_again = False
+        served, self._unserved = self._unserved, []
         job = self._directory.begin_checkpoints(self._partitions.high_watermarks)
         self._checkpointing = True
         work = self._tasks.offload("checkpoint", job.run)
         self._under_way.add(work)
-        work.add_done_callback(self._on_checkpointed)
+        work.add_done_callback(partial(self._on_checkpointed, served))
 
-    def _on_checkpointed(self, work: asyncio.Future[None]) -> None:
+    def _on_checkpointed(
+        self, served: list[asyncio.Future[None]], work: asyncio.Future[None]
+    ) -> None:
         self._under_way.discard(work)
         self._checkpointing = False
         if work.exception() is not None:
             logger.error("the checkpoints could not be written: %s", work.exception())
-        elif self._checkpoint_again and not self._stopped:
+        for waiter in served:
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._unserved or (
+            self._checkpoint_again and not self._stopped and work.exception() is None
+        ):
             self._checkpoint()
 
     def _retain(self) -> None:

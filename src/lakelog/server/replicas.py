@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 _LOGS_PER_TURN = 8
 """About ten milliseconds of work."""
 
+_NAMES_USED_MAX = 1000
+
 DeletedTopics = list[tuple[str, bytes]]
 
 
@@ -50,6 +52,7 @@ class Replicas:
     Args:
         config: the broker's configuration in force.
         flush_soon, settled: what partitions call, see `Partition`.
+        checkpointed: waits until the checkpoint files hold what is known of each log by now.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Replicas:
         flush_soon: Callable[[Partition], object],
         settled: Callable[[Partition], object],
         tasks: Tasks,
+        checkpointed: Callable[[], Awaitable[None]],
     ) -> None:
         self._node_id = node_id
         self._directory = directory
@@ -69,6 +73,9 @@ class Replicas:
         self._flush_soon = flush_soon
         self._settled = settled
         self._tasks = tasks
+        self._checkpointed = checkpointed
+        self._names_used: set[str] = set()
+        """Of topics that are gone, while the checkpoint files may still speak of their logs."""
         self._touched = 0
         self._stopped = False
 
@@ -154,6 +161,10 @@ class Replicas:
             await asyncio.sleep(0)
 
     async def _ensure(self, image: MetadataImage, topic: TopicImage) -> None:
+        if topic.name in self._names_used or len(self._names_used) > _NAMES_USED_MAX:
+            # After a crash the new logs would be held to what was durable of the old ones.
+            self._names_used.clear()
+            await self._checkpointed()
         configs = self._log_configs(image)
         for _, partition in sorted(topic.partitions.items()):
             if self._stopped:
@@ -198,6 +209,7 @@ class Replicas:
             return None
 
     async def _delete(self, topic: TopicImage) -> None:
+        self._names_used.add(topic.name)
         self._partitions.forget_offline(topic.name, topic.topic_id)
         for index in sorted(topic.partitions):
             try:
