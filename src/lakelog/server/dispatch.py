@@ -206,7 +206,16 @@ class Dispatcher:
         self._run(route, context, request)
         self._note(route, context, begin, end - start)
         if route.learn is not None:
-            connection.repeat = route.learn(connection.repeat, context, request)
+            self._learn(route.learn, context, request)
+
+    def _learn(self, learn: Learner, context: Context, request: Message) -> None:
+        connection = context.connection
+        if connection.closed:
+            return
+        try:
+            connection.repeat = learn(connection.repeat, context, request)
+        except Exception as error:
+            raise self._bug(context.api, connection, error) from error
 
     def _note(self, route: Route, context: Context, begin: float, size: int) -> None:
         """A request has been handled as far as it could be."""

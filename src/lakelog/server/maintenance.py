@@ -27,6 +27,7 @@ from lakelog.storage.flush import FlushJob
 logger = logging.getLogger(__name__)
 
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+_FLUSH_RETRY_S = 1.0
 _FLUSH_CHECK_S = 1.0
 _SWEEP_S = 5.0
 _RETENTION_DELAY_S = 30.0
@@ -159,7 +160,7 @@ class Maintenance:
             if isinstance(error, OSError) and error.errno in _PASSING and not partition.log.broken:
                 name = partition.topic, partition.index
                 logger.warning("%s-%d cannot be flushed yet: %s", *name, error)
-                self._tasks.call_later(_FLUSH_CHECK_S, self.flush_soon, partition)
+                self._tasks.call_later(_FLUSH_RETRY_S, self.flush_soon, partition)
                 return
             self._fail(partition, error)
             return

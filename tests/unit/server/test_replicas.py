@@ -53,6 +53,7 @@ class Node:
             self.partitions,
             lambda: config,
             lambda partition: None,
+            lambda partition: None,
             tasks,
             self._checkpointed,
         )
@@ -304,7 +305,14 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
             return BrokerConfig({})
 
         replicas = Replicas(
-            NODE, directory, Partitions(), config, lambda partition: None, tasks, node._checkpointed
+            NODE,
+            directory,
+            Partitions(),
+            config,
+            lambda partition: None,
+            lambda partition: None,
+            tasks,
+            node._checkpointed,
         )
         loading = asyncio.ensure_future(replicas.load(node.image))
         await in_thread.wait()

@@ -25,6 +25,7 @@ from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 from lakelog.server.handlers.fetch import READ_COMMITTED, ZSTD_SINCE, read_one
+from lakelog.server.repeats import NAMES_MAX
 from lakelog.server.reply import Repeat
 from lakelog.storage.handles import LogSlice
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
@@ -66,11 +67,12 @@ def learn(
     if request.session_id and not request.topics and not request.forgotten_topics_data:
         return last
     key = _key(context, request)
-    if key is None:
+    if key is None or len(key.client_id) + len(key.topic) + len(key.rack_id) > NAMES_MAX:
         return None
     if not isinstance(last, FetchRepeat) or last.key != key:
         return FetchRepeat(broker, context, key)
-    last.prepare()
+    if broker.partitions.get(key.topic, key.partition) is not None:
+        last.prepare()
     return last
 
 
@@ -159,6 +161,8 @@ class FetchRepeat:
         if session is None and (key.session_id or epoch != SESSIONLESS_EPOCH):
             return False
         target.fetch_offset = offset
+        target.max_bytes = key.partition_max_bytes
+        target.current_leader_epoch = key.current_leader_epoch
         bytes_max = min(key.max_bytes, broker.fetch_bytes_max)
         committed = key.isolation_level == READ_COMMITTED
         try:
