@@ -15,16 +15,14 @@ from collections.abc import Callable
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
-from lakelog.records.compression import Codec
 from lakelog.records.control import EndTransactionMarker
-from lakelog.records.errors import CorruptRecord
-from lakelog.records.recompress import with_codec
+from lakelog.replica.recompressed import recompressed
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.timestamps import TimestampOffset
 from lakelog.storage.txn_index import AbortedTransaction
-from lakelog.storage.validate import DECODED_BYTES_MAX, Origin, read_batch
+from lakelog.storage.validate import Origin
 from lakelog.storage.verification import Verification
 
 logger = logging.getLogger(__name__)
@@ -160,7 +158,7 @@ class Partition:
         log = self.log
         config = log.config
         if config.compression_type != "producer" and origin == "client":
-            batch = _recompressed(batch, config)
+            batch = recompressed(batch, config)
         try:
             result = log.append(
                 batch,
@@ -395,24 +393,3 @@ class Partition:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         self.take_offline(str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")
-
-
-_CODECS = {
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
-
-
-def _recompressed(batch: bytearray | memoryview, config: LogConfig) -> bytearray | memoryview:
-    """The batch in the topic's own codec; checked first, for its checksum is made anew."""
-    header = read_batch(batch, config)
-    codec = _CODECS[config.compression_type]
-    if header.codec == codec:
-        return batch
-    try:
-        return with_codec(batch, header, codec, DECODED_BYTES_MAX)
-    except CorruptRecord as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
