@@ -204,7 +204,7 @@ def _given_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     "commits of an old generation are taken",
     workloads=("classic group",),
     faults=("partition", "slow network", "client crash"),
-    seeds=40,
+    seeds=10,
 )
 def _old_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_shard, "check_commit", lambda *arguments: None)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from planted_bugs import BUGS, Bug
 
 from lakelog.testing.simulation import World
+from simulation.planted_bugs import BUGS, Bug
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

@@ -64,7 +64,7 @@ def test_a_value_out_of_range(tmp_path: Path) -> None:
 
 def test_an_unknown_key_is_named_in_a_warning(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", settings={"log.segment.bites": "5"}) as broker:
-        warnings = [line for line in broker.log().splitlines() if "WARNING" in line]
+        warnings = [line for line in broker.log().splitlines() if '"warning"' in line]
         assert any("log.segment.bites" in line for line in warnings), broker.log()
         broker.stop()
 

@@ -12,13 +12,14 @@ from types import MappingProxyType
 from lakelog.base.broker_keys import HONOURED_KEYS, REFUSED_KEYS
 from lakelog.base.broker_keys_consumer import check_consumer_group_keys
 from lakelog.base.broker_keys_inert import INERT_KEYS
+from lakelog.base.broker_keys_own import OWN_KEYS
 from lakelog.base.broker_keys_transactions import TRANSACTION_KEYS
 from lakelog.base.config import ConfigError, ConfigKey, ConfigValue, Effect, key_table
 from lakelog.base.endpoint import Endpoint, parse_endpoint
 from lakelog.base.topic_config import LogConfig
 
 BROKER_CONFIGS: Mapping[str, ConfigKey] = key_table(
-    HONOURED_KEYS, TRANSACTION_KEYS, REFUSED_KEYS, INERT_KEYS
+    HONOURED_KEYS, TRANSACTION_KEYS, OWN_KEYS, REFUSED_KEYS, INERT_KEYS
 )
 
 IGNORED_PREFIXES: Mapping[str, str] = MappingProxyType(

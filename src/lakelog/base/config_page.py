@@ -15,6 +15,7 @@ _INTRODUCTION = """\
 
 Keys, types and defaults are Apache Kafka's; a `server.properties` can be brought along. Every topic
 key and every broker key of Kafka 4 is on this page: honoured, refused, or accepted without effect.
+Keys that begin with `lakelog.` are lakelog's own.
 `lakelog config explain KEY` says where a value comes from. Broker keys
 come from `--properties FILE` and `--set key=value`, and those marked dynamic can be altered while
 the broker runs (`kafka-configs.sh --alter` or any admin client). Topic keys are set when a topic is

@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.cli.failures import CliError
+from lakelog.cli.log_lines import start_logging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,8 @@ _VALUES = {
     "--listen": "listen",
     "--properties": "properties",
     "--node-id": "node_id",
+    "--http": "http",
+    "--log-format": "log_format",
 }
 _LISTS = {"--advertise": "advertise", "--set": "settings"}
 
@@ -43,6 +45,8 @@ class BrokerArguments:
     listen: str | None = None
     properties: str | None = None
     node_id: str | None = None
+    http: str | None = None
+    log_format: str | None = None
     advertise: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     insecure: bool = False
@@ -82,11 +86,11 @@ def parse_plainly(tokens: list[str]) -> BrokerArguments | None:
 
 def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | None = None) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status."""
-    start_logging(arguments.verbose)
+    start_logging(arguments.verbose, arguments.log_format)
     config = load_config(arguments)
     listen = listen_address(arguments, config)
-    from lakelog.server.app import serve
     from lakelog.server.options import ServeOptions, StartError
+    from lakelog.server.serving import serve
 
     data, node_id = _data_folder(arguments, config), _node_id(arguments, config)
     options = ServeOptions(
@@ -95,6 +99,7 @@ def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | 
         listen=listen,
         advertise=advertised(arguments, config),
         node_id=node_id,
+        http=_http_address(arguments),
         ready=ready or _nothing_to_add,
     )
     try:
@@ -126,21 +131,6 @@ def _cannot_start(error: Exception, data: Path) -> CliError:
             "--data chooses another folder",
         )
     return CliError("LL0703", str(error))
-
-
-def start_logging(verbose: int) -> None:
-    """Log lines on stderr, in UTC."""
-    import time
-
-    handler = logging.StreamHandler(sys.stderr)
-    line = logging.Formatter(
-        "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
-    )
-    line.converter = time.gmtime
-    handler.setFormatter(line)
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 def load_config(arguments: BrokerArguments) -> BrokerConfig:
@@ -204,14 +194,25 @@ def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
     else:
         listen, hosts = "", [endpoint.host for endpoint in config.listeners]
     for host in hosts:
-        if not arguments.insecure and not host.startswith(_LOOPBACK):
-            raise CliError(
-                "LL0402",
-                f"{host or 'every interface'} is reachable by others, and there is no "
-                "authentication",
-                "listen on 127.0.0.1, or say --insecure if the network is trusted",
-            )
+        _check_reach(arguments, host)
     return listen
+
+
+def _http_address(arguments: BrokerArguments) -> str:
+    """HOST:PORT, or nothing. Raises `CliError` as `listen_address` does."""
+    if arguments.http is None:
+        return ""
+    _check_reach(arguments, _address(arguments.http, "--http")[0])
+    return arguments.http
+
+
+def _check_reach(arguments: BrokerArguments, host: str) -> None:
+    if not arguments.insecure and not host.startswith(_LOOPBACK):
+        raise CliError(
+            "LL0402",
+            f"{host or 'every interface'} is reachable by others, and there is no authentication",
+            "listen on 127.0.0.1, or say --insecure if the network is trusted",
+        )
 
 
 def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, tuple[str, int]]:

@@ -30,6 +30,7 @@ COMMANDS = {
     "txn": "List, describe and abort transactions.",
     "config": "Show, change and explain settings of topics and brokers.",
     "table": "Archive topics into Iceberg tables.",
+    "debug": "Watch the requests that a broker handles.",
     "explain": "Explain an error code.",
 }
 # Options before the noun move behind it; those with a value take the next word along.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -23,6 +23,8 @@ def serve(
         list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)
     ] = None,
     node_id: str | None = None,
+    http: str | None = None,
+    log_format: Literal["auto", "text", "json"] = "auto",
     insecure: Annotated[bool, Parameter(negative="")] = False,
     verbose: Annotated[int, Parameter(name=["--verbose", "-v"], count=True)] = 0,
 ) -> int:
@@ -45,8 +47,13 @@ def serve(
         KEY=VALUE with Kafka's keys; may be repeated, and goes before the file.
     node_id
         Number of this broker (else node.id of the properties, else 1).
+    http
+        HOST:PORT for metrics and health over HTTP: /metrics, /metrics/detail, /healthz, /readyz,
+        /version. Without it there are none.
+    log_format
+        Log lines as text or json (default auto: text on a terminal, else json).
     insecure
-        Listen beyond loopback although there is no authentication.
+        Listen beyond loopback, with --listen or --http, although there is no authentication.
     verbose
         Log more.
     """
@@ -58,6 +65,8 @@ def serve(
             properties=properties,
             settings=tuple(settings or ()),
             node_id=node_id,
+            http=http,
+            log_format=log_format,
             insecure=insecure,
             verbose=verbose,
         )

@@ -15,16 +15,14 @@ from collections.abc import Callable
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
-from lakelog.records.compression import Codec
 from lakelog.records.control import EndTransactionMarker
-from lakelog.records.errors import CorruptRecord
-from lakelog.records.recompress import with_codec
+from lakelog.replica.recompressed import recompressed
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.timestamps import TimestampOffset
 from lakelog.storage.txn_index import AbortedTransaction
-from lakelog.storage.validate import DECODED_BYTES_MAX, Origin, read_batch
+from lakelog.storage.validate import Origin
 from lakelog.storage.verification import Verification
 
 logger = logging.getLogger(__name__)
@@ -39,7 +37,13 @@ class Partition:
         "_active_segment",
         "_damage_told",
         "_flush_soon",
+        "_marker_bytes",
+        "_markers",
         "_retired",
+        "_rolled_bytes",
+        "_settled",
+        "_start_offset",
+        "fetched_bytes",
         "flushed_ms",
         "high_watermark",
         "index",
@@ -52,10 +56,16 @@ class Partition:
     )
 
     def __init__(
-        self, log: Log, leader_epoch: int, flush_soon: Callable[[Partition], object]
+        self,
+        log: Log,
+        leader_epoch: int,
+        flush_soon: Callable[[Partition], object],
+        settled: Callable[[Partition], object] = lambda partition: None,
     ) -> None:
-        """`flush_soon` is called when a segment was closed, and for every append that is to be
-        acknowledged when durable. `committed` is then to be called."""
+        """`flush_soon` is called when a segment was closed, and for every append that a flush is to
+        commit; `note_flush` is to follow. `settled` is called when that, or a failure,
+        has decided of records that were not committed by their append.
+        """
         self.topic = log.topic
         self.topic_id = log.topic_id
         self.index = log.partition
@@ -67,10 +77,32 @@ class Partition:
         self.flushed_ms = 0
         """When `flush.ms` last had it flushed."""
         self._flush_soon = flush_soon
+        self._settled = settled
         self.high_watermark = log.log_end_offset
         """The end of what consumers may read, exclusive."""
         self._active_segment = log.active_segment
         self._damage_told = ""
+        self.fetched_bytes = 0
+        """Of records sent to consumers."""
+        self._start_offset = log.log_end_offset
+        self._rolled_bytes = -log.active_segment.size
+        self._markers = self._marker_bytes = 0
+
+    @property
+    def appended_records(self) -> int:
+        """Since this object was made; the markers of transactions are not counted."""
+        return self.log.log_end_offset - self._start_offset - self._markers
+
+    @property
+    def appended_bytes(self) -> int:
+        """Of the batches that held those records, as they were stored."""
+        return self._written_bytes() - self._marker_bytes
+
+    def _written_bytes(self) -> int:
+        """From sizes of segments, so that nothing need be counted when one is appended to."""
+        known, active = self._active_segment, self.log.active_segment
+        newer = active.size if active is not known else 0
+        return self._rolled_bytes + known.size + newer
 
     @property
     def last_stable_offset(self) -> int:
@@ -86,9 +118,20 @@ class Partition:
     def is_online(self) -> bool:
         return not self._retired and self.offline_reason is None
 
+    def use_config(self, config: LogConfig) -> None:
+        """What was waiting for a flush need not wait any longer if the new settings say so."""
+        self.log.config = config
+        if not self.commits_durable:
+            self._commit(self.log.log_end_offset)
+
     def note_flush(self) -> None:
         """A flush has ended; what it made durable is committed."""
-        self.high_watermark = max(self.high_watermark, self.log.recovery_point)
+        self._commit(self.log.recovery_point)
+
+    def _commit(self, end_offset: int) -> None:
+        if end_offset > self.high_watermark:
+            self.high_watermark = end_offset
+            self._settled(self)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Fences a client whose metadata is older or newer than this broker's (KIP-320)."""
@@ -115,7 +158,7 @@ class Partition:
         log = self.log
         config = log.config
         if config.compression_type != "producer" and origin == "client":
-            batch = _recompressed(batch, config)
+            batch = recompressed(batch, config)
         try:
             result = log.append(
                 batch,
@@ -137,6 +180,7 @@ class Partition:
         return result
 
     def _note_roll(self) -> None:
+        self._rolled_bytes += self._active_segment.size
         self._active_segment = self.log.active_segment
         self._flush_soon(self)
 
@@ -183,7 +227,8 @@ class Partition:
         Raises `KafkaError` 47 or 52 for the marker of an older epoch or an older coordinator.
         """
         self.check_online()
-        log = self.log
+        log, before = self.log, self._written_bytes()
+        end = log.log_end_offset
         try:
             offset = log.append_marker(
                 producer_id,
@@ -203,6 +248,8 @@ class Partition:
             self._commit_soon()
         if log.active_segment is not self._active_segment:
             self._note_roll()
+        self._markers += log.log_end_offset - end
+        self._marker_bytes += self._written_bytes() - before
         return offset
 
     @property
@@ -300,13 +347,20 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def retire(self) -> None:
-        """The topic was deleted: nothing is served from here any more."""
+        """The topic was deleted, or the broker stops: nothing is served from here any more."""
         self._retired = True
 
     def take_offline(self, reason: str) -> None:
         """Stops serving: only a restart, which recovers the log from disk, brings it back."""
-        logger.error("partition %s-%d is offline: %s", self.topic, self.index, reason)
+        logger.error(
+            "partition %s-%d is offline: %s",
+            self.topic,
+            self.index,
+            reason,
+            extra={"event": "partition_offline", "code": "LL0304"},
+        )
         self.offline_reason = reason
+        self._settled(self)
 
     def check_online(self) -> None:
         if self._retired:
@@ -321,7 +375,13 @@ class Partition:
         if str(error) != self._damage_told:
             # Consumers ask again and again; one line for a place is enough.
             self._damage_told = str(error)
-            logger.error("partition %s-%d: %s", self.topic, self.index, error)
+            logger.error(
+                "partition %s-%d: %s",
+                self.topic,
+                self.index,
+                error,
+                extra={"event": "records_damaged", "code": "LL0602"},
+            )
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
 
     def _storage_error(self, error: OSError | CorruptLog) -> KafkaError:
@@ -333,24 +393,3 @@ class Partition:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
         self.take_offline(str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")
-
-
-_CODECS = {
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
-
-
-def _recompressed(batch: bytearray | memoryview, config: LogConfig) -> bytearray | memoryview:
-    """The batch in the topic's own codec; checked first, for its checksum is made anew."""
-    header = read_batch(batch, config)
-    codec = _CODECS[config.compression_type]
-    if header.codec == codec:
-        return batch
-    try:
-        return with_codec(batch, header, codec, DECODED_BYTES_MAX)
-    except CorruptRecord as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error

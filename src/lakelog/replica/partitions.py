@@ -63,6 +63,19 @@ class Partitions:
             del self._offline[key]
             self._forget_one(key[0])
 
+    def offline(self) -> list[tuple[str, int, str]]:
+        """Topic, index and reason of each that cannot be used."""
+        found = [
+            (topic, index, reason)
+            for (topic, index), reason in self._offline.items()
+            if isinstance(topic, str)
+        ]
+        return found + [
+            (partition.topic, partition.index, partition.offline_reason)
+            for partition in self
+            if partition.offline_reason is not None
+        ]
+
     @property
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """Of each partition now, by topic name and number."""

@@ -1,7 +1,7 @@
 """Long waits as data.
 
-A request that cannot be answered yet (a fetch below its `min_bytes`, a produce waiting for its
-replicas) is parked here with a deadline and the keys of what it waits for. When something happens
+A request that cannot be answered yet (a fetch below its `min_bytes`, a produce waiting for the
+device) is parked here with a deadline and the keys of what it waits for. When something happens
 to a key its waits are tried again; at the deadline they expire. A wait is an object, not a
 suspended coroutine: it can be counted, inspected, and dropped when its connection goes.
 """

@@ -10,6 +10,7 @@ import secrets
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from lakelog.runtime.api import Buffer, File, FileLock
@@ -18,6 +19,10 @@ _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _PROBE = (bytearray(1),)
 """Takes bytes that nobody looks at."""
 _READ_AHEAD_CHUNK = 256 * 1024
+
+
+def _nobody_asks(_: float) -> None:
+    """For durations that are not wanted."""
 
 
 class SystemClock:
@@ -38,11 +43,14 @@ class SystemRandom:
 class PosixFile:
     """An open descriptor; positions are always explicit, so it may be read from any thread."""
 
-    __slots__ = ("_fd", "_path")
+    __slots__ = ("_fd", "_on_sync", "_path")
 
-    def __init__(self, path: Path, fd: int) -> None:
+    def __init__(
+        self, path: Path, fd: int, on_sync: Callable[[float], object] = _nobody_asks
+    ) -> None:
         self._path = path
         self._fd = fd
+        self._on_sync = on_sync
 
     @property
     def path(self) -> Path:
@@ -77,7 +85,9 @@ class PosixFile:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
+        begin = time.monotonic()
         os.fdatasync(self._fd)
+        self._on_sync(time.monotonic() - begin)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -96,9 +106,14 @@ class PosixFileLock:
 
 
 class PosixDisk:
+    """`on_sync` is told, in the thread concerned, how many seconds each fsync has taken."""
+
+    def __init__(self, on_sync: Callable[[float], object] = _nobody_asks) -> None:
+        self._on_sync = on_sync
+
     def open(self, path: Path, *, create: bool = False) -> PosixFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return PosixFile(path, os.open(path, flags, 0o644))
+        return PosixFile(path, os.open(path, flags, 0o644), self._on_sync)
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
@@ -109,7 +124,7 @@ class PosixDisk:
         file = PosixFile(temporary, fd)
         try:
             file.write_at(0, data)
-            os.fsync(fd)
+            self._sync(fd)
         finally:
             file.close()
         temporary.replace(path)
@@ -148,9 +163,14 @@ class PosixDisk:
     def sync_dir(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            self._sync(fd)
         finally:
             os.close(fd)
+
+    def _sync(self, fd: int) -> None:
+        begin = time.monotonic()
+        os.fsync(fd)
+        self._on_sync(time.monotonic() - begin)
 
     def space(self, path: Path) -> tuple[int, int]:
         status = os.statvfs(path)

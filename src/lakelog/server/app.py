@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakelog.base.config import ConfigError
 from lakelog.base.endpoint import Endpoint
@@ -33,20 +32,20 @@ from lakelog.metadata.records import (
     TopicRemoved,
 )
 from lakelog.metadata.store.api import MetadataStore
-from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.metrics.durations import Durations
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
-from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
-from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
-from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.broker import Broker
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.coordinators import Coordinators
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
 from lakelog.server.maintenance import Maintenance
+from lakelog.server.monitoring.endpoint import Monitoring
+from lakelog.server.monitoring.readiness import Stage
+from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.options import ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
@@ -57,12 +56,9 @@ from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 from lakelog.storage.names import parse_dir_name
 
-__all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World", "serve"]
+__all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World"]
 
 logger = logging.getLogger(__name__)
-
-_LOG_FILES_MAX = 8192
-"""More would cost kernel memory and gain nothing: a log is opened again in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +75,8 @@ class World:
     """Not yet open."""
     open_files_max: int
     """Of logs; connections and everything else come on top."""
+    fsyncs: Durations = field(default_factory=Durations)
+    """To which the disk adds, if it tells of them."""
 
 
 class Server:
@@ -128,6 +126,7 @@ class Server:
             checkpoint=lambda: self._maintenance.checkpoint_soon(),
             advertised=options.advertise,
             static_config=options.config,
+            requests=RequestMetrics(clock),
         )
         self._dispatcher = Dispatcher(
             routes(self.broker),
@@ -135,6 +134,10 @@ class Server:
             clock,
             tasks,
             RequestMemory(options.config.get_int("queued.max.request.bytes")),
+            self.broker.requests,
+        )
+        self._monitoring = Monitoring(
+            self.broker, self._dispatcher, world.clock, tasks, world.fsyncs
         )
         self._maintenance = self._make_maintenance()
         self._replicas = Replicas(
@@ -143,7 +146,9 @@ class Server:
             self._partitions,
             lambda: self.broker.config,
             self._maintenance.flush_soon,
+            lambda partition: purgatory.check(partition.key),
             tasks,
+            self._maintenance.checkpointed,
         )
 
     def _make_maintenance(self) -> Maintenance:
@@ -153,7 +158,6 @@ class Server:
             self._partitions,
             self._directory,
             sweep.run,
-            lambda partition: self.broker.purgatory.check(partition.key),
             lambda: self.broker.config,
             world.clock,
             world.disk,
@@ -169,15 +173,18 @@ class Server:
         """
         self._bind()
         try:
+            await self._monitoring.start(self._options.http)
             await self._open()
         except BaseException:
             self._close_listeners()
+            await self._monitoring.stop()
             raise
         for acceptor in self._acceptors:
             acceptor.start()
         self._maintenance.start()
         self._cleaner = self._maintenance.make_cleaner(self._world.processes)
         self._cleaner.start()
+        self._monitoring.serving(self._cleaner)
 
     async def _open(self) -> None:
         try:
@@ -186,8 +193,10 @@ class Server:
             raise StartError(str(error)) from error
         try:
             await self._open_metadata()
+            self._monitoring.stage = Stage.RECOVERING
             await self._replicas.load(self._metadata.image)
             self._metadata.subscribe(self)
+            self._monitoring.stage = Stage.LOADING
             await self._coordinators.load(self._metadata.image)
         except BaseException as error:
             self._coordinators.close()
@@ -322,6 +331,7 @@ class Server:
 
     async def stop(self) -> None:
         """A clean stop: the next start scans nothing."""
+        self._monitoring.stage = Stage.STOPPING
         self._close_listeners()
         for connection in list(self._dispatcher.connections):
             connection.close()
@@ -331,6 +341,8 @@ class Server:
         await self._maintenance.stop()
         await self._metadata.close()
         await self._close_directory()
+        self._replicas.close()
+        await self._monitoring.stop()
 
     async def _close_directory(self) -> None:
         """The threads wait for the device together, so that one commit of its journal serves all.
@@ -345,56 +357,3 @@ class Server:
     def _close_listeners(self) -> None:
         for acceptor in self._acceptors:
             acceptor.close()
-
-
-def serve(options: ServeOptions) -> int:
-    """Runs a broker until SIGTERM or SIGINT, then stops it cleanly; returns the exit status.
-
-    Raises `StartError`.
-    """
-    asyncio.run(_serve(options))
-    return 0
-
-
-async def _serve(options: ServeOptions) -> None:
-    loop = asyncio.get_running_loop()
-    tasks, clock = AsyncioTasks(loop), SystemClock()
-    open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
-    world = World(
-        clock,
-        PosixDisk(),
-        AsyncioNet(loop),
-        tasks,
-        SystemRandom(),
-        PythonProcesses(),
-        EmbeddedStore(options.data / METADATA_FILE, clock),
-        open_files_max,
-    )
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    server = Server(options, world)
-    try:
-        if await _start(server, stopping):
-            logger.info("%s", server.ready_info)
-            options.ready(server.ready_info)
-            await stopping.wait()
-            await server.stop()
-    finally:
-        tasks.close()
-
-
-async def _start(server: Server, stopping: asyncio.Event) -> bool:
-    """False if the broker was told to stop before it was ready."""
-    starting = asyncio.ensure_future(server.start())
-    told = asyncio.ensure_future(stopping.wait())
-    await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
-    if not starting.done():
-        starting.cancel()
-    try:
-        await starting
-    except asyncio.CancelledError:
-        logger.info("stopped before it was ready")
-        return False
-    return True

@@ -20,6 +20,7 @@ from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
 from lakelog.server.connection import Connection
 from lakelog.server.markers import LocalMarkers
+from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.topics import Topics
 
@@ -57,6 +58,7 @@ class Broker:
     checkpoint: Callable[[], None]
     advertised: Mapping[str, tuple[str, int]]
     static_config: BrokerConfig
+    requests: RequestMetrics
     config: BrokerConfig = field(init=False)
     fetch_bytes_max: int = field(init=False)
 
@@ -67,6 +69,7 @@ class Broker:
         """Called at each dynamic change."""
         self.config = config
         self.fetch_bytes_max = config.get_int("fetch.max.bytes")
+        self.requests.log_slower_than(config.get_int("lakelog.slow.request.ms"))
 
     @property
     def image(self) -> MetadataImage:

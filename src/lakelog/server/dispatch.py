@@ -19,6 +19,7 @@ from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.closing_log import ClosingLog
 from lakelog.server.connection import Connection
+from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.reply import Repeat, Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
@@ -44,7 +45,11 @@ DEFERRED = Deferred()
 class Context(Reply):
     """What a handler knows of a request beside its message, and how it is answered later."""
 
-    __slots__ = ("_correlation_id", "api", "client_id", "version")
+    __slots__ = ("_correlation_id", "api", "begun", "client_id", "size_bytes", "version")
+
+    begun: float
+    """When its turn had come; set, as its size is, once the reply is known to come later."""
+    size_bytes: int
 
     def __init__(
         self,
@@ -58,6 +63,7 @@ class Context(Reply):
         self.pipelined = api.key == _PRODUCE
         self.parts = None
         self.on_abandon = None
+        self.on_complete = None
         self.api = api
         self._correlation_id = correlation_id
         self.version = version
@@ -89,6 +95,10 @@ Handler = Callable[[Context, Any], Any]
 Learner = Callable[[Repeat | None, Context, Any], Repeat | None]
 
 
+def _note_nowhere(_: float) -> None:
+    """Of a route that no dispatcher has yet."""
+
+
 class Route:
     """One API as this broker serves it.
 
@@ -96,9 +106,19 @@ class Route:
         in_place: the handler is done with the request's buffers when it returns, so the request
             is decoded as views of the receive buffer; otherwise from a copy.
         learn: makes of the connection's last repeat, and a request just handled, its next one.
+        counts_errors: whether the handler tells `RequestMetrics` of the errors it answers.
     """
 
-    __slots__ = ("api", "handler", "in_place", "learn", "max_version", "min_version")
+    __slots__ = (
+        "api",
+        "counts_errors",
+        "handler",
+        "in_place",
+        "learn",
+        "max_version",
+        "min_version",
+        "note",
+    )
 
     def __init__(
         self,
@@ -107,11 +127,14 @@ class Route:
         *,
         in_place: bool = False,
         learn: Learner | None = None,
+        counts_errors: bool = False,
     ) -> None:
         self.api = api
+        self.note: Callable[[float], None] = _note_nowhere
         self.handler = handler
         self.in_place = in_place
         self.learn = learn
+        self.counts_errors = counts_errors
         self.min_version = api.min_version
         self.max_version = api.max_version
 
@@ -126,10 +149,13 @@ class Dispatcher:
         clock: Clock,
         tasks: Tasks,
         request_memory: RequestMemory,
+        requests: RequestMetrics,
     ) -> None:
         self._routes = routes
+        for route in routes.values():
+            route.note = requests.durations(route.api).note
         self._unsupported_api_versions = unsupported_api_versions
-        self._clock = clock
+        self._requests = requests
         self._tasks = tasks
         self.request_memory = request_memory
         self.connections: dict[Connection, None] = {}
@@ -147,11 +173,17 @@ class Dispatcher:
         self.connections.pop(connection, None)
 
     def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
-        connection.last_active = self._clock.monotonic()
+        requests = self._requests
+        begin = connection.last_active = requests.monotonic()
         repeat = connection.repeat
         if repeat is not None:
             try:
                 if repeat.answer(view, start, end):
+                    took = requests.monotonic() - begin
+                    repeat.note(took)
+                    if took > requests.noteworthy_s:
+                        peer, size = connection.peer_name, end - start
+                        requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
                     return
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
@@ -172,8 +204,40 @@ class Dispatcher:
         except WireError as error:
             raise ProtocolViolation(f"{route.api.name} v{version}: {error}") from error
         self._run(route, context, request)
+        self._note(route, context, begin, end - start)
         if route.learn is not None:
-            connection.repeat = route.learn(connection.repeat, context, request)
+            self._learn(route.learn, context, request)
+
+    def _learn(self, learn: Learner, context: Context, request: Message) -> None:
+        connection = context.connection
+        if connection.closed:
+            return
+        try:
+            connection.repeat = learn(connection.repeat, context, request)
+        except Exception as error:
+            raise self._bug(context.api, connection, error) from error
+
+    def _note(self, route: Route, context: Context, begin: float, size: int) -> None:
+        """A request has been handled as far as it could be."""
+        if context.parts is None:
+            context.begun, context.size_bytes = begin, size
+            context.on_complete = self._on_late
+            return
+        took = self._requests.monotonic() - begin
+        route.note(took)
+        if took > self._requests.noteworthy_s:
+            peer = context.connection.peer_name
+            self._requests.on_noteworthy(route.api, context, peer, took, size)
+
+    def _on_late(self, context: Context) -> None:
+        took, peer = self._requests.monotonic() - context.begun, context.connection.peer_name
+        self._requests.on_late(context.api, context, peer, took, context.size_bytes)
+
+    def _reply(self, route: Route, context: Context, response: Any) -> None:
+        """Produce and Fetch count their errors where they make them: they have to be quick."""
+        if response is not None and not route.counts_errors:
+            self._requests.count_errors(route.api, response)
+        context.reply(response)
 
     def _answer_newer_api_versions(
         self, connection: Connection, route: Route, view: memoryview, start: int, end: int
@@ -196,7 +260,7 @@ class Dispatcher:
         except Exception as error:
             raise self._bug(route.api, context.connection, error) from error
         if isinstance(response, Message) or response is None:
-            context.reply(response)
+            self._reply(route, context, response)
         elif isinstance(response, asyncio.Future):
             self._answer_later(route, context, response)
         elif type(response) is CoroutineType:
@@ -216,7 +280,7 @@ class Dispatcher:
             return
         error = response.exception()
         if error is None:
-            context.reply(response.result())
+            self._reply(route, context, response.result())
         else:
             self._fail(route.api, context.connection, error)
 
@@ -226,7 +290,7 @@ class Dispatcher:
         try:
             answer = await response
             if answer is not DEFERRED:
-                context.reply(answer)
+                self._reply(route, context, answer)
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(route.api, context.connection, error)
 

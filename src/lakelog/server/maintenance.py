@@ -7,6 +7,7 @@ in its own, so that an fsync is never behind a slow removal.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -20,10 +21,13 @@ from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
 from lakelog.server.cleaner import Cleaner
 from lakelog.storage.directory import LogDirectory
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.flush import FlushJob
 
 logger = logging.getLogger(__name__)
 
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+_FLUSH_RETRY_S = 1.0
 _FLUSH_CHECK_S = 1.0
 _SWEEP_S = 5.0
 _RETENTION_DELAY_S = 30.0
@@ -36,7 +40,6 @@ class Maintenance:
 
     Args:
         sweep: looks after the connections, every few seconds.
-        committed: told of a partition of which a flush committed records, or that failed in it.
     """
 
     def __init__(
@@ -44,7 +47,6 @@ class Maintenance:
         partitions: Partitions,
         directory: LogDirectory,
         sweep: Callable[[], None],
-        committed: Callable[[Partition], None],
         config: Callable[[], BrokerConfig],
         clock: Clock,
         disk: Disk,
@@ -53,7 +55,6 @@ class Maintenance:
         self._partitions = partitions
         self._directory = directory
         self._sweep = sweep
-        self._committed = committed
         self._to_flush: dict[Partition, None] = {}
         self._config = config
         self._clock = clock
@@ -62,6 +63,8 @@ class Maintenance:
         self._timers: dict[str, Timer] = {}
         self._under_way: set[asyncio.Future[None]] = set()
         self._checkpointing = self._checkpoint_again = False
+        self._unserved: list[asyncio.Future[None]] = []
+        """Who waits for the next checkpoint to be written."""
         self._stopped = False
 
     def make_cleaner(self, processes: Processes) -> Cleaner:
@@ -153,7 +156,12 @@ class Maintenance:
             return
         try:
             job = partition.log.begin_flush()
-        except OSError as error:
+        except (OSError, CorruptLog) as error:
+            if isinstance(error, OSError) and error.errno in _PASSING and not partition.log.broken:
+                name = partition.topic, partition.index
+                logger.warning("%s-%d cannot be flushed yet: %s", *name, error)
+                self._tasks.call_later(_FLUSH_RETRY_S, self.flush_soon, partition)
+                return
             self._fail(partition, error)
             return
         if job is None:
@@ -171,16 +179,13 @@ class Maintenance:
             return
         log = partition.log
         log.finish_flush(job)
-        if partition.commits_durable:
-            partition.note_flush()
-            self._committed(partition)
+        partition.note_flush()
         if partition.high_watermark < log.log_end_offset or len(log.unflushed_segments()) > 1:
             self.flush_soon(partition)
 
     def _fail(self, partition: Partition, error: BaseException) -> None:
         if not partition.is_retired:
             partition.take_offline(f"it could not be made durable: {error}")
-            self._committed(partition)
 
     # The data folder
 
@@ -189,23 +194,38 @@ class Maintenance:
         if not self._stopped:
             self._tasks.call_soon(self._checkpoint)
 
+    async def checkpointed(self) -> None:
+        """Returns when what is known by now has been written; a failure is logged, not raised."""
+        waiter: asyncio.Future[None] = self._tasks.future()
+        self._unserved.append(waiter)
+        self._checkpoint()
+        await waiter
+
     def _checkpoint(self) -> None:
         if self._checkpointing:
             self._checkpoint_again = True
             return
         self._checkpoint_again = False
+        served, self._unserved = self._unserved, []
         job = self._directory.begin_checkpoints(self._partitions.high_watermarks)
         self._checkpointing = True
         work = self._tasks.offload("checkpoint", job.run)
         self._under_way.add(work)
-        work.add_done_callback(self._on_checkpointed)
+        work.add_done_callback(partial(self._on_checkpointed, served))
 
-    def _on_checkpointed(self, work: asyncio.Future[None]) -> None:
+    def _on_checkpointed(
+        self, served: list[asyncio.Future[None]], work: asyncio.Future[None]
+    ) -> None:
         self._under_way.discard(work)
         self._checkpointing = False
         if work.exception() is not None:
             logger.error("the checkpoints could not be written: %s", work.exception())
-        elif self._checkpoint_again and not self._stopped:
+        for waiter in served:
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._unserved or (
+            self._checkpoint_again and not self._stopped and work.exception() is None
+        ):
             self._checkpoint()
 
     def _retain(self) -> None:

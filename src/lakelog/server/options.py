@@ -37,6 +37,7 @@ class ReadyInfo:
 class ServeOptions:
     """`listen` is HOST:PORT; when empty, the configuration's `listeners` are used.
 
+    `http` is HOST:PORT of the metrics and health pages; empty for none.
     `advertise` maps a listener's name to the (host, port) that clients are told.
     """
 
@@ -45,6 +46,7 @@ class ServeOptions:
     listen: str = ""
     advertise: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     node_id: int = 1
+    http: str = ""
     ready: Callable[[ReadyInfo], None] = lambda info: None
 
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
 from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import FSYNC
 from lakelog.metadata.describe_configs import effective_log_config
 from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
 from lakelog.metadata.records import (
@@ -42,6 +41,8 @@ logger = logging.getLogger(__name__)
 _LOGS_PER_TURN = 8
 """About ten milliseconds of work."""
 
+_NAMES_USED_MAX = 1000
+
 DeletedTopics = list[tuple[str, bytes]]
 
 
@@ -50,7 +51,8 @@ class Replicas:
 
     Args:
         config: the broker's configuration in force.
-        on_roll: called with a partition whose segment was closed.
+        flush_soon, settled: what partitions call, see `Partition`.
+        checkpointed: waits until the checkpoint files hold what is known of each log by now.
     """
 
     def __init__(
@@ -59,15 +61,21 @@ class Replicas:
         directory: LogDirectory,
         partitions: Partitions,
         config: Callable[[], BrokerConfig],
-        on_roll: Callable[[Partition], object],
+        flush_soon: Callable[[Partition], object],
+        settled: Callable[[Partition], object],
         tasks: Tasks,
+        checkpointed: Callable[[], Awaitable[None]],
     ) -> None:
         self._node_id = node_id
         self._directory = directory
         self._partitions = partitions
         self._config = config
-        self._on_roll = on_roll
+        self._flush_soon = flush_soon
+        self._settled = settled
         self._tasks = tasks
+        self._checkpointed = checkpointed
+        self._names_used: set[str] = set()
+        """Of topics that are gone, while the checkpoint files may still speak of their logs."""
         self._touched = 0
         self._stopped = False
 
@@ -95,9 +103,6 @@ class Replicas:
     def _load_logs(self, image: MetadataImage) -> None:
         configs = self._log_configs(image)
         self._directory.load_logs(lambda topic, _: configs(topic), _TopicIds(image))
-        for log in self._directory.logs.values():
-            if log.config.durability == FSYNC:
-                log.flush()  # what was recovered may never have been
 
     async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
@@ -142,6 +147,13 @@ class Replicas:
         """Leaves what has not been made to the next start."""
         self._stopped = True
 
+    def close(self) -> None:
+        """The logs have been closed, which made durable what waited for it."""
+        for partition in self._partitions:
+            partition.note_flush()
+            partition.retire()
+            self._settled(partition)
+
     async def _breathe(self) -> None:
         """To be called for each log that is made or removed."""
         self._touched += 1
@@ -149,6 +161,10 @@ class Replicas:
             await asyncio.sleep(0)
 
     async def _ensure(self, image: MetadataImage, topic: TopicImage) -> None:
+        if topic.name in self._names_used or len(self._names_used) > _NAMES_USED_MAX:
+            # After a crash the new logs would be held to what was durable of the old ones.
+            self._names_used.clear()
+            await self._checkpointed()
         configs = self._log_configs(image)
         for _, partition in sorted(topic.partitions.items()):
             if self._stopped:
@@ -171,7 +187,7 @@ class Replicas:
             log = self._open_log(topic, index, configs)
             if log is None:
                 return
-            partition = Partition(log, wanted.leader_epoch, self._on_roll)
+            partition = Partition(log, wanted.leader_epoch, self._flush_soon, self._settled)
             self._partitions.add(partition)
         if wanted.leader == self._node_id:
             partition.become_leader(wanted.leader_epoch)
@@ -193,6 +209,7 @@ class Replicas:
             return None
 
     async def _delete(self, topic: TopicImage) -> None:
+        self._names_used.add(topic.name)
         self._partitions.forget_offline(topic.name, topic.topic_id)
         for index in sorted(topic.partitions):
             try:
@@ -213,7 +230,7 @@ class Replicas:
     def _configure(self, image: MetadataImage, partitions: list[Partition]) -> None:
         configs = self._log_configs(image)
         for partition in partitions:
-            partition.log.config = configs(partition.topic)
+            partition.use_config(configs(partition.topic))
 
     def _log_configs(self, image: MetadataImage) -> Callable[[str], LogConfig]:
         """Logs of one topic share one value."""

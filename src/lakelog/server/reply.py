@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakelog.runtime.api import Buffer
 from lakelog.storage.handles import LogSlice
@@ -12,6 +12,7 @@ from lakelog.wire.schema import Struct
 if TYPE_CHECKING:
     from lakelog.protocol.registry import Api
     from lakelog.server.connection import Connection
+    from lakelog.server.monitoring.requests import Asked
 
 Part = Buffer | LogSlice
 
@@ -20,6 +21,11 @@ class Repeat(Protocol):
     """What a connection asked last, to be known again (see `lakelog.server.repeats`)."""
 
     api: Api
+    note: Callable[[float], None]
+    """Of the durations of the API's requests."""
+
+    @property
+    def key(self) -> Asked: ...
 
     def answer(self, view: memoryview, start: int, end: int) -> bool:
         """Whether the request in `view[start:end]` is that again and has been answered.
@@ -32,7 +38,7 @@ class Repeat(Protocol):
 class Reply:
     """The place of one response in the order of its connection's responses."""
 
-    __slots__ = ("connection", "on_abandon", "parts", "pipelined")
+    __slots__ = ("connection", "on_abandon", "on_complete", "parts", "pipelined")
 
     def __init__(self, connection: Connection, pipelined: bool) -> None:
         self.connection = connection
@@ -40,11 +46,15 @@ class Reply:
         self.parts: list[Part] | None = None
         self.on_abandon: Callable[[], object] | None = None
         """Called if the connection closes before the reply is complete."""
+        self.on_complete: Callable[[Any], object] | None = None
+        """Called with this reply when it is complete."""
 
     def complete(self, parts: list[Part]) -> None:
         """`parts` may be empty: a request that is not answered."""
         assert self.parts is None
         self.parts = parts
+        if self.on_complete is not None:
+            self.on_complete(self)
         self.connection.on_reply(self)
 
 

@@ -26,28 +26,28 @@ class RequestMemory:
     """`limit` is in bytes (`queued.max.request.bytes`); 0 or less is none."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._overdrawn: object = None
         self.waiting: dict[object, Claim] = {}
         """By owner."""
         self.used = 0
-
-    @property
-    def is_short(self) -> bool:
+        self.is_short = False
         """Whether somebody waits or has overdrawn: what is idle had better be given back."""
-        return bool(self.waiting) or self._overdrawn is not None
 
     def take(self, owner: object, size: int, resume: Callable[[], object]) -> bool:
         """Whether `size` more bytes are granted to `owner`.
 
         If not, `resume` is called when it is worth asking again.
         """
-        if 0 < self._limit < self.used + size:
+        if 0 < self.limit < self.used + size:
             if self._overdrawn not in (None, owner):
                 self.waiting[owner] = Claim(size, resume)
+                self.is_short = True
                 return False
             self._overdrawn = owner
-        self.waiting.pop(owner, None)
+            self.is_short = True
+        if self.is_short:
+            self.leave(owner)
         self.used += size
         return True
 
@@ -58,9 +58,11 @@ class RequestMemory:
         if self._overdrawn is owner:
             self._overdrawn = None
         waiting, self.waiting = self.waiting, {}
+        self.is_short = self._overdrawn is not None
         for claim in waiting.values():
             claim.resume()
 
     def leave(self, owner: object) -> None:
         """`owner` does not wait any longer."""
         self.waiting.pop(owner, None)
+        self.is_short = bool(self.waiting) or self._overdrawn is not None

@@ -99,6 +99,7 @@ def routes(broker: Broker) -> dict[int, Route]:
             partial(_HANDLERS[api.name], broker),
             in_place=api.name in _IN_PLACE,
             learn=partial(_LEARNERS[api.name], broker) if api.name in _LEARNERS else None,
+            counts_errors=api.name in _LEARNERS,
         )
         for api in APIS.values()
     }

@@ -37,7 +37,7 @@ from lakelog.storage.checkpoint import (
 )
 from lakelog.storage.closing import Works, close_logs
 from lakelog.storage.errors import CorruptLog, DirectoryInUse, LoadInterrupted
-from lakelog.storage.files import read_if_exists, replace
+from lakelog.storage.files import is_blank, read_if_exists, replace
 from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
 from lakelog.storage.identity import load_identity
 from lakelog.storage.loader import LoadRequest, LogLoader, Recovery
@@ -45,10 +45,8 @@ from lakelog.storage.local_log import PRODUCER_EXPIRATION_MS
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
     DELETE_DIR,
-    LOG,
     STRAY_DIR,
     dir_name,
-    file_name,
     parse_dir_name,
     retired_dir_name,
 )
@@ -98,7 +96,7 @@ class LogDirectory:
         self._lock: FileLock | None = None
         self._known = False
         """Whether it has been read what is known of each log."""
-        self._loaded = False
+        self._loaded = self._has_strays = False
         self._interrupted = False
         self._offline: dict[TopicPartition, tuple[int, int]] = {}
         self._doomed: list[tuple[int, Path]] = []
@@ -169,6 +167,8 @@ class LogDirectory:
             known = self._offline[key]
             self._load(loader, LoadRequest(*key, topic_id, config, folder, self.clean, *known))
         self._loaded = True
+        if self._has_strays:  # what was durable of them is not asked of new logs of their names
+            self.write_checkpoints()
         return self.logs
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
@@ -227,15 +227,16 @@ class LogDirectory:
             reason = "the file is missing"
         except ValueError as error:
             reason = str(error)
-        logs = [name for name in self._disk.list(folder) if name.endswith(LOG)]
-        if set(logs) <= {file_name(0, LOG)} and not any(self._disk.size(folder / n) for n in logs):
+        if is_blank(self._disk, folder):
             self._mark_stray(key, folder)
         else:
             self.failed[key] = CorruptLog(path, 0, reason)
         return None
 
     def _mark_stray(self, key: TopicPartition, folder: Path) -> None:
-        del self._offline[key]
+        for known in (self._offline, self.high_watermarks, self.cleaner_offsets):
+            known.pop(key, None)
+        self._has_strays = True
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), STRAY_DIR)
         _logger.warning("%s belongs to no known topic; keeping it as %s", folder, target.name)
         self._disk.rename(folder, target)

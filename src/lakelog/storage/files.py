@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakelog.runtime.api import Disk
+from lakelog.storage.names import LOG, file_name
 
 
 def read_if_exists(disk: Disk, path: Path) -> bytes | None:
@@ -19,6 +20,12 @@ def remove_if_exists(disk: Disk, path: Path) -> None:
         disk.remove(path)
     except FileNotFoundError:
         return
+
+
+def is_blank(disk: Disk, folder: Path) -> bool:
+    """Whether nothing has ever been written to the log in `folder`."""
+    logs = [name for name in disk.list(folder) if name.endswith(LOG)]
+    return set(logs) <= {file_name(0, LOG)} and not any(disk.size(folder / n) for n in logs)
 
 
 def replace(disk: Disk, path: Path, data: bytes) -> None:

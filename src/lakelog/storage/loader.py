@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import FSYNC
 from lakelog.storage.checkpoint import LEADER_EPOCHS, MalformedCheckpoint, decode_epochs
 from lakelog.storage.compaction.swap import finish_interrupted_swaps
 from lakelog.storage.epochs import EpochCache
@@ -84,7 +85,9 @@ class LogLoader:
         self._producer_expiration_ms = producer_expiration_ms
 
     def load(self, request: LoadRequest) -> tuple[Log, Recovery]:
-        """Raises `CorruptLog` when data that was durable is missing or wrong."""
+        """Raises `CorruptLog` when data that was durable is missing or wrong, or cannot be made so
+        where it has to be.
+        """
         folder, recovery = request.folder, Recovery()
         for name in finish_interrupted_swaps(self._disk, folder):
             _logger.info("%s: the compaction that a stop interrupted is completed", folder / name)
@@ -123,6 +126,8 @@ class LogLoader:
         log.rebuild_producers([segment for segment in scanned if segment in segments])
         log.producers.remove_expired(self._now_ms)
         snapshots.prune({segment.base_offset for segment in segments})
+        if request.config.durability == FSYNC:
+            _make_durable(log)
         return log, recovery
 
     def _remove_leftovers(self, folder: Path) -> list[str]:
@@ -251,3 +256,11 @@ def _add_epochs(epochs: EpochCache, segments: list[Segment]) -> None:
         for _, header in scan_headers(segment.open().file, 0, segment.size):
             if header.partition_leader_epoch > epochs.latest:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+
+def _make_durable(log: Log) -> None:
+    """What was found in the log may never have been synced, and will be served as committed."""
+    try:
+        log.flush()
+    except OSError as error:
+        raise CorruptLog(log.folder, 0, f"it could not be made durable: {error}") from error

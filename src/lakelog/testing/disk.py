@@ -11,6 +11,7 @@ It does not model time, permissions or a device that lies about syncing.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
@@ -126,7 +127,7 @@ class MemoryDisk:
         self.steps = 0
         """Operations so far that change or sync something."""
         self.stop_at: int | None = None
-        """The step at which the process dies."""
+        """At which the process dies."""
         self._tree: _Tree = {Path("/"): None}
         self._durable: _Tree = dict(self._tree)
         self._journal: list[tuple[frozenset[Path], Callable[[_Tree], None]]] = []
@@ -173,9 +174,7 @@ class MemoryDisk:
 
     def flip(self, path: Path, bit: int) -> None:
         """One bit of a file is not what was written any more, on the device and in the cache."""
-        node = self._tree.get(path)
-        if node is None:
-            raise self._missing(path)
+        node = self._file(path)
         node.data[bit // 8] ^= 1 << bit % 8
         if bit // 8 < len(node.durable):
             durable = bytearray(node.durable)
@@ -286,19 +285,13 @@ class MemoryDisk:
         return path in self._tree
 
     def size(self, path: Path) -> int:
-        return self.open(path).size()
+        return len(self._file(path).data)
 
     def modified_ms(self, path: Path) -> int:
-        node = self._tree.get(path)
-        if node is None:
-            raise self._missing(path)
-        return node.modified_ms
+        return self._file(path).modified_ms
 
     def set_modified_ms(self, path: Path, time_ms: int) -> None:
-        node = self._tree.get(path)
-        if node is None:
-            raise self._missing(path)
-        node.modified_ms = time_ms
+        self._file(path).modified_ms = time_ms
 
     # Names
 
@@ -332,8 +325,7 @@ class MemoryDisk:
         self._change({source.parent, target.parent}, move)
 
     def remove(self, path: Path) -> None:
-        if self._tree.get(path) is None:
-            raise self._missing(path)
+        self._file(path)
         self._change({path.parent}, lambda tree: tree.__delitem__(path))
 
     def remove_tree(self, path: Path) -> None:
@@ -363,6 +355,12 @@ class MemoryDisk:
         if not self.is_dir(path):
             raise self._missing(path)
 
+    def _file(self, path: Path) -> Node:
+        node = self._tree.get(path)
+        if node is None:
+            raise self._missing(path)
+        return node
+
     def _missing(self, path: Path) -> FileNotFoundError:
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
@@ -386,8 +384,10 @@ class MemoryDisk:
         return True
 
     def read_resident(self, file: File, offset: int, size: int) -> Buffer | None:
-        data = file.read_at(offset, size)
-        return data if len(data) == size else None
+        with contextlib.suppress(OSError):
+            data = file.read_at(offset, size)
+            return data if len(data) == size else None
+        return None
 
     def read_ahead(self, file: File, offset: int, size: int) -> None:
         file.read_at(offset, size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from struct import Struct, calcsize
 from typing import Any
 
@@ -43,30 +42,21 @@ class Template:
 
 def _split(zeros: bytes, ones: bytes, holes: str) -> tuple[str, list[Any]]:
     """A layout in which constants, some of them empty, alternate with holes; and its fields."""
-    if len(zeros) != len(ones):
-        raise ValueError(f"encodings of {len(zeros)} and {len(ones)} bytes")
-    left = iter(holes)
+    size = len(zeros)
+    if len(ones) != size:
+        raise ValueError(f"encodings of {size} and {len(ones)} bytes")
+    differs = (int.from_bytes(zeros, "big") ^ int.from_bytes(ones, "big")).to_bytes(size, "big")
     layout: list[str] = []
     fields: list[Any] = []
-    for same, run in groupby(range(len(zeros)), lambda i: zeros[i] == ones[i]):
-        places = list(run)
-        if same:
-            layout.append(f"{len(places)}s")
-            fields.append(zeros[places[0] : places[-1] + 1])
-            continue
-        room = len(places)
-        while room > 0:
-            if len(fields) % 2 == 0:
-                layout.append("0s")
-                fields.append(b"")
-            hole = next(left, "")
-            if not hole or (room := room - calcsize(">" + hole)) < 0:
-                raise ValueError(f"the holes {holes!r} are not those of the encodings")
-            layout.append(hole)
-            fields.append(0)
-    if next(left, ""):
-        raise ValueError(f"the encodings do not differ in all of {holes!r}")
-    if len(fields) % 2 == 0:
-        layout.append("0s")
-        fields.append(b"")
-    return "".join(layout), fields
+    position = 0
+    for hole in holes:
+        width = calcsize(">" + hole)
+        at = differs.find(b"\xff", position)
+        if at < 0 or differs[position : at + width] != bytes(at - position) + b"\xff" * width:
+            raise ValueError(f"the holes {holes!r} are not those of the encodings")
+        layout += f"{at - position}s", hole
+        fields += zeros[position:at], 0
+        position = at + width
+    if any(differs[position:]):
+        raise ValueError(f"the encodings differ in more than {holes!r}")
+    return "".join([*layout, f"{size - position}s"]), [*fields, zeros[position:]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.server.closing_log import LINES_MAX, WINDOW_S, ClosingLog
+from lakelog.server.closing_log import ClosingLog
+from lakelog.server.log_window import LINES_MAX, WINDOW_S
 
 
 class FakeClock:

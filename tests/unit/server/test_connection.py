@@ -15,6 +15,7 @@ from lakelog.server import memory_relief
 from lakelog.server.connection import Connection
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.dispatch import Dispatcher
+from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.reply import Reply
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
@@ -688,7 +689,9 @@ def dispatcher_of(
 ) -> Dispatcher:
     """What a sweep looks at."""
     tasks: Any = None
-    dispatcher = Dispatcher({}, lambda _, __: None, clock, tasks, memory or RequestMemory(0))
+    dispatcher = Dispatcher(
+        {}, lambda _, __: None, clock, tasks, memory or RequestMemory(0), RequestMetrics(clock)
+    )
     dispatcher.connections.update(dict.fromkeys(connections))
     return dispatcher
 

@@ -26,6 +26,7 @@ from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
 from lakelog.server.dispatch import DEFERRED, Context, Dispatcher, Route
 from lakelog.server.listener import Acceptor
+from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.storage.handles import LogSlice
@@ -94,9 +95,15 @@ class Broker:
             for key, handler in handlers.items()
         }
         self.unsupported: list[int] = []
+        self.requests = RequestMetrics(clock)
         self._clients: list[Client] = []
         self.dispatcher = Dispatcher(
-            routes, self._newer_api_versions, clock, self.tasks, RequestMemory(0)
+            routes,
+            self._newer_api_versions,
+            clock,
+            self.tasks,
+            RequestMemory(0),
+            self.requests,
         )
         self.acceptor = Acceptor(
             "PLAINTEXT",
@@ -251,6 +258,9 @@ def test_an_answer_may_come_later_and_the_next_one_waits_for_it(kind: str) -> No
             assert (correlation_id, response.cluster_id) == (first, "at last")
             assert (await client.receive(HEARTBEAT, 4))[0] == second
             assert handled.is_set(), "not before the first was answered"
+            broker.requests.fold()
+            counted = {api: sum(d.count for d in parts) for api, parts in broker.requests.seen()}
+            assert counted == {"Metadata": 1, "Heartbeat": 2}
 
     run(scenario)
 

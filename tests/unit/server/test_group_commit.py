@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import TopicReference, plan_delete_topics
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.list_offsets import (
@@ -23,6 +23,8 @@ from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, Topic
 from lakelog.protocol.registry import api_for
 from lakelog.runtime.api import File
 from lakelog.runtime.posix import PosixDisk
+from lakelog.server import maintenance
+from lakelog.server.acknowledgement import Appended, committed
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket, SocketlessBroker
 from storage_kit import make_batch
@@ -40,6 +42,7 @@ class Gate:
         self.begun = threading.Semaphore(0)
         self.syncs = 0
         self.error: OSError | None = None
+        self.write_error: OSError | None = None
 
     def pass_through(self) -> None:
         self.syncs += 1
@@ -56,6 +59,11 @@ class GatedFile:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
+
+    def write_at(self, offset: int, data: Any) -> None:
+        if self._gate.write_error is not None:
+            raise self._gate.write_error
+        self._file.write_at(offset, data)
 
     def sync(self) -> None:
         if TOPIC in str(self._file.path) and self._file.path.suffix == ".log":
@@ -272,13 +280,107 @@ def test_the_mode_may_change_while_it_runs(tmp_path: Path) -> None:
         client.produce()
         assert client.produced().base_offset == 0
         world.gate.open.clear()
-        log = world.partition.log
-        log.config = log.config._replace(durability="fsync")
+        partition = world.partition
+        partition.use_config(partition.log.config._replace(durability="fsync"))
         client.produce()
+        await world.until_syncing()
         assert client.answers() == 0
-        assert world.partition.high_watermark == 1, "it never goes back"
-        log.config = log.config._replace(durability="page-cache")
-        world.client().produce()
-        assert world.partition.high_watermark == 3
+        assert partition.high_watermark == 1, "it never goes back"
+        partition.use_config(partition.log.config._replace(durability="page-cache"))
+        assert client.produced().base_offset == 1, "there is nothing to wait for any more"
+        assert partition.high_watermark == 2
 
     run(tmp_path, scenario, log_durability="page-cache")
+
+
+def test_an_append_that_fails_answers_those_who_wait_for_a_flush(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        first, second = world.client(), world.client()
+        broker, tasks = world.broker.server.broker, world.broker.tasks
+        world.gate.open.clear()
+        first.produce()
+        waiting = asyncio.ensure_future(
+            committed(Appended(world.partition, 1), broker.purgatory, tasks)
+        )
+        await world.until_syncing()
+        world.gate.write_error = OSError(errno.EIO, "a bad device")
+        second.produce()
+        for client in (first, second):
+            assert client.produced().error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(KafkaError) as error:
+            await waiting
+        assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(tmp_path, scenario)
+
+
+def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "_FLUSH_RETRY_S", 0.01)
+
+    async def scenario(world: World) -> None:
+        client = world.client()
+        log = world.partition.log
+        begin = type(log).begin_flush
+        refusals = iter([OSError(errno.ENOSPC, "full"), OSError(errno.EMFILE, "too many")])
+
+        def begin_flush(self: Any, **options: Any) -> Any:
+            refusal = next(refusals, None)
+            if refusal is not None:
+                raise refusal
+            return begin(self, **options)
+
+        monkeypatch.setattr(type(log), "begin_flush", begin_flush)
+        client.produce()
+        await client.answered()
+        assert client.produced().error_code == ErrorCode.NONE
+
+    run(tmp_path, scenario)
+
+
+def test_nobody_waits_beyond_the_end_of_the_broker(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        client = world.client()
+        world.gate.open.clear()
+        client.produce()
+        await world.until_syncing()
+        client.produce()
+        broker, tasks = world.broker.server.broker, world.broker.tasks
+        waiting = asyncio.ensure_future(
+            committed(Appended(world.partition, 2), broker.purgatory, tasks)
+        )
+        await asyncio.sleep(0)
+        world.gate.open.set()
+        await world.broker.server.stop()
+        await waiting
+
+    async def whole() -> None:
+        world = World(tmp_path / "data")
+        await world.start()
+        await scenario(world)
+        world.broker.tasks.close()
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+def test_a_log_that_cannot_be_made_durable_keeps_no_other_from_starting(tmp_path: Path) -> None:
+    async def whole() -> None:
+        world = World(tmp_path / "data", log_durability="page-cache")
+        await world.start()
+        assert not await world.broker.server.broker.topics.ensure(["others"])
+        world.client().produce()
+        world.broker.server._directory.close(clean=False)
+        world.broker.server._acceptors.clear()
+        await world.broker.server._metadata.close()
+        world.broker.tasks.close()
+
+        again = World(tmp_path / "data")
+        again.gate.error = OSError(errno.EIO, "a bad device")
+        await again.broker.start()
+        partitions = again.broker.server.broker.partitions
+        assert partitions.find("others", 0).is_online
+        with pytest.raises(KafkaError) as error:
+            partitions.find(TOPIC, 0)
+        assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        await again.broker.stop()
+
+    asyncio.run(asyncio.wait_for(whole(), 60))

@@ -12,6 +12,7 @@ import pytest
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.listener import Acceptor
+from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.request_memory import RequestMemory
 from storage_kit import ManualClock
 
@@ -45,8 +46,14 @@ class FakeWorld:
         self.timers: list[tuple[float, Callable[[], object]]] = []
         self.closed = False
         tasks: Any = self
+        clock = ManualClock()
         self.dispatcher = Dispatcher(
-            {}, lambda context, request: None, ManualClock(), tasks, RequestMemory(0)
+            {},
+            lambda context, request: None,
+            clock,
+            tasks,
+            RequestMemory(0),
+            RequestMetrics(clock),
         )
         world: Any = self
         self.acceptor = Acceptor(

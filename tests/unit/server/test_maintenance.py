@@ -71,12 +71,10 @@ class Broker:
         self.partitions = Partitions()
         self.sweeps = 0
         self.sweep_error: Exception | None = None
-        self.committed: list[Partition] = []
         self.maintenance = Maintenance(
             self.partitions,
             self.directory,
             self._sweep,
-            self.committed.append,
             lambda: self.config,
             self.clock,
             self.disk,
@@ -234,6 +232,26 @@ async def test_one_checkpoint_is_written_at_a_time(broker: Broker) -> None:
     broker.tasks.release()
     await asyncio.sleep(2)
     assert broker.tasks.done["checkpoint"] >= 2
+
+
+@in_broker(replica_high_watermark_checkpoint_interval_ms="1000000")
+async def test_whoever_waits_for_a_checkpoint_has_written_what_is_known_by_then(
+    broker: Broker,
+) -> None:
+    partition = broker.partition()
+    broker.tasks.held = True
+    broker.append(partition, 1)
+    first = asyncio.ensure_future(broker.maintenance.checkpointed())
+    await asyncio.sleep(0)
+    broker.append(partition, 1)
+    second = asyncio.ensure_future(broker.maintenance.checkpointed())
+    await asyncio.sleep(0.1)
+    assert not first.done()
+    assert not second.done()
+    broker.tasks.held = False
+    broker.tasks.release()
+    await asyncio.gather(first, second)
+    assert broker.offsets(HIGH_WATERMARKS) == [partition.high_watermark]
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])

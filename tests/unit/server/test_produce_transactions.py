@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Coroutine, Generator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -72,6 +73,7 @@ class World:
             clock=clock,
             partitions=self.partitions,
             purgatory=SimpleNamespace(check=self.checked.append),
+            requests=SimpleNamespace(errors=Counter()),
             transactions=self.coordinator,
             config={"transaction.partition.verification.enable": True},
         )

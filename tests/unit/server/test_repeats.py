@@ -23,7 +23,7 @@ from lakelog.protocol.registry import api_for
 from lakelog.server import dispatch
 from lakelog.server.connection import Connection
 from lakelog.wire.framing import decode_response, encode_request
-from socketless_broker import SocketlessBroker
+from socketless_broker import FakeSocket, SocketlessBroker
 from storage_kit import make_batch
 
 PARTITIONS = 2
@@ -37,6 +37,7 @@ class Twins:
         self.quick = SocketlessBroker(folder / "quick", **settings)
         self.plain = SocketlessBroker(folder / "plain", repeats=False, **settings)
         self.both = (self.quick, self.plain)
+        self.earlier: list[list[tuple[Connection, FakeSocket]]] = []
 
     async def start(self) -> None:
         for broker in self.both:
@@ -46,6 +47,8 @@ class Twins:
         (self.topic_id,) = ids
 
     def connect(self) -> None:
+        """Speaks on new connections from now on; the former are in `earlier`."""
+        self.earlier.append([(broker.connection, broker.socket) for broker in self.both])
         for broker in self.both:
             broker.connect()
 
@@ -254,7 +257,6 @@ def test_a_fetch_that_is_another_after_all(tmp_path: Path) -> None:
 def test_a_fetch_that_has_to_wait_is_answered_by_a_repeated_produce(tmp_path: Path) -> None:
     def scenario(twins: Twins) -> None:
         producer, consumer = Client(twins, 13), Client(twins, 16)
-        producing = [(broker.connection, broker.socket) for broker in twins.both]
         for _ in range(3):
             twins.ask(producer.produce(producer.batch(100)))
         twins.connect()
@@ -264,11 +266,44 @@ def test_a_fetch_that_has_to_wait_is_answered_by_a_repeated_produce(tmp_path: Pa
         consumer.session = (0, -1)
         assert not twins.ask(consumer.fetch(1, min_bytes=500, max_wait_ms=60_000))
         fetching = [(broker.connection, broker.socket) for broker in twins.both]
-        for broker, (connection, socket) in zip(twins.both, producing, strict=True):
+        for broker, (connection, socket) in zip(twins.both, twins.earlier[-1], strict=True):
             broker.connection, broker.socket = connection, socket
         twins.ask(producer.produce(producer.batch(400)))
         answers = [bytes(socket.sent) for _, socket in fetching]
         assert answers[0] == answers[1] != b""
+
+    run(tmp_path, scenario)
+
+
+def test_a_session_that_another_connection_changes(tmp_path: Path) -> None:
+    def scenario(twins: Twins) -> None:
+        producer = Client(twins, 13)
+        twins.ask(b"".join(producer.produce(producer.batch(100)) for _ in range(9)))
+        client = Client(twins, 16)
+        for offset in range(4):
+            client.consume(client.fetch(offset, max_bytes=400))
+        twins.connect()
+        other = Client(twins, 16)
+        other.session = client.session
+        other.consume(other.fetch(4, max_bytes=1))
+        for broker, (connection, socket) in zip(twins.both, twins.earlier[-1], strict=True):
+            broker.connection, broker.socket = connection, socket
+        client.session = other.session
+        assert len(client.consume(client.fetch(5, max_bytes=400)).responses) == 1
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("client_id", ["c" * 2000, "c"])
+def test_what_is_not_worth_being_learnt(tmp_path: Path, client_id: str) -> None:
+    """Long names, and partitions that are not there, cost no more than without."""
+
+    def scenario(twins: Twins) -> None:
+        client = Client(twins, 13, client_id=client_id)
+        for _ in range(4):
+            twins.ask(client.produce(client.batch(10), partition=0 if client_id != "c" else 7))
+        repeat: Any = twins.quick.connection.repeat
+        assert repeat is None or repeat._head is None
 
     run(tmp_path, scenario)
 

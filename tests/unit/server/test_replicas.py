@@ -48,9 +48,19 @@ class Node:
         config = BrokerConfig({})
         tasks: Any = self
         self.replicas = Replicas(
-            NODE, self.directory, self.partitions, lambda: config, lambda partition: None, tasks
+            NODE,
+            self.directory,
+            self.partitions,
+            lambda: config,
+            lambda partition: None,
+            lambda partition: None,
+            tasks,
+            self._checkpointed,
         )
         asyncio.run(self.replicas.load(image))
+
+    async def _checkpointed(self) -> None:
+        self.directory.write_checkpoints()
 
     def offload(self, lane: str, work: Callable[[], None]) -> asyncio.Future[None]:
         done = asyncio.get_running_loop().create_future()
@@ -120,6 +130,28 @@ def test_a_topic_made_again_is_another(node: Node) -> None:
     assert node.partitions.find("orders", 0).log.log_end_offset == 0
     assert node.partitions.find("orders", 0).topic_id == PAYMENTS
     assert node.partitions.get(ORDERS, 0) is None
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_topic_made_again_is_not_held_to_what_was_durable_before(
+    node: Node, at_once: bool
+) -> None:
+    node.apply(topic("orders", ORDERS, 1))
+    old = node.partitions.find("orders", 0)
+    old.append(make_batch(3), NOW)
+    old.log.flush()
+    node.directory.write_checkpoints()
+    again = topic("orders", PAYMENTS, 1)
+    for records in [[TopicRemoved(ORDERS), *again]] if at_once else [[TopicRemoved(ORDERS)], again]:
+        node.apply(records)
+    killed = Node(_killed(node.disk), node.image)
+    assert killed.directory.failed == {}
+    assert killed.partitions.find("orders", 0).log.log_end_offset == 0
+
+
+def _killed(disk: MemoryDisk) -> MemoryDisk:
+    disk.kill()
+    return disk
 
 
 def test_partitions_are_added(node: Node, named: bool) -> None:
@@ -272,7 +304,16 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
             assert go_on.wait(10)
             return BrokerConfig({})
 
-        replicas = Replicas(NODE, directory, Partitions(), config, lambda partition: None, tasks)
+        replicas = Replicas(
+            NODE,
+            directory,
+            Partitions(),
+            config,
+            lambda partition: None,
+            lambda partition: None,
+            tasks,
+            node._checkpointed,
+        )
         loading = asyncio.ensure_future(replicas.load(node.image))
         await in_thread.wait()
         loading.cancel()

@@ -169,6 +169,21 @@ def test_a_new_log_whose_topic_id_was_lost_with_the_power_makes_room(data: bytes
     assert append(store.create(), make_batch()) == 0
 
 
+def test_a_new_log_is_not_held_to_what_was_durable_of_a_stray_one() -> None:
+    store = memory_store()
+    append(store.create(), make_batch(3))
+    store.log.flush()
+    store.directory.write_checkpoints()
+    store.directory.logs.clear()
+    store.known = set()
+    store.disk.kill()
+    store.start()
+    store.known = {TOPIC_ID}
+    assert store.create().log_end_offset == 0
+    store.killed()
+    assert store.directory.failed == {}
+
+
 def test_an_emptied_log_whose_topic_id_is_lost_does_not_begin_again() -> None:
     store = memory_store(LogConfig(retention_ms=1))
     append(store.create(), make_batch(), now_ms=NOW)

@@ -108,3 +108,27 @@ def test_the_process_stops_at_a_step_and_stays_stopped() -> None:
             file.write_at(3, b"two")
     disk.kill()
     assert disk.read(FILE) == b"one"
+
+
+def test_what_cannot_be_read_is_not_resident() -> None:
+    disk = make()
+    file = disk.open(FILE, create=True)
+    file.write_at(0, b"here")
+    disk.fail("read", errno.EIO)
+    assert disk.read_resident(file, 0, 4) is None
+    assert disk.read_resident(file, 0, 4) == b"here"
+    disk.fail("read", errno.EIO)
+    disk.forget_faults()
+    assert disk.read(FILE) == b"here"
+
+
+def test_a_flipped_bit_is_on_the_device_too() -> None:
+    disk = make()
+    file = disk.open(FILE, create=True)
+    file.write_at(0, b"\0\0")
+    disk.write_back()
+    file.write_at(2, b"\0")
+    disk.flip(FILE, 9)
+    assert disk.read(FILE) == b"\0\2\0"
+    disk.crash()
+    assert disk.read(FILE) == b"\0\2"

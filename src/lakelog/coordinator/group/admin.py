@@ -9,6 +9,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.calls import Calls, settle
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.listing import GroupFilter
+from lakelog.coordinator.group.questions import GroupStanding
 from lakelog.coordinator.group.rebalance import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
@@ -56,6 +57,11 @@ class GroupAdmin:
             for listed in shard.questions.list_groups(wanted)
         ]
         return self._calls.now(ListGroupsResponse(groups=groups))
+
+    def standings(self) -> list[GroupStanding]:
+        """Of the groups coordinated here."""
+        shards = self._host.active_shards()
+        return [standing for shard in shards for standing in shard.questions.standings()]
 
     def describe_groups(
         self, request: DescribeGroupsRequest, version: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from lakelog.coordinator.group.consumer_listing import (
     consumer_group_not_found,
@@ -16,11 +17,20 @@ from lakelog.coordinator.group.listing import (
     list_group,
 )
 from lakelog.coordinator.group.offsets import OffsetTable
+from lakelog.coordinator.group.records import OffsetCommitValue
 from lakelog.coordinator.group.state import AnyGroup, ShardState
 from lakelog.protocol.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from lakelog.protocol.describe_groups import DescribedGroup
 from lakelog.protocol.list_groups import ListedGroup
 from lakelog.protocol.offset_fetch import OffsetFetchRequestGroup
+
+
+class GroupStanding(NamedTuple):
+    """A group's members, and the offsets committed by topic and partition."""
+
+    group_id: str
+    members: int
+    offsets: Mapping[str, Mapping[int, OffsetCommitValue]]
 
 
 class Questions:
@@ -47,6 +57,14 @@ class Questions:
             return consumer_group_not_found(group_id, is_classic=is_classic)
         default = self._state.consumers.rebalancer.default_assignor
         return describe_consumer_group(consumer, self._state.topics, default)
+
+    def standings(self) -> Iterator[GroupStanding]:
+        """Every group that is listed, and how far it has come."""
+        for listed in self.list_groups(GroupFilter((), ())):
+            group_id = listed.group_id
+            group = self._state.any_group(group_id)
+            members = len(group.members) if group is not None else 0
+            yield GroupStanding(group_id, members, self._state.offsets.of_group(group_id))
 
     def list_groups(self, wanted: GroupFilter) -> Iterator[ListedGroup]:
         groups: dict[str, AnyGroup | None] = dict.fromkeys(self._state.offsets.group_ids)

@@ -36,6 +36,7 @@ def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResp
     try:
         plan = broker.fetch_sessions.begin(request, context.version, now)
     except KafkaError as error:
+        broker.requests.errors["Fetch", error.code] += 1
         return FetchResponse(error_code=error.code)
     fetch = PendingFetch(broker, context, request, plan)
     waits = request.max_wait_ms > 0 and plan.targets
@@ -97,10 +98,14 @@ class PendingFetch:
             results.append((target, data))
         if size >= at_least or failed:
             return self._response(results)
-        for _, data in results:
+        for target, data in results:
             if isinstance(data.records, LogSlice):
                 data.records.release()
+                self._count(target, -data.records.size)
         return None
+
+    def _count(self, target: FetchTarget, size: int) -> None:
+        self._broker.partitions.find(target.topic, target.partition).fetched_bytes += size
 
     def _read_one(self, target: FetchTarget, bytes_left: int, *, min_one: bool) -> PartitionData:
         partition, found, ended = read_one(
@@ -111,6 +116,8 @@ class PendingFetch:
             if found is not None:
                 found.release()
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if found is not None:
+            partition.fetched_bytes += found.size
         aborted = None
         if self._committed:
             aborted = [AbortedTransaction(producer_id=e[0], first_offset=e[1]) for e in ended]
@@ -124,6 +131,7 @@ class PendingFetch:
         )
 
     def _failure(self, target: FetchTarget, error: KafkaError) -> PartitionData:
+        self._broker.requests.errors["Fetch", error.code] += 1
         return PartitionData(
             partition_index=target.partition,
             error_code=error.code,

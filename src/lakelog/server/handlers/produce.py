@@ -2,6 +2,7 @@
 
 Batches are checked and patched where they lie in the receive buffer and written with one call.
 With `acks=0` there is no response, and an error can only be told by closing the connection.
+A batch that is committed by a flush only (`durability=fsync`) is answered for after that.
 
 A batch that begins a transaction in a partition waits until the transaction's coordinator has
 agreed (`verifying`). It is copied for that, and what follows on its connection waits with it.
@@ -110,6 +111,7 @@ def _produce(
                 else:
                     waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
             except KafkaError as error:
+                broker.requests.errors["Produce", error.code] += 1
                 results.append(refused(entry.index, error))
         responses.append(
             TopicProduceResponse(

@@ -6,6 +6,11 @@ the canonical encoding of what the connection asked before. If it is that, what 
 and so is the answer but for a few numbers; both are `Template`s. If it is not, or the answer is not
 to be had at once, nothing has happened, and the request goes the ordinary way.
 
+What is learnt is bounded: a request whose names are long, or that was refused, is not worth it.
+
 A repeat does what the ordinary way does, by the same functions. Only decoding, encoding and the
 objects between them are left out.
 """
+
+NAMES_MAX = 1024
+"""Characters of names in a request that is worth being learnt."""

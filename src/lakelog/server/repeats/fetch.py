@@ -25,6 +25,7 @@ from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 from lakelog.server.handlers.fetch import READ_COMMITTED, ZSTD_SINCE, read_one
+from lakelog.server.repeats import NAMES_MAX
 from lakelog.server.reply import Repeat
 from lakelog.storage.handles import LogSlice
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
@@ -66,11 +67,12 @@ def learn(
     if request.session_id and not request.topics and not request.forgotten_topics_data:
         return last
     key = _key(context, request)
-    if key is None:
+    if key is None or len(key.client_id) + len(key.topic) + len(key.rack_id) > NAMES_MAX:
         return None
     if not isinstance(last, FetchRepeat) or last.key != key:
         return FetchRepeat(broker, context, key)
-    last.prepare()
+    if broker.partitions.get(key.topic, key.partition) is not None:
+        last.prepare()
     return last
 
 
@@ -115,12 +117,14 @@ class FetchRepeat:
         "_target",
         "api",
         "key",
+        "note",
     )
 
     def __init__(self, broker: Broker, context: Context, key: _Key) -> None:
         self.api: Api = context.api
         self.key = key
         self._broker = broker
+        self.note = broker.requests.durations(context.api).note
         self._connection = context.connection
         self._flexible = key.version >= self.api.flexible_from
         self._request: Template | None = None
@@ -157,6 +161,8 @@ class FetchRepeat:
         if session is None and (key.session_id or epoch != SESSIONLESS_EPOCH):
             return False
         target.fetch_offset = offset
+        target.max_bytes = key.partition_max_bytes
+        target.current_leader_epoch = key.current_leader_epoch
         bytes_max = min(key.max_bytes, broker.fetch_bytes_max)
         committed = key.isolation_level == READ_COMMITTED
         try:
@@ -171,7 +177,7 @@ class FetchRepeat:
             records.release()
             return False
         if session is not None:
-            session.advance(broker.clock.monotonic())
+            session.advance(self._connection.last_active)
             session.targets[self._place] = target
         self._send(correlation_id, partition, records)
         return True
@@ -179,6 +185,7 @@ class FetchRepeat:
     def _send(self, correlation_id: int, partition: Partition, records: LogSlice) -> None:
         target, response, size = self._target, self._response, records.size
         target.sent_high_watermark = high_watermark = partition.high_watermark
+        partition.fetched_bytes += size
         target.sent_log_start_offset = log_start = partition.log.log_start_offset
         if self._flexible:
             length, tail = encode_uvarint(size + 1), _TAGS

@@ -18,6 +18,7 @@ from lakelog.protocol.registry import Api
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 from lakelog.server.handlers.produce import check_entry, refused
+from lakelog.server.repeats import NAMES_MAX
 from lakelog.server.reply import Repeat
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
@@ -50,11 +51,12 @@ def learn(
 ) -> Repeat | None:
     """What the next request is compared with; prepared by the second one of its kind."""
     key = _key(context, request)
-    if key is None:
+    if key is None or len(key.client_id) + len(key.topic) > NAMES_MAX:
         return None
     if not isinstance(last, ProduceRepeat) or last.key != key:
         return ProduceRepeat(broker, context, key)
-    last.prepare()
+    if broker.partitions.get(last.name, key.partition) is not None:
+        last.prepare()
     return last
 
 
@@ -87,19 +89,21 @@ class ProduceRepeat:
         "_broker",
         "_connection",
         "_head",
-        "_name",
         "_response",
         "_tail",
         "api",
         "key",
+        "name",
+        "note",
     )
 
     def __init__(self, broker: Broker, context: Context, key: _Key) -> None:
         self.api: Api = context.api
         self.key = key
         self._broker = broker
+        self.note = broker.requests.durations(context.api).note
         self._connection = context.connection
-        self._name = key.topic_id if key.version >= _TOPIC_IDS_SINCE else key.topic
+        self.name = key.topic_id if key.version >= _TOPIC_IDS_SINCE else key.topic
         self._tail = _TAGS if key.version >= self.api.flexible_from else b""
         self._head: Template | None = None
 
@@ -136,12 +140,13 @@ class ProduceRepeat:
         """Whether it was appended or refused: not if its acknowledgement would have to wait."""
         broker, key = self._broker, self.key
         try:
-            partition = broker.partitions.find(self._name, key.partition)
+            partition = broker.partitions.find(self.name, key.partition)
             if partition.commits_durable:
                 return False
             check_entry(partition, batch, key.acks, key.version, None)
             result = partition.append(batch, broker.clock.wall_ms())
         except KafkaError as error:
+            broker.requests.errors[self.api.name, error.code] += 1
             self._refuse(correlation_id, error)
             return True
         broker.purgatory.check(partition.key)

@@ -72,7 +72,8 @@ class Plan:
         return "power" in self.faults and not self.durable
 
 
-def plan_of(rng: random.Random) -> Plan:
+def plan_of(seed: int) -> Plan:
+    rng = random.Random(f"{seed} plan")
     workloads = set(rng.sample(WORKLOADS, rng.choice((1, 1, 2, 3))))
     faults = {name for name in FAULTS if rng.random() < 0.35}
     plan = Plan(8.0 + rng.random() * 20.0, frozenset(workloads), frozenset(faults))
@@ -82,5 +83,6 @@ def plan_of(rng: random.Random) -> Plan:
             # What transactions and groups remember may be lost there, and so may what they promise.
             plan.workloads = frozenset(workloads & {"plain", "idempotent"} or {"idempotent"})
     if plan.durable and "power" in faults:
-        plan.settings["log.flush.interval.messages"] = "1"
+        durable = ("log.flush.interval.messages", "1"), ("log.durability", "fsync")
+        plan.settings.update([rng.choice(durable)])
     return plan

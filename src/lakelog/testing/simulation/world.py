@@ -54,7 +54,7 @@ class World:
 
     def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self.seed = seed
-        self.plan = plan if plan is not None else plan_of(self.chance("plan"))
+        self.plan = plan if plan is not None else plan_of(seed)
         self._hash = hashlib.blake2b(digest_size=16)
         self.loop = SimulatedLoop(self.chance("loop"))
         self.net = Network(self.loop, self.chance("network"), self.trace)
@@ -148,6 +148,11 @@ class World:
     @property
     def may_lose(self) -> bool:
         return self.plan.may_lose
+
+    @property
+    def starts(self) -> int:
+        """How often brokers were started by now."""
+        return sum(host.starts for host in self.brokers)
 
     def wall_ms(self) -> int:
         return WALL_START_MS + int(self.loop.time() * 1000)

@@ -50,10 +50,13 @@ class ClassicMember(GroupClient):
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name=_PROTOCOL, metadata=b"")],
         )
+        starts = self.world.starts
         answer = await self._call("JoinGroup", request, 7, 15.0)
         if answer is None:
             return None
-        self._generation = answer.generation_id
+        old, self._generation = self._generation, answer.generation_id
+        if 0 <= old < self._generation and self.rng.random() < 0.2:
+            await self._haunt(old, starts)
         shares = self._divide(answer) if answer.leader == self._member_id else []
         sync = SyncGroupRequest(
             group_id=self.group,
@@ -70,6 +73,20 @@ class ClassicMember(GroupClient):
         self.world.offsets.assigned(self.group, self._generation, self._member_id, mine)
         self.note("assigned", self._generation, mine)
         return mine
+
+    async def _haunt(self, generation: int, starts: int) -> None:
+        """As a member that has slept through a rebalance: its commit must be refused.
+
+        Unless a broker has started since, or has refused to write it: a generation that is not
+        complete is not in the log, and whoever loads the group again has the one before.
+        """
+        if self.world.plan.faults & {"disk full", "disk error"}:
+            return
+        done = await self.commit(self.some_place(self.places), generation, self._member_id)
+        self.ledger.expect(
+            not done or self.world.starts != starts,
+            f"{self.name}: generation {generation} has committed in {self._generation}",
+        )
 
     def _divide(self, answer: Any) -> list[SyncGroupRequestAssignment]:
         members = sorted(member.member_id for member in answer.members)

@@ -53,8 +53,8 @@ class GroupClient(Client):
                 return
             await self.pause(0.1, 0.5)
 
-    async def commit(self, place: Place, epoch: int, member_id: str) -> None:
-        """As a member of a generation or epoch; once, whatever becomes of it."""
+    async def commit(self, place: Place, epoch: int, member_id: str) -> bool:
+        """As a member of a generation or epoch; once. Whether it is known to be done."""
         value = self.world.offsets.will_commit(self.group, place)
         entry = OffsetCommitRequestPartition(
             partition_index=place[1], committed_offset=value, committed_metadata=""
@@ -68,11 +68,13 @@ class GroupClient(Client):
         try:
             answer = (await self.connection.call(request, 9)).topics[0].partitions[0]
         except Lost:
-            return
+            return False
         if answer.error_code == 0:
             self.world.offsets.acknowledged(self.group, place, value)
-        elif answer.error_code not in _NOT_NOW | EXPELLED:
+            return True
+        if answer.error_code not in _NOT_NOW | EXPELLED:
             self.unexpected("OffsetCommit", answer.error_code)
+        return False
 
     async def fetch_offset(self, place: Place, *, insist: bool = False) -> None:
         """Compares what the group has with what it was told; `insist` asks until it is known."""

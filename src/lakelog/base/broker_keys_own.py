@@ -1,0 +1,26 @@
+"""The broker keys that Apache Kafka does not have; their names begin with `lakelog.`."""
+
+from __future__ import annotations
+
+from lakelog.base.config import ConfigKey, ConfigType, UpdateMode, at_least
+
+OWN_KEYS = (
+    ConfigKey(
+        "lakelog.slow.request.ms",
+        ConfigType.LONG,
+        "1000",
+        "A request that takes longer is logged, with who sent it; -1 logs none. Fetch, JoinGroup "
+        "and SyncGroup are, unless they wait for what they were sent to wait for.",
+        at_least(-1),
+        UpdateMode.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "lakelog.metrics.compat",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether `/metrics` holds the metrics of kafka_exporter and kafka-lag-exporter too, by "
+        "their names, for dashboards that know those.",
+        None,
+        UpdateMode.CLUSTER_WIDE,
+    ),
+)

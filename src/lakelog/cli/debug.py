@@ -1,0 +1,103 @@
+"""`lakelog debug`: what a broker is doing at the moment, from its HTTP endpoint."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from cyclopts import Parameter
+
+from lakelog.cli.failures import CliError
+from lakelog.cli.moments import iso_utc
+from lakelog.cli.options import DEFAULT_OUTPUT, Output, noun
+from lakelog.cli.render import note, printable
+
+app = noun("debug", "Watch the requests that a broker handles.")
+
+_DEFAULT_HTTP = "127.0.0.1:9404"
+_CONNECT_TIMEOUT_S = 10.0
+_HINT = "start the broker with --http HOST:PORT, and say the same here (or in LAKELOG_HTTP)"
+
+
+@app.command
+def requests(
+    *,
+    tail: Annotated[bool, Parameter(negative="")] = False,
+    limit: Annotated[int | None, Parameter(name=["--limit", "-n"])] = None,
+    api: str = "",
+    client: str = "",
+    http: Annotated[str, Parameter(env_var="LAKELOG_HTTP")] = _DEFAULT_HTTP,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
+    """Show requests as they are answered, until ^C. It costs the broker nothing otherwise.
+
+    Parameters
+    ----------
+    tail
+        Wait for requests and show each; there is no other way yet.
+    limit
+        End after so many.
+    api
+        Only requests of this name: Produce, Fetch, Metadata, ...
+    client
+        Only of clients with this client id.
+    http
+        HOST:PORT of the broker's HTTP endpoint, on this host (LAKELOG_HTTP; default
+        127.0.0.1:9404).
+    """
+    if not tail:
+        raise CliError("LL0902", "requests are not kept", "--tail shows them as they come")
+    if limit is not None and limit < 1:
+        raise CliError("LL0902", f"--limit {limit} is not a number of requests")
+    shown = 0
+    for request in _requests(http, api, client):
+        if "missed" in request:
+            note(f"{request['missed']} more were not shown: they come too fast")
+            continue
+        sys.stdout.write(_line(request, output.format) + "\n")
+        sys.stdout.flush()
+        shown += 1
+        if shown == limit:
+            return
+
+
+def _line(request: Mapping[str, Any], form: str) -> str:
+    if form != "table":
+        return json.dumps(request)
+    return (
+        f"{iso_utc(request['time_ms'])}  {request['duration_s'] * 1000:9.3f} ms  "
+        f"{request['size_bytes']:>9} B  {request['api']} v{request['version']}  "
+        f"{printable(request['client_id']) or '-'}  {request['peer']}"
+    )
+
+
+def _requests(http_address: str, api: str, client: str) -> Iterator[dict[str, Any]]:
+    host, _, port = http_address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise CliError("LL0902", f"--http {http_address} is not HOST:PORT")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_CONNECT_TIMEOUT_S)
+    try:
+        connection.connect()
+        sock = connection.sock
+        connection.request("GET", "/debug/requests?" + urlencode({"api": api, "client": client}))
+        answer = connection.getresponse()
+        if answer.status != 200:
+            text = answer.read(1000).decode(errors="replace").strip()
+            raise CliError("LL0902", f"{http_address} refuses: {printable(text)}")
+        sock.settimeout(None)  # from here on it may take as long as it likes
+        yield from _parsed(answer)
+    except (OSError, http.client.HTTPException) as error:
+        raise CliError("LL0301", f"no HTTP endpoint at {http_address}: {error}", _HINT) from error
+    finally:
+        connection.close()
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        request = json.loads(line)
+        if "watching" not in request:
+            yield request

@@ -1,0 +1,71 @@
+"""The broker's log on stderr: lines for people on a terminal, JSON for programs elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from lakelog.cli.failures import CliError
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+FORMATS = ("auto", "text", "json")
+
+_DATE = "%Y-%m-%dT%H:%M:%S"
+_PLACEHOLDER = re.compile(r"%[-#0 +.\d]*[a-z]")
+_BETWEEN_WORDS = re.compile(r"[^a-z0-9]+")
+
+
+def start_logging(verbose: int, wanted: str | None = None, stream: TextIO | None = None) -> None:
+    """Log lines on stderr, in UTC. Raises `CliError` for what is none of `FORMATS`."""
+    if wanted not in (None, *FORMATS):
+        raise CliError("LL0902", f"--log-format {wanted} is none of: {', '.join(FORMATS)}")
+    out = sys.stderr if stream is None else stream
+    is_text = wanted == "text" or (wanted != "json" and out.isatty())
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(text_lines() if is_text else JsonLines())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+def text_lines() -> logging.Formatter:
+    line = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", datefmt=_DATE)
+    line.converter = time.gmtime
+    return line
+
+
+class JsonLines(logging.Formatter):
+    """One object a line, with `ts`, `level`, `event`, `message` and `logger`.
+
+    `event` stays the same while the particulars of a message differ: it is given by whoever logs,
+    or is the message without them. `code` (LL0000) and further fields are there where they apply.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        moment = time.strftime(_DATE, time.gmtime(record.created))
+        line = {
+            "ts": f"{moment}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "event": getattr(record, "event", None) or _event(str(record.msg)),
+            "message": record.getMessage(),
+            "logger": record.name,
+        }
+        code = getattr(record, "code", None)
+        if code is not None:
+            line["code"] = code
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _event(template: str) -> str:
+    words = _BETWEEN_WORDS.sub("_", _PLACEHOLDER.sub("", template.lower()))
+    return words.strip("_") or "message"

@@ -1,0 +1,30 @@
+"""Batches in the codec that their topic asks for (`compression.type`)."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.compression import Codec
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.recompress import with_codec
+from lakelog.storage.validate import DECODED_BYTES_MAX, read_batch
+
+_CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+def recompressed(batch: bytearray | memoryview, config: LogConfig) -> bytearray | memoryview:
+    """The batch in the topic's own codec; checked first, for its checksum is made anew."""
+    header = read_batch(batch, config)
+    codec = _CODECS[config.compression_type]
+    if header.codec == codec:
+        return batch
+    try:
+        return with_codec(batch, header, codec, DECODED_BYTES_MAX)
+    except CorruptRecord as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error

@@ -1,0 +1,44 @@
+"""A bound on the log lines that others can cause."""
+
+from __future__ import annotations
+
+from lakelog.runtime.api import Clock
+
+WINDOW_S = 60.0
+LINES_MAX = 100
+"""Lines of a kind in one window; the next line says how many there would have been."""
+
+
+class LogWindow:
+    """`LINES_MAX` lines from the first one on, for `WINDOW_S`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begin = 0.0
+        self._lines = self._left_out = 0
+
+    def admit(self) -> int | None:
+        """How many lines were left out before this one; none if this one is, too."""
+        now = self._clock.monotonic()
+        if not self._lines or now - self._begin >= WINDOW_S:
+            self._begin, self._lines = now, 0
+        if self._lines >= LINES_MAX:
+            self._left_out += 1
+            return None
+        self._lines += 1
+        left_out, self._left_out = self._left_out, 0
+        return left_out
+
+
+def one_line(text: object) -> str:
+    """What may hold what a peer has sent, as printable characters."""
+    return "".join(char if char.isprintable() else _escaped(char) for char in str(text))
+
+
+def left_out_text(left_out: int) -> str:
+    """The end of a line that stands for others."""
+    return f" (and {left_out} others before it, without a line)" if left_out else ""
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,149 @@
+"""Reads the parts of a broker and puts what they count under the names of `families`.
+
+Each function makes lines, a few thousand of which take milliseconds: whoever asks for them gives
+the loop a turn now and then. So everything is looked up in copies of what may change meanwhile.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from lakelog import __version__
+from lakelog.base.errors import ErrorCode
+from lakelog.metrics.exposition import Sample, exposed, exposed_durations
+from lakelog.replica.partition import Partition
+from lakelog.server.broker import Broker
+from lakelog.server.cleaner import Cleaner
+from lakelog.server.dispatch import Dispatcher
+from lakelog.server.monitoring.families import OVERVIEW
+from lakelog.server.monitoring.readiness import Check
+from lakelog.server.monitoring.sources import Sources
+
+_SOFTWARE_MAX = 20
+_OTHERS = "other"
+_UNKNOWN = "unknown"
+
+
+def overview(sources: Sources, checks: Iterable[Check]) -> Iterator[str]:
+    """The lines of /metrics, without the aliases."""
+    broker = sources.broker
+    sources.fsyncs.fold()
+    broker.requests.fold()
+    ready = all(check.passes for check in checks)
+    build = (__version__, platform.python_version(), broker.cluster_id)
+    yield from exposed(OVERVIEW["build_info"], [(build, 1)])
+    yield from _single("ready", int(ready))
+    yield from _requests(broker)
+    yield from _connections(sources.dispatcher)
+    yield from _waits(broker)
+    yield from _topics(broker)
+    yield from _groups(sources)
+    yield from exposed_durations(OVERVIEW["fsync_duration_seconds"], [((), [sources.fsyncs])])
+    yield from exposed_durations(OVERVIEW["event_loop_lag_seconds"], [((), [sources.loop.lag])])
+    yield from _single("event_loop_longest_callback_seconds", sources.loop.longest_callback_s)
+    if sources.cleaner is not None:
+        yield from _cleaner(sources.cleaner)
+
+
+def _single(name: str, number: float) -> Iterator[str]:
+    return exposed(OVERVIEW[name], [((), number)])
+
+
+def _requests(broker: Broker) -> Iterator[str]:
+    requests = broker.requests
+    rows = [((api,), parts) for api, parts in requests.seen()]
+    yield from exposed_durations(OVERVIEW["request_duration_seconds"], rows)
+    errors = sorted(requests.errors.items())
+    samples = [((api, ErrorCode(code).name), count) for (api, code), count in errors]
+    yield from exposed(OVERVIEW["request_errors_total"], samples)
+
+
+def _connections(dispatcher: Dispatcher) -> Iterator[str]:
+    """Clients may say anything of themselves, so only the most frequent answers have a label."""
+    software: Counter[str] = Counter(
+        connection.client_software or _UNKNOWN for connection in dispatcher.connections
+    )
+    common = dict(software.most_common(_SOFTWARE_MAX))
+    others = software.total() - sum(common.values())
+    if others:
+        common[_OTHERS] = common.get(_OTHERS, 0) + others
+    samples = [((name,), count) for name, count in sorted(common.items())]
+    yield from exposed(OVERVIEW["connections"], samples)
+    yield from _single("connections_closed_total", dispatcher.closings.closed)
+    memory = dispatcher.request_memory
+    yield from _single("request_memory_bytes", memory.used)
+    yield from _single("request_memory_limit_bytes", memory.limit)
+    yield from _single("request_memory_waiting", len(memory.waiting))
+
+
+def _waits(broker: Broker) -> Iterator[str]:
+    yield from _single("parked_requests", len(broker.purgatory))
+    yield from _single("fetch_sessions", len(broker.fetch_sessions))
+    yield from _single("fetch_session_memory_bytes", broker.fetch_sessions.memory)
+
+
+def _topics(broker: Broker) -> Iterator[str]:
+    partitions = list(broker.partitions)
+    image = broker.image
+    behind = sum(
+        len(partition.isr) < len(partition.replicas)
+        for topic in image.topics
+        for partition in topic.partitions.values()
+    )
+    size, free = broker.disk_space()
+    yield from _single("topics", len(image.topic_ids))
+    yield from _single("partitions", len(partitions))
+    yield from _single("offline_partitions", len(broker.partitions.offline()))
+    yield from _single("under_replicated_partitions", behind)
+    yield from _single("disk_size_bytes", size)
+    yield from _single("disk_free_bytes", free)
+    by_topic: dict[str, list[Partition]] = {}
+    for partition in partitions:
+        by_topic.setdefault(partition.topic, []).append(partition)
+    yield from _traffic(sorted(by_topic.items()))
+
+
+def _traffic(topics: list[tuple[str, list[Partition]]]) -> Iterator[str]:
+    def summed(name: str, number: str) -> Iterator[str]:
+        samples = (((topic,), sum(getattr(p, number) for p in all_of)) for topic, all_of in topics)
+        return exposed(OVERVIEW[name], samples)
+
+    yield from summed("produce_bytes_total", "appended_bytes")
+    yield from summed("fetch_bytes_total", "fetched_bytes")
+    records: Iterator[Sample] = (
+        ((topic, "produce"), sum(p.appended_records for p in all_of)) for topic, all_of in topics
+    )
+    yield from exposed(OVERVIEW["records_total"], records)
+    sizes: Iterator[Sample] = (
+        ((topic,), sum(p.log.size for p in all_of)) for topic, all_of in topics
+    )
+    yield from exposed(OVERVIEW["log_size_bytes"], sizes)
+
+
+def _groups(sources: Sources) -> Iterator[str]:
+    broker = sources.broker
+    standings = broker.groups.admin.standings()
+    members = sorted(((s.group_id,), s.members) for s in standings)
+    yield from exposed(OVERVIEW["group_members"], members)
+    records: Counter[tuple[str, ...]] = Counter()
+    seconds: dict[tuple[str, ...], float] = {}
+    now = broker.clock.monotonic()
+    for lag in sources.lag_clock.lags(standings, broker.partitions, now):
+        key = (lag.group, lag.topic)
+        records[key] += lag.records
+        if lag.seconds is not None:
+            seconds[key] = max(seconds.get(key, 0.0), lag.seconds)
+    yield from exposed(OVERVIEW["group_lag_records"], sorted(records.items()))
+    yield from exposed(OVERVIEW["group_lag_seconds"], sorted(seconds.items()))
+
+
+def _cleaner(cleaner: Cleaner) -> Iterator[str]:
+    counts = cleaner.counts
+    yield from _single("cleaner_rounds_total", counts.rounds)
+    yield from _single("cleaner_read_bytes_total", counts.bytes_read)
+    yield from _single("cleaner_written_bytes_total", counts.bytes_written)
+    yield from _single("cleaner_helper_deaths_total", counts.helper_deaths)
+    yield from _single("cleaner_dirtiest_ratio", counts.dirtiest_ratio)
+    yield from _single("cleaner_uncleanable_partitions", len(cleaner.uncleanable))

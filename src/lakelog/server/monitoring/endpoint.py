@@ -1,0 +1,71 @@
+"""What looks after a broker while it runs: the loop's beat, its stage, and the HTTP endpoint."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from lakelog.metrics.durations import Durations
+from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.broker import Broker
+from lakelog.server.cleaner import Cleaner
+from lakelog.server.dispatch import Dispatcher
+from lakelog.server.monitoring.loop_watch import LoopWatch
+from lakelog.server.monitoring.readiness import Check, Stage, checks
+from lakelog.server.monitoring.sources import Sources
+from lakelog.server.options import StartError, parse_address
+
+if TYPE_CHECKING:
+    from lakelog.server.monitoring.http import HttpServer
+
+logger = logging.getLogger(__name__)
+
+
+class Monitoring:
+    """From `start` to `stop`; whoever starts and stops the broker sets `stage`."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        tasks: Tasks,
+        fsyncs: Durations,
+    ) -> None:
+        self.stage = Stage.STARTING
+        self._broker = broker
+        self._loop = LoopWatch(clock, tasks, broker.requests, fsyncs)
+        self._sources = Sources(broker, dispatcher, self._loop, fsyncs)
+        self._http: HttpServer | None = None
+
+    async def start(self, address: str) -> None:
+        """`address` is HOST:PORT of the endpoint; empty for none. Raises `StartError`."""
+        self._loop.start()
+        if not address:
+            return
+        # Not before it is wanted: these cost a start without an endpoint some milliseconds.
+        from lakelog.server.monitoring.http import HttpServer
+        from lakelog.server.monitoring.pages import Pages
+
+        host, port = parse_address(address)
+        pages = Pages(self._sources, self.checks)
+        self._http = HttpServer(pages.by_path())
+        try:
+            host, port = await self._http.start(host, port)
+        except OSError as error:
+            raise StartError(f"cannot listen on {address} for http: {error.strerror}") from error
+        shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        logger.info("metrics and health on http://%s", shown, extra={"event": "http_ready"})
+
+    def serving(self, cleaner: Cleaner) -> None:
+        """The broker accepts connections now."""
+        self._sources.cleaner = cleaner
+        self.stage = Stage.SERVING
+
+    def checks(self) -> list[Check]:
+        return checks(self.stage, self._broker.partitions.offline())
+
+    async def stop(self) -> None:
+        self._loop.stop()
+        if self._http is not None:
+            await self._http.stop()

@@ -1,0 +1,219 @@
+"""A small HTTP/1.1 server for a few fixed pages: one request a connection, GET and HEAD only.
+
+It knows nothing of what the pages say. Everything a peer can take is bounded: connections, the size
+of a request's head, the time to send it, the time to take the answer. A peer on this host must name
+this host: a web page elsewhere may have its own name resolve to 127.0.0.1 (DNS rebinding), but the
+browser then sends that name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 32
+HEAD_SIZE_MAX = 8 * 1024
+HEAD_TIMEOUT_S = 10.0
+SEND_TIMEOUT_S = 30.0
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+
+class Request(NamedTuple):
+    """`query` has the last value of each name."""
+
+    path: str
+    query: Mapping[str, str]
+    is_local: bool
+    """Whether the peer is on this host."""
+
+
+class Response(NamedTuple):
+    """`parts` follow the body as they come, until there are no more or the peer has gone."""
+
+    body: bytes
+    content_type: str = TEXT
+    status: HTTPStatus = HTTPStatus.OK
+    parts: AsyncGenerator[bytes, None] | None = None
+
+
+Page = Callable[[Request], Awaitable[Response]]
+
+
+class _Refused(Exception):  # noqa: N818 - an answer
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class HttpServer:
+    """From `start` to `stop`; `pages` are by path."""
+
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        self._pages = pages
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None] | None] = set()
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """The address bound; raises `OSError`."""
+        self._server = await asyncio.start_server(
+            self._on_client, host, port, limit=HEAD_SIZE_MAX, backlog=CONNECTIONS_MAX
+        )
+        bound = self._server.sockets[0].getsockname()
+        return bound[0], bound[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        tasks = [task for task in self._serving if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._serving) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        task = asyncio.current_task()
+        self._serving.add(task)
+        writer.transport.set_write_buffer_limits(0)
+        try:
+            await self._converse(reader, writer)
+        except (OSError, EOFError, TimeoutError):
+            writer.transport.abort()
+        except asyncio.CancelledError:
+            writer.transport.abort()  # at the end of the server, and nobody waits for this
+        finally:
+            self._serving.discard(task)
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with_body = True
+        try:
+            method, request = await _receive(reader, writer)
+            with_body = method != "HEAD"
+            response = await self._answer(request)
+        except _Refused as refused:
+            response = Response(f"{refused}\n".encode(), status=refused.status)
+        await _send(writer, _head(response) + (response.body if with_body else b""))
+        if with_body and response.parts is not None:
+            await _stream(reader, writer, response.parts)
+
+    async def _answer(self, request: Request) -> Response:
+        page = self._pages.get(request.path)
+        if page is None:
+            known = " ".join(sorted(self._pages))
+            raise _Refused(HTTPStatus.NOT_FOUND, f"no such page; there are: {known}")
+        try:
+            return await page(request)
+        except Exception:
+            logger.exception("%s failed", request.path, extra={"event": "page_failed"})
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            return Response(b"this page failed; the broker's log says why\n", status=status)
+
+
+async def _receive(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> tuple[str, Request]:
+    try:
+        async with asyncio.timeout(HEAD_TIMEOUT_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError as error:
+        status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+        raise _Refused(status, f"more than {HEAD_SIZE_MAX} bytes of headers") from error
+    first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
+        raise _Refused(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
+    if words[0] not in ("GET", "HEAD"):
+        raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are allowed")
+    hosts = [value.strip() for name, _, value in map(_header, lines) if name.lower() == "host"]
+    _check_host(writer.get_extra_info("sockname")[0], hosts)
+    is_local = ip_address(writer.get_extra_info("peername")[0]).is_loopback
+    return words[0], _request(words[1], is_local)
+
+
+def _header(line: str) -> tuple[str, str, str]:
+    return line.partition(":")
+
+
+def _request(target: str, is_local: bool) -> Request:
+    try:
+        split = urlsplit(target)
+        query = {k: v[-1] for k, v in parse_qs(split.query, keep_blank_values=True).items()}
+    except ValueError as error:
+        raise _Refused(HTTPStatus.BAD_REQUEST, "the address cannot be read") from error
+    return Request(split.path, query, is_local)
+
+
+def _check_host(local: str, hosts: list[str]) -> None:
+    if len(hosts) > 1:
+        raise _Refused(HTTPStatus.BAD_REQUEST, "there is more than one Host")
+    if not ip_address(local).is_loopback:
+        return
+    name = hosts[0].rpartition(":")[0] or hosts[0] if hosts else ""
+    name = hosts[0] if hosts and hosts[0].endswith("]") else name
+    if not _is_loopback(name.strip("[]")):
+        raise _Refused(
+            HTTPStatus.FORBIDDEN, "the Host of a request to loopback is localhost or 127.0.0.1"
+        )
+
+
+def _is_loopback(name: str) -> bool:
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _head(response: Response) -> bytes:
+    status = response.status
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {response.content_type}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+    ]
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        lines.append("Allow: GET, HEAD")
+    if response.parts is None:
+        lines.append(f"Content-Length: {len(response.body)}")
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    async with asyncio.timeout(SEND_TIMEOUT_S):
+        await writer.drain()
+
+
+async def _stream(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, parts: AsyncGenerator[bytes, None]
+) -> None:
+    """Ends when the peer closes its side, even while there is nothing to send."""
+
+    async def send_all() -> None:
+        async for part in parts:
+            await _send(writer, part)
+
+    sending = asyncio.ensure_future(send_all())
+    leaving = asyncio.ensure_future(reader.read(1))
+    try:
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        sending.cancel()
+        with contextlib.suppress(asyncio.CancelledError, OSError, TimeoutError):
+            await sending
+        await parts.aclose()

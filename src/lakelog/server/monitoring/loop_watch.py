@@ -1,0 +1,74 @@
+"""How late the loop is, and for how long one thing kept it to itself.
+
+A beat that comes late says for how long at least the loop was held up. What holds it up for less
+than the time between two beats may be missed, unless it is a request: those are timed one by one.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from lakelog.metrics.durations import Durations
+from lakelog.runtime.api import Clock, Tasks, Timer
+from lakelog.server.log_window import LogWindow, left_out_text
+from lakelog.server.monitoring.requests import RequestMetrics
+
+logger = logging.getLogger(__name__)
+
+PERIOD_S = 0.25
+_BEATS_OF_A_WINDOW = 240
+_TOLD_ABOVE_S = 1.0
+
+
+class LoopWatch:
+    """From `start` to `stop`. It also folds the durations noted by others."""
+
+    def __init__(
+        self, clock: Clock, tasks: Tasks, requests: RequestMetrics, fsyncs: Durations
+    ) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._requests = requests
+        self._fsyncs = fsyncs
+        self._window = LogWindow(clock)
+        self._timer: Timer | None = None
+        self._due = 0.0
+        self._beats = 0
+        self._longest_s = self._longest_before_s = 0.0
+        self.lag = Durations()
+
+    @property
+    def longest_callback_s(self) -> float:
+        """Of the last one to two minutes."""
+        return max(self._longest_s, self._longest_before_s)
+
+    def start(self) -> None:
+        self._due = self._clock.monotonic() + PERIOD_S
+        self._timer = self._tasks.call_later(PERIOD_S, self._beat)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _beat(self) -> None:
+        late_s = max(0.0, self._clock.monotonic() - self._due)
+        self.lag.note(late_s)
+        self.lag.fold()
+        self._fsyncs.fold()
+        self._beats += 1
+        if self._beats % _BEATS_OF_A_WINDOW == 0:
+            self._longest_before_s, self._longest_s = self._longest_s, 0.0
+        self._longest_s = max(self._longest_s, late_s, self._requests.fold())
+        if late_s > _TOLD_ABOVE_S:
+            self._tell(late_s)
+        self.start()
+
+    def _tell(self, late_s: float) -> None:
+        left_out = self._window.admit()
+        if left_out is not None:
+            logger.warning(
+                "the event loop was held up for %.1f s%s",
+                late_s,
+                left_out_text(left_out),
+                extra={"event": "loop_held_up", "fields": {"duration_s": late_s}},
+            )

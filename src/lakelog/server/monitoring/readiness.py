@@ -1,0 +1,60 @@
+"""Whether the broker can do its work now, and if not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+_NAMED_MAX = 10
+
+
+class Stage(IntEnum):
+    """How far the broker has come."""
+
+    STARTING = 0
+    RECOVERING = 1
+    LOADING = 2
+    SERVING = 3
+    STOPPING = 4
+
+
+class Check(NamedTuple):
+    """`reason` says what is amiss, or nothing."""
+
+    name: str
+    reason: str
+
+    @property
+    def passes(self) -> bool:
+        return not self.reason
+
+
+def checks(stage: Stage, offline: Sequence[tuple[str, int, str]]) -> list[Check]:
+    """All of them; `offline` are (topic, partition, reason)."""
+    return [
+        Check("metadata", "the metadata log is being read" if stage < Stage.RECOVERING else ""),
+        Check("recovered", _recovery(stage)),
+        Check("accepting", _accepting(stage)),
+        Check("partitions", _offline(offline)),
+    ]
+
+
+def _recovery(stage: Stage) -> str:
+    if stage < Stage.LOADING:
+        return "the logs are being opened and recovered"
+    return "groups and transactions are being read" if stage < Stage.SERVING else ""
+
+
+def _accepting(stage: Stage) -> str:
+    if stage is Stage.STOPPING:
+        return "the broker is stopping"
+    return "" if stage is Stage.SERVING else "no connections are accepted yet"
+
+
+def _offline(offline: Sequence[tuple[str, int, str]]) -> str:
+    if not offline:
+        return ""
+    named = [f"{topic}-{index} ({reason})" for topic, index, reason in offline[:_NAMED_MAX]]
+    more = f" and {len(offline) - _NAMED_MAX} more" if len(offline) > _NAMED_MAX else ""
+    return f"{len(offline)} offline: {', '.join(named)}{more}"

@@ -1,0 +1,24 @@
+"""The parts of a broker that metrics are read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lakelog.metrics.durations import Durations
+from lakelog.server.broker import Broker
+from lakelog.server.cleaner import Cleaner
+from lakelog.server.dispatch import Dispatcher
+from lakelog.server.monitoring.lag import LagClock
+from lakelog.server.monitoring.loop_watch import LoopWatch
+
+
+@dataclass(slots=True)
+class Sources:
+    """`cleaner` comes with the end of the start."""
+
+    broker: Broker
+    dispatcher: Dispatcher
+    loop: LoopWatch
+    fsyncs: Durations
+    cleaner: Cleaner | None = None
+    lag_clock: LagClock = field(default_factory=LagClock)

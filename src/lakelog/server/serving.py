@@ -1,0 +1,75 @@
+"""A broker in this process: made of the real world, run until a signal, and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+
+from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.metrics.durations import Durations
+from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
+from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
+from lakelog.runtime.processes import PythonProcesses
+from lakelog.server.app import Server, World
+from lakelog.server.options import ServeOptions
+
+logger = logging.getLogger(__name__)
+
+_LOG_FILES_MAX = 8192
+"""More would cost kernel memory and gain nothing: a log is opened again in microseconds."""
+
+
+def serve(options: ServeOptions) -> int:
+    """Runs a broker until SIGTERM or SIGINT, then stops it cleanly; returns the exit status.
+
+    Raises `StartError`.
+    """
+    asyncio.run(_serve(options))
+    return 0
+
+
+async def _serve(options: ServeOptions) -> None:
+    loop = asyncio.get_running_loop()
+    tasks, clock = AsyncioTasks(loop), SystemClock()
+    open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
+    fsyncs = Durations()
+    world = World(
+        clock,
+        PosixDisk(fsyncs.note),
+        AsyncioNet(loop),
+        tasks,
+        SystemRandom(),
+        PythonProcesses(),
+        EmbeddedStore(options.data / METADATA_FILE, clock),
+        open_files_max,
+        fsyncs,
+    )
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    server = Server(options, world)
+    try:
+        if await _start(server, stopping):
+            logger.info("%s", server.ready_info, extra={"event": "ready"})
+            options.ready(server.ready_info)
+            await stopping.wait()
+            await server.stop()
+    finally:
+        tasks.close()
+
+
+async def _start(server: Server, stopping: asyncio.Event) -> bool:
+    """False if the broker was told to stop before it was ready."""
+    starting = asyncio.ensure_future(server.start())
+    told = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not starting.done():
+        starting.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        logger.info("stopped before it was ready")
+        return False
+    return True

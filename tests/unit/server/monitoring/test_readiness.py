@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from lakelog.server.monitoring.readiness import Stage, checks
+
+
+@pytest.mark.parametrize(
+    ("stage", "failing"),
+    [
+        (Stage.STARTING, ["metadata", "recovered", "accepting"]),
+        (Stage.RECOVERING, ["recovered", "accepting"]),
+        (Stage.LOADING, ["recovered", "accepting"]),
+        (Stage.SERVING, []),
+        (Stage.STOPPING, ["accepting"]),
+    ],
+)
+def test_what_fails_at_each_stage(stage: Stage, failing: list[str]) -> None:
+    assert [check.name for check in checks(stage, []) if not check.passes] == failing
+
+
+def test_offline_partitions_are_named_some_of_them() -> None:
+    (failing,) = (
+        check
+        for check in checks(Stage.SERVING, [("t", n, "a bad disk") for n in range(12)])
+        if not check.passes
+    )
+    assert failing.name == "partitions"
+    assert failing.reason.startswith("12 offline: t-0 (a bad disk), t-1 (a bad disk), ")
+    assert failing.reason.endswith("t-9 (a bad disk) and 2 more")

@@ -1,0 +1,180 @@
+"""The judge is judged: each law is broken once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from lakelog.testing.simulation.ledger import Fate, Ledger, Transaction
+from lakelog.testing.simulation.offsets_ledger import Lease, OffsetsLedger
+
+P = ("topic", 0)
+Story = Callable[[Ledger], object]
+
+
+def sent(ledger: Ledger, *values: bytes, once: bool = False, fate: Fate | None = None) -> None:
+    transaction = Transaction("t", fate) if fate is not None else None
+    if transaction is not None:
+        ledger.transactions.append(transaction)
+    ledger.will_send(P, values, once=once, transaction=transaction)
+
+
+def two_values_at_one_offset(ledger: Ledger) -> None:
+    sent(ledger, b"a", b"b")
+    ledger.acknowledged(P, 0, [b"a"])
+    ledger.read(P, 0, b"b", committed=False)
+
+
+def one_value_twice(ledger: Ledger) -> None:
+    sent(ledger, b"a", once=True)
+    ledger.acknowledged(P, 0, [b"a"])
+    ledger.read(P, 1, b"a", committed=False)
+
+
+def a_value_nobody_wrote(ledger: Ledger) -> None:
+    ledger.read(P, 0, b"a", committed=False)
+
+
+def a_loss(ledger: Ledger) -> None:
+    sent(ledger, b"a", b"b")
+    ledger.acknowledged(P, 0, [b"a", b"b"])
+    ledger.check_all(P, {0: b"a"}, committed=False)
+
+
+def an_open_transaction_is_read(ledger: Ledger) -> None:
+    sent(ledger, b"a", fate=Fate.OPEN)
+    ledger.read(P, 0, b"a", committed=True)
+
+
+def an_aborted_transaction_is_read(ledger: Ledger) -> None:
+    sent(ledger, b"a", fate=Fate.ABORTED)
+    ledger.read(P, 0, b"a", committed=True)
+
+
+def half_a_transaction(ledger: Ledger) -> None:
+    sent(ledger, b"a", b"b", fate=Fate.COMMITTING)
+    ledger.acknowledged(P, 0, [b"a", b"b"])
+    ledger.check_transactions({b"a"})
+
+
+def a_committed_transaction_is_not_there(ledger: Ledger) -> None:
+    sent(ledger, b"a", fate=Fate.COMMITTED)
+    ledger.acknowledged(P, 0, [b"a"])
+    ledger.check_all(P, {}, committed=True)
+
+
+def the_newest_of_a_key_is_gone(ledger: Ledger) -> None:
+    ledger.partition(P).compacted = True
+    sent(ledger, b"k/1", b"k/2")
+    ledger.acknowledged(P, 0, [b"k/1", b"k/2"])
+    ledger.check_all(P, {0: b"k/1"}, committed=False)
+
+
+def two_owners_in_a_generation(ledger: Ledger) -> None:
+    offsets = OffsetsLedger(ledger)
+    offsets.assigned("g", 3, "one", [P])
+    offsets.assigned("g", 3, "two", [P])
+
+
+def two_leases(ledger: Ledger) -> None:
+    offsets = OffsetsLedger(ledger)
+    offsets.lease("g", Lease("one", frozenset({P}), 10.0), 1.0)
+    offsets.lease("g", Lease("two", frozenset({P}), 12.0), 9.0)
+
+
+def an_offset_is_lost(ledger: Ledger) -> None:
+    offsets = OffsetsLedger(ledger)
+    value = offsets.will_commit("g", P)
+    offsets.acknowledged("g", P, value)
+    offsets.fetched("g", P, -1, offsets.last_done("g", P))
+
+
+def an_offset_goes_back(ledger: Ledger) -> None:
+    offsets = OffsetsLedger(ledger)
+    first, second = offsets.will_commit("g", P), offsets.will_commit("g", P)
+    offsets.acknowledged("g", P, second)
+    offsets.fetched("g", P, first, offsets.last_done("g", P))
+
+
+def an_offset_of_an_aborted_transaction(ledger: Ledger) -> None:
+    offsets = OffsetsLedger(ledger)
+    value = offsets.will_commit("g", P, Transaction("t", Fate.ABORTED))
+    offsets.fetched("g", P, value, -1)
+
+
+BROKEN: list[Story] = [
+    two_values_at_one_offset,
+    one_value_twice,
+    a_value_nobody_wrote,
+    a_loss,
+    an_open_transaction_is_read,
+    an_aborted_transaction_is_read,
+    half_a_transaction,
+    a_committed_transaction_is_not_there,
+    the_newest_of_a_key_is_gone,
+    two_owners_in_a_generation,
+    two_leases,
+    an_offset_is_lost,
+    an_offset_goes_back,
+    an_offset_of_an_aborted_transaction,
+]
+
+
+@pytest.mark.parametrize("story", BROKEN, ids=lambda story: story.__name__)
+def test_a_broken_law_is_told(story: Story) -> None:
+    ledger = Ledger()
+    story(ledger)
+    assert len(ledger.violations) == 1
+
+
+def all_is_well(ledger: Ledger) -> None:
+    sent(ledger, b"a", b"b", once=True)
+    ledger.acknowledged(P, 0, [b"a", b"b"])
+    ledger.check_all(P, {0: b"a", 1: b"b"}, committed=True)
+
+
+def what_was_deleted_may_be_gone(ledger: Ledger) -> None:
+    sent(ledger, b"a", b"b")
+    ledger.acknowledged(P, 0, [b"a", b"b"])
+    ledger.deleted(P, 1)
+    ledger.check_all(P, {1: b"b"}, committed=False)
+
+
+def what_went_with_the_power_may_be_gone_and_its_place_taken(ledger: Ledger) -> None:
+    sent(ledger, b"a", b"b", b"c", once=True)
+    ledger.acknowledged(P, 0, [b"a", b"b"])
+    ledger.cut(P, 1)
+    ledger.acknowledged(P, 1, [b"c"])
+    ledger.check_all(P, {0: b"a", 1: b"c"}, committed=False)
+
+
+def a_transaction_of_unknown_end_is_there_or_not(ledger: Ledger) -> None:
+    sent(ledger, b"a", b"b", fate=Fate.COMMITTING)
+    ledger.acknowledged(P, 0, [b"a", b"b"])
+    ledger.check_all(P, {}, committed=True)
+    ledger.check_transactions(set())
+    ledger.check_transactions({b"a", b"b"})
+
+
+def a_lease_that_has_run_out(ledger: Ledger) -> None:
+    offsets = OffsetsLedger(ledger)
+    offsets.lease("g", Lease("one", frozenset({P}), 10.0), 1.0)
+    offsets.lease("g", Lease("two", frozenset({P}), 20.0), 11.0)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        all_is_well,
+        what_was_deleted_may_be_gone,
+        what_went_with_the_power_may_be_gone_and_its_place_taken,
+        a_transaction_of_unknown_end_is_there_or_not,
+        a_lease_that_has_run_out,
+    ],
+    ids=lambda story: story.__name__,
+)
+def test_what_is_allowed_is_not_told(story: Story) -> None:
+    ledger = Ledger()
+    story(ledger)
+    assert ledger.violations == []
