@@ -11,6 +11,3 @@ What is learnt is bounded: a request whose names are long, or that was refused, 
 A repeat does what the ordinary way does, by the same functions. Only decoding, encoding and the
 objects between them are left out.
 """
-
-NAMES_MAX = 1024
-"""Characters of names in a request that is worth being learnt."""

@@ -19,20 +19,20 @@ from lakelog.replica.fetch_session import (
     SESSIONLESS_EPOCH,
     TOPIC_IDS_SINCE,
     FetchTarget,
+    PartitionKey,
     topic_fields,
 )
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 from lakelog.server.handlers.fetch import READ_COMMITTED, ZSTD_SINCE, read_one
-from lakelog.server.repeats import NAMES_MAX
+from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.reply import Repeat
 from lakelog.storage.handles import LogSlice
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
 from lakelog.wire.primitives import encode_uvarint
 from lakelog.wire.template import Template
 
-_TAGS = b"\x00\x00\x00"
 _LENGTH_AND_TAGS = 4
 """Bytes after the last field but `records` of a response without any."""
 _encode_length = Struct(">i").pack
@@ -60,20 +60,17 @@ class _Key(NamedTuple):
 def learn(
     broker: Broker, last: Repeat | None, context: Context, request: FetchRequest
 ) -> Repeat | None:
-    """What the next request is compared with; prepared by the second one of its kind.
+    """As `learn_known`.
 
     A request that leaves its session as it is leaves `last` as it is: there was nothing new.
     """
     if request.session_id and not request.topics and not request.forgotten_topics_data:
         return last
     key = _key(context, request)
-    if key is None or len(key.client_id) + len(key.topic) + len(key.rack_id) > NAMES_MAX:
+    if key is None:
         return None
-    if not isinstance(last, FetchRepeat) or last.key != key:
-        return FetchRepeat(broker, context, key)
-    if broker.partitions.get(key.topic, key.partition) is not None:
-        last.prepare()
-    return last
+    place, names = (key.topic, key.partition), (request.topics[0].topic, key.rack_id)
+    return learn_known(FetchRepeat, broker, last, context, key, place, *names)
 
 
 def _key(context: Context, request: FetchRequest) -> _Key | None:
@@ -104,29 +101,13 @@ def _key(context: Context, request: FetchRequest) -> _Key | None:
     )
 
 
-class FetchRepeat:
+class FetchRepeat(KnownRequest[_Key]):
     """One partition, fetched without a session or as the only one of its session."""
 
-    __slots__ = (
-        "_broker",
-        "_connection",
-        "_flexible",
-        "_place",
-        "_request",
-        "_response",
-        "_target",
-        "api",
-        "key",
-        "note",
-    )
+    __slots__ = ("_request", "_response", "_target")
 
-    def __init__(self, broker: Broker, context: Context, key: _Key) -> None:
-        self.api: Api = context.api
-        self.key = key
-        self._broker = broker
-        self.note = broker.requests.durations(context.api).note
-        self._connection = context.connection
-        self._flexible = key.version >= self.api.flexible_from
+    def __init__(self, broker: Broker, context: Context, key: _Key, place: PartitionKey) -> None:
+        super().__init__(broker, context, key, place)
         self._request: Template | None = None
 
     def prepare(self) -> None:
@@ -135,7 +116,6 @@ class FetchRepeat:
         api, key = self.api, self.key
         self._request = Template(_request(api, key, 0), _request(api, key, -1), "iiq")
         self._response = Template(_response(api, key, 0), _response(api, key, -1), "iiqqq")
-        self._place = (key.topic, key.partition)
         self._target = FetchTarget(
             key.topic,
             key.partition,
@@ -157,7 +137,7 @@ class FetchRepeat:
         broker, key, target = self._broker, self.key, self._target
         session = None
         if key.session_id:
-            session = broker.fetch_sessions.of_one(key.session_id, epoch, self._place)
+            session = broker.fetch_sessions.of_one(key.session_id, epoch, self.place)
         if session is None and (key.session_id or epoch != SESSIONLESS_EPOCH):
             return False
         target.fetch_offset = offset
@@ -178,7 +158,7 @@ class FetchRepeat:
             return False
         if session is not None:
             session.advance(self._connection.last_active)
-            session.targets[self._place] = target
+            session.targets[self.place] = target
         self._send(correlation_id, partition, records)
         return True
 
@@ -187,10 +167,8 @@ class FetchRepeat:
         target.sent_high_watermark = high_watermark = partition.high_watermark
         partition.fetched_bytes += size
         target.sent_log_start_offset = log_start = partition.log.log_start_offset
-        if self._flexible:
-            length, tail = encode_uvarint(size + 1), _TAGS
-        else:
-            length, tail = _encode_length(size), b""
+        tail = self._tail
+        length = encode_uvarint(size + 1) if tail else _encode_length(size)
         head = response.pack(
             response.size - FRAME_SIZE_BYTES + len(length) + size + len(tail),
             correlation_id,

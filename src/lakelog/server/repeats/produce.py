@@ -15,10 +15,11 @@ from lakelog.protocol.produce import (
     TopicProduceResponse,
 )
 from lakelog.protocol.registry import Api
+from lakelog.replica.fetch_session import PartitionKey
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
-from lakelog.server.handlers.produce import check_entry, refused
-from lakelog.server.repeats import NAMES_MAX
+from lakelog.server.handlers.produce import check_entry, refused, topic_key
+from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.reply import Repeat
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
@@ -27,8 +28,6 @@ from lakelog.wire.template import Template
 
 _VERSION_MIN = 7
 """Older requests may not bring zstd, and older responses do not say where the log starts."""
-_TOPIC_IDS_SINCE = 13
-_TAGS = b"\x00\x00\x00"
 _LENGTH_AND_TAGS = 4
 """Bytes after the partition's index of a request without records."""
 _LENGTH = Struct(">i")
@@ -49,15 +48,12 @@ class _Key(NamedTuple):
 def learn(
     broker: Broker, last: Repeat | None, context: Context, request: ProduceRequest
 ) -> Repeat | None:
-    """What the next request is compared with; prepared by the second one of its kind."""
+    """As `learn_known`."""
     key = _key(context, request)
-    if key is None or len(key.client_id) + len(key.topic) > NAMES_MAX:
+    if key is None:
         return None
-    if not isinstance(last, ProduceRepeat) or last.key != key:
-        return ProduceRepeat(broker, context, key)
-    if broker.partitions.get(last.name, key.partition) is not None:
-        last.prepare()
-    return last
+    place = topic_key(request.topic_data[0], key.version), key.partition
+    return learn_known(ProduceRepeat, broker, last, context, key, place, key.topic)
 
 
 def _key(context: Context, request: ProduceRequest) -> _Key | None:
@@ -82,29 +78,13 @@ def _key(context: Context, request: ProduceRequest) -> _Key | None:
     )
 
 
-class ProduceRepeat:
+class ProduceRepeat(KnownRequest[_Key]):
     """One batch for one partition, outside of any transaction, to be acknowledged."""
 
-    __slots__ = (
-        "_broker",
-        "_connection",
-        "_head",
-        "_response",
-        "_tail",
-        "api",
-        "key",
-        "name",
-        "note",
-    )
+    __slots__ = ("_head", "_response")
 
-    def __init__(self, broker: Broker, context: Context, key: _Key) -> None:
-        self.api: Api = context.api
-        self.key = key
-        self._broker = broker
-        self.note = broker.requests.durations(context.api).note
-        self._connection = context.connection
-        self.name = key.topic_id if key.version >= _TOPIC_IDS_SINCE else key.topic
-        self._tail = _TAGS if key.version >= self.api.flexible_from else b""
+    def __init__(self, broker: Broker, context: Context, key: _Key, place: PartitionKey) -> None:
+        super().__init__(broker, context, key, place)
         self._head: Template | None = None
 
     def prepare(self) -> None:
@@ -140,7 +120,7 @@ class ProduceRepeat:
         """Whether it was appended or refused: not if its acknowledgement would have to wait."""
         broker, key = self._broker, self.key
         try:
-            partition = broker.partitions.find(self.name, key.partition)
+            partition = broker.partitions.find(*self.place)
             if partition.commits_durable:
                 return False
             check_entry(partition, batch, key.acks, key.version, None)

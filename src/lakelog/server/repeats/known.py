@@ -1,0 +1,66 @@
+"""What is known of a connection's requests for one partition, whichever API they are of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from lakelog.protocol.registry import Api
+from lakelog.replica.fetch_session import PartitionKey
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+from lakelog.server.monitoring.requests import Asked
+from lakelog.server.reply import Repeat
+
+NAMES_MAX = 1024
+"""Characters of names in a request that is worth being learnt."""
+_TAGS = b"\x00\x00\x00"
+
+K = TypeVar("K", bound=Asked)
+
+
+class KnownRequest(ABC, Generic[K]):
+    """A `Repeat` of one partition.
+
+    Args:
+        key: all that the requests of this kind have in common.
+        place: the partition, by the topic's name or id as in the request.
+    """
+
+    __slots__ = ("_broker", "_connection", "_tail", "api", "key", "note", "place")
+
+    def __init__(self, broker: Broker, context: Context, key: K, place: PartitionKey) -> None:
+        self.api: Api = context.api
+        self.key = key
+        self.place = place
+        self.note = broker.requests.durations(context.api).note
+        self._broker = broker
+        self._connection = context.connection
+        self._tail = _TAGS if context.version >= self.api.flexible_from else b""
+        """What follows the records: the tagged fields, none, of partition, topic and message."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Makes the templates, if that has not been done."""
+
+    @abstractmethod
+    def answer(self, view: memoryview, start: int, end: int) -> bool: ...
+
+
+def learn_known(
+    kind: type[KnownRequest[K]],
+    broker: Broker,
+    last: Repeat | None,
+    context: Context,
+    key: K,
+    place: PartitionKey,
+    *names: str,
+) -> Repeat | None:
+    """What the next request is compared with; prepared by the second one of its kind."""
+    if len(context.client_id) + sum(map(len, names)) > NAMES_MAX:
+        return None
+    if not isinstance(last, kind) or last.key != key:
+        return kind(broker, context, key, place)
+    if broker.partitions.get(*place) is not None:
+        last.prepare()
+    return last
