@@ -35,6 +35,9 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 """
 
+_KAFKA_JAVA_OPTIONS = ("-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""The heap and the collector of Kafka's own start script."""
+
 
 class BrokerError(Exception):
     """A broker did not start or stop; the message names its log."""
@@ -174,10 +177,12 @@ class KafkaBroker(Broker):
         return done.stdout.strip()
 
     def command(self) -> list[str]:
-        java, *rest = kafka_jars.java_command(
-            "tools", "kafka.Kafka", str(self.folder / "server.properties")
+        return kafka_jars.java_command(
+            "tools",
+            "kafka.Kafka",
+            str(self.folder / "server.properties"),
+            options=_KAFKA_JAVA_OPTIONS,
         )
-        return [java, "-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", *rest]
 
 
 class LakelogBroker(Broker):

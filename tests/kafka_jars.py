@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 _HERE = Path(__file__).parent
@@ -51,6 +52,11 @@ def _download(pom: Path, target: Path) -> None:
     partial.rename(target)
 
 
-def java_command(name: str, main: str | Path, *arguments: str) -> list[str]:
-    """A command line that runs a class of the jars, or a single Java source file against them."""
-    return [require("java"), *QUICK_START, "-cp", class_path(name), str(main), *arguments]
+def java_command(
+    name: str, main: str | Path, *arguments: str, options: Sequence[str] = QUICK_START
+) -> list[str]:
+    """A command line that runs a class of the jars, or a single Java source file against them.
+
+    `options` are those of Java; what is to run fast, and not only to start fast, has its own.
+    """
+    return [require("java"), *options, "-cp", class_path(name), str(main), *arguments]

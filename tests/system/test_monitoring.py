@@ -7,7 +7,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -27,6 +27,7 @@ from wire_client import (
 )
 
 RECORDS = 30
+COUNT = "lakelog_request_duration_seconds_count"
 READ = 12
 
 
@@ -77,19 +78,29 @@ def endpoint(broker: BrokerProcess) -> Endpoint:
     return Endpoint(broker)
 
 
+class Traffic(NamedTuple):
+    """What came of the records, one by one to partition 1 of `orders`."""
+
+    consumer: Consumer
+    counted: float
+    """Produce requests by the metrics; other tests make some too, before or after."""
+
+
 @pytest.fixture(scope="module")
-def traffic(broker: BrokerProcess) -> Iterator[Consumer]:
-    """Records one by one to partition 1 of `orders`; a group that has committed some of them."""
+def traffic(broker: BrokerProcess, endpoint: Endpoint) -> Iterator[Traffic]:
+    """A group has read the records and committed some of them."""
+    before = endpoint.value(COUNT, api="Produce") or 0
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "acks": 1})
     for _ in range(RECORDS):
         producer.produce("orders", value=b"x" * 100, partition=1)
         assert not producer.flush(10)
+    counted = (endpoint.value(COUNT, api="Produce") or 0) - before
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
     consumer.assign([TopicPartition("orders", 1, 0)])
     values = consumer.consume(RECORDS, 10)
     assert len(values) == RECORDS
     consumer.commit(offsets=[TopicPartition("orders", 1, READ)], asynchronous=False)
-    yield consumer
+    yield Traffic(consumer, counted)
     consumer.close()
 
 
@@ -98,7 +109,7 @@ def _described(family: Family) -> tuple[str, str, str]:
     return name, family.kind.value, family.help
 
 
-def test_the_pages_hold_the_families_and_no_other(traffic: Consumer, endpoint: Endpoint) -> None:
+def test_the_pages_hold_the_families_and_no_other(traffic: Traffic, endpoint: Endpoint) -> None:
     for path, known in (("/metrics", OVERVIEW | COMPAT), ("/metrics/detail", DETAIL)):
         families = endpoint.families(path)
         shown = {(f.name, f.type, f.documentation) for f in families.values()}
@@ -114,11 +125,12 @@ def test_the_pages_hold_the_families_and_no_other(traffic: Consumer, endpoint: E
 
 
 def test_requests_records_bytes_and_sizes(
-    traffic: Consumer, broker: BrokerProcess, endpoint: Endpoint
+    traffic: Traffic, broker: BrokerProcess, endpoint: Endpoint
 ) -> None:
     value = endpoint.value
-    assert value("lakelog_request_duration_seconds_count", api="Produce") == RECORDS
-    assert value("lakelog_request_duration_seconds_bucket", api="Produce", le="+Inf") == RECORDS
+    assert traffic.counted == RECORDS
+    in_buckets = value("lakelog_request_duration_seconds_bucket", api="Produce", le="+Inf")
+    assert in_buckets == value(COUNT, api="Produce")
     assert value("lakelog_records_total", topic="orders", op="produce") == RECORDS
     stored = sum(path.stat().st_size for path in broker.data.glob("orders-*/*.log"))
     assert value("lakelog_produce_bytes_total", topic="orders") == stored
@@ -131,7 +143,7 @@ def test_requests_records_bytes_and_sizes(
     assert fsyncs is not None and fsyncs > 0
 
 
-def test_lag_by_our_names_and_by_those_of_others(traffic: Consumer, endpoint: Endpoint) -> None:
+def test_lag_by_our_names_and_by_those_of_others(traffic: Traffic, endpoint: Endpoint) -> None:
     behind = RECORDS - READ
     value = endpoint.value
     assert value("lakelog_group_lag_records", group="readers", topic="orders") == behind
@@ -143,7 +155,7 @@ def test_lag_by_our_names_and_by_those_of_others(traffic: Consumer, endpoint: En
     assert value("kafka_brokers") == 1
 
 
-def test_connections_by_software(traffic: Consumer, endpoint: Endpoint) -> None:
+def test_connections_by_software(traffic: Traffic, endpoint: Endpoint) -> None:
     samples = endpoint.families("/metrics")["lakelog_connections"].samples
     software = {sample.labels["client_software"].split()[0]: sample.value for sample in samples}
     assert software["confluent-kafka-python"] >= 2
