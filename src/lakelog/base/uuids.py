@@ -20,12 +20,22 @@ def random_uuid(random: Random) -> bytes:
     A leading dash would read as an option on a command line.
     """
     while True:
-        raw = bytearray(random.bytes(16))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        value = bytes(raw)
+        value = _version_4(random)
         if value not in _RESERVED and not encode_uuid(value).startswith("-"):
             return value
+
+
+def random_uuid_text(random: Random) -> str:
+    """A version 4 UUID as 32 hexadecimal digits with dashes, for the ids of members."""
+    digits = _version_4(random).hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _version_4(random: Random) -> bytes:
+    raw = bytearray(random.bytes(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    return bytes(raw)
 
 
 def encode_uuid(value: bytes) -> str:

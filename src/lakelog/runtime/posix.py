@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import random
 import resource
-import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -33,11 +32,13 @@ class SystemClock:
 
 
 class SystemRandom:
+    _random = random.SystemRandom()
+
     def bytes(self, size: int) -> bytes:
-        return secrets.token_bytes(size)
+        return os.urandom(size)
 
     def below(self, end: int) -> int:
-        return secrets.randbelow(end)
+        return self._random.randrange(end)
 
 
 class PosixFile:
@@ -158,6 +159,8 @@ class PosixDisk:
         path.unlink()
 
     def remove_tree(self, path: Path) -> None:
+        import shutil  # with three compressions, which a start has no use for
+
         shutil.rmtree(path)
 
     def sync_dir(self, path: Path) -> None:

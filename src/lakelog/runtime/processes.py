@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -56,6 +55,8 @@ def become_helper(parent: int) -> None:
     """Called first in a helper: it yields to the broker, and dies when process `parent` does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is for the broker, which then ends this
     with contextlib.suppress(OSError, AttributeError):
+        import ctypes  # in the helper alone
+
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit("the broker is gone")

@@ -8,11 +8,11 @@ assigns.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.config import MigrationPolicy
 from lakelog.coordinator.group.consumer import ConsumerGroup
 from lakelog.coordinator.group.consumer_draft import Draft
@@ -137,7 +137,7 @@ class ClassicMembers:
         return owned
 
     def _new_member_id(self) -> str:
-        return str(uuid.UUID(bytes=self._random.bytes(16), version=4))
+        return random_uuid_text(self._random)
 
     # SyncGroup and Heartbeat
 

@@ -6,11 +6,11 @@ is to have; -1 and -2 as the epoch leave the group. Refusals are `KafkaError`s w
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.consumer import ConsumerGroup
 from lakelog.coordinator.group.consumer_draft import Draft
 from lakelog.coordinator.group.consumer_groups import ConsumerGroups
@@ -186,7 +186,7 @@ class ConsumerHeartbeats:
         return self._groups.rebalancer.replace(draft, current, member_id)
 
     def _new_member_id(self) -> str:
-        return str(uuid.UUID(bytes=self._random.bytes(16), version=4))
+        return random_uuid_text(self._random)
 
     # Leaving
 

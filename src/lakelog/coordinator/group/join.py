@@ -7,11 +7,11 @@ else causes a rebalance or waits for one; the reply comes when it completes.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.uuids import random_uuid_text
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.member import JoinReply, Member, Protocols
@@ -117,7 +117,7 @@ class Joins:
         )
 
     def _join_new(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
-        member_id = f"{join.instance_id or join.client_id}-{self._new_uuid()}"
+        member_id = f"{join.instance_id or join.client_id}-{random_uuid_text(self._random)}"
         if join.instance_id is not None:
             current = group.static_members.get(join.instance_id)
             if current is None:
@@ -132,9 +132,6 @@ class Joins:
         decision = self._rebalancer.pending_left(now, loser)
         self._unused(loser)
         return decision
-
-    def _new_uuid(self) -> uuid.UUID:
-        return uuid.UUID(bytes=self._random.bytes(16), version=4)
 
     def _join_known(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
         if join.instance_id is None and self._pending.remove(group, join.member_id):
