@@ -31,7 +31,9 @@ START_COLUMNS = ("start", "broker", "ready s", "idle MB")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Seconds to the first reply, and resident memory in 10^6 bytes ten seconds later."""
+    """Seconds to the first reply, the median of some starts, and resident memory in 10^6 bytes ten
+    seconds after the last.
+    """
 
     name: str
     broker: str
@@ -118,4 +120,5 @@ def markdown(results: Results, rounds: int, command: str) -> str:
 
 
 def _tables(results: Results) -> list[tuple[tuple[str, ...], list[list[str]]]]:
-    return [(LOAD_COLUMNS, results.load_rows()), (START_COLUMNS, results.start_rows())]
+    tables = [(LOAD_COLUMNS, results.load_rows()), (START_COLUMNS, results.start_rows())]
+    return [(columns, rows) for columns, rows in tables if rows]
