@@ -16,36 +16,13 @@ from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server, World
 from lakelog.server.connection import Connection
 from lakelog.wire.framing import decode_response, encode_request
+from socketless_broker import FakeSocket
 
 FRAME_SIZE_MAX = 104_857_600
 
 
-class FedSocket:
-    """Takes all that is sent and gives what it was fed."""
-
-    def __init__(self) -> None:
-        self.incoming = bytearray()
-        self.received = bytearray()
-        self.readable: Callable[[], None] | None = None
-        self._answered = asyncio.Event()
-
-    def recv_into(self, buffer: memoryview) -> int:
-        if not self.incoming:
-            raise BlockingIOError
-        size = min(len(buffer), len(self.incoming))
-        buffer[:size] = self.incoming[:size]
-        del self.incoming[:size]
-        return size
-
-    def send(self, data: Any, flags: int = 0) -> int:
-        self.received += data
-        self._answered.set()
-        return len(data)
-
-    def getsockname(self) -> tuple[str, int]:
-        return "127.0.0.1", 9092
-
-    getpeername = getsockname
+class FedSocket(FakeSocket):
+    """Is fed with requests, and forgets its reader when it is closed."""
 
     def close(self) -> None:
         self.readable = None
@@ -58,12 +35,12 @@ class FedSocket:
     async def ask(self, message: Any, version: int) -> Any:
         """The response; nothing else may be on its way."""
         api = api_for(type(message))
-        self.received.clear()
-        self._answered.clear()
+        self.sent.clear()
+        self.was_sent.clear()
         self.feed(b"".join(encode_request(api, version, 5, "test", message)))
-        await self._answered.wait()
-        assert len(self.received) == 4 + int.from_bytes(self.received[:4], "big")
-        return decode_response(api, version, bytes(self.received[4:]))[1]
+        await self.was_sent.wait()
+        assert len(self.sent) == 4 + int.from_bytes(self.sent[:4], "big")
+        return decode_response(api, version, bytes(self.sent[4:]))[1]
 
 
 class FedNet(AsyncioNet):
