@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from clients.adapters.transactions import ConfluentTransactional
 from lakelog.client.admin import Admin
 from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
 from lakelog.spark.errors import TopicMissingError
-from spark.topics import START_MS, MakeTopic, produce
+from spark.topics import START_MS, MakeTopic, open_transaction, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,14 +119,7 @@ def test_aborted_records_are_not_archived(
     spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(partitions=1)
-    with closing(ConfluentTransactional(bootstrap, topic)) as producer:
-        producer.init()
-        for number in range(4):
-            producer.begin()
-            producer.send(topic, b"%d" % number)
-            producer.abort() if number % 2 else producer.commit()
-        producer.begin()
-        producer.send(topic, b"open")
+    with open_transaction(bootstrap, topic) as producer:
         first = sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
         assert (first.rows, first.ends) == (2, {0: 8})
         producer.commit()

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from clients.adapters.transactions import ConfluentTransactional
 from lakelog.client.admin import Admin
 from spark.queries import Stream, read, values
-from spark.topics import START_MS, MakeTopic, produce
+from spark.topics import START_MS, MakeTopic, open_transaction, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -167,15 +165,7 @@ def test_aborted_records_are_never_seen(
 ) -> None:
     """Nor those of a transaction that is still open, unless they are asked for."""
     topic = make_topic(partitions=1)
-    with closing(ConfluentTransactional(bootstrap, topic)) as producer:
-        producer.init()
-        for number in range(4):
-            producer.begin()
-            producer.send(topic, b"%d" % number)
-            producer.abort() if number % 2 else producer.commit()
-        producer.begin()
-        producer.send(topic, b"open")
-
+    with open_transaction(bootstrap, topic) as producer:
         uncommitted = {"subscribe": topic, "kafka.isolation.level": "read_uncommitted"}
         assert values(read(spark, bootstrap, subscribe=topic)) == ["0", "2"]
         assert values(read(spark, bootstrap, **uncommitted)) == ["0", "1", "2", "3", "open"]

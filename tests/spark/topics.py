@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
+from clients.adapters.transactions import ConfluentTransactional
 from lakelog.client.producer.api import Producer
 
 MakeTopic = Callable[..., str]
@@ -26,3 +28,17 @@ def produce(bootstrap: str, topic: str, numbers: range, *, partitions: int = 3) 
                 partition=i % partitions,
                 timestamp_ms=START_MS + i,
             )
+
+
+@contextmanager
+def open_transaction(bootstrap: str, topic: str) -> Iterator[ConfluentTransactional]:
+    """The producer of `open`, not committed yet, after 0 and 2, committed, and 1 and 3, aborted."""
+    with closing(ConfluentTransactional(bootstrap, topic)) as producer:
+        producer.init()
+        for number in range(4):
+            producer.begin()
+            producer.send(topic, b"%d" % number)
+            producer.abort() if number % 2 else producer.commit()
+        producer.begin()
+        producer.send(topic, b"open")
+        yield producer
