@@ -4,6 +4,7 @@
  *   load produce port=P topic=T partitions=N connections=C in_flight=F batch=BYTES records=R
  *                megabytes=M requests=Q acks=-1|1 seconds=S
  *   load fetch   port=P topic=T partitions=N connections=C batch=BYTES megabytes=M seconds=S
+ *                offset=O
  *   load delete  port=P topic=T
  *
  * What it sends is what a current client sends: Produce v13 and Fetch v16 by topic id, batches of
@@ -12,8 +13,8 @@
  * (megabytes, requests, seconds) and prints one JSON object. The loop is closed: a request is sent
  * when an answer makes room for it (`steady.c` sends when it is time).
  *
- * `fetch` reads its partition from the start and begins again at the end, so the bytes it asks
- * for may exceed what is stored; they are warm. Loopback only.
+ * `fetch` reads its partition from `offset` on and goes on at the start after the end, so the bytes
+ * it asks for may exceed what is stored. Loopback only.
  */
 #define _GNU_SOURCE
 #include "arguments.h"
@@ -36,7 +37,8 @@ struct connection {
 
 static const char *mode, *topic = "bench";
 static int64_t port = 9092, partitions = 1, connection_count = 1, in_flight = 5, batch = 16384,
-               records = 1, acks = -1, seconds = 60, megabytes = 1000, requests = 1 << 30;
+               records = 1, acks = -1, seconds = 60, megabytes = 1000, requests = 1 << 30,
+               first_offset = 0;
 static const struct argument arguments[] = {
     {"topic", .text = &topic},
     {"port", &port, 1, 65535},
@@ -48,6 +50,7 @@ static const struct argument arguments[] = {
     {"megabytes", &megabytes, 1, 100000},
     {"requests", &requests, 1, 1 << 30},
     {"acks", &acks, -1, 1},
+    {"offset", &first_offset, 0, INT64_MAX},
     {"seconds", &seconds, 1, 600},
     {NULL},
 };
@@ -140,7 +143,8 @@ static void connect_one(int i) {
     if (i == 0) learn_sequence_patterns(c->producer.batch, c->producer.batch_size);
   } else {
     c->consumer = (struct consumer){.link = link, .partition = partition, .wait_ms = 500,
-                                    .bytes_max = batch, .uses_session = true};
+                                    .bytes_max = batch, .uses_session = true,
+                                    .offset = first_offset};
   }
   link_unblock(&c->link);
 }
