@@ -179,6 +179,8 @@ class Dispatcher:
         if repeat is not None:
             try:
                 if repeat.answer(view, start, end):
+                    if connection.is_waiting:
+                        return
                     took = requests.monotonic() - begin
                     repeat.note(took)
                     if took > requests.noteworthy_s:
@@ -187,6 +189,12 @@ class Dispatcher:
                     return
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
+        self._on_other_request(connection, view, start, end, begin)
+
+    def _on_other_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, begin: float
+    ) -> None:
+        """One that is not known; its turn came at `begin`."""
         key, version = _KEY_AND_VERSION.unpack_from(view, start)
         route = self._routes.get(key)
         if route is None:

@@ -28,7 +28,8 @@ class Repeat(Protocol):
     def key(self) -> Asked: ...
 
     def answer(self, view: memoryview, start: int, end: int) -> bool:
-        """Whether the request in `view[start:end]` is that again and has been answered.
+        """Whether the request in `view[start:end]` is that again and has been answered, or will be:
+        it then has its place among the connection's replies, and is noted when it is complete.
 
         Bytes of later requests may follow in `view`.
         """
@@ -53,6 +54,7 @@ class Reply:
         """`parts` may be empty: a request that is not answered."""
         assert self.parts is None
         self.parts = parts
+        self.on_abandon = None
         if self.on_complete is not None:
             self.on_complete(self)
         self.connection.on_reply(self)
