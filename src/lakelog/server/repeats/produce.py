@@ -129,7 +129,7 @@ class ProduceRepeat(KnownRequest[_Key]):
             broker.requests.errors[self.api.name, error.code] += 1
             self._refuse(correlation_id, error)
             return True
-        broker.purgatory.check(partition.key)
+        broker.purgatory.check_soon(partition.key)
         base, _, append_time_ms, log_start, _ = result
         self._connection.queue(self._response.pack(correlation_id, base, append_time_ms, log_start))
         return True
