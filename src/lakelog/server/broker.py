@@ -19,6 +19,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
 from lakelog.server.connection import Connection
+from lakelog.server.known_metadata import KnownMetadata
 from lakelog.server.markers import LocalMarkers
 from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.producer_ids import ProducerIds
@@ -61,6 +62,7 @@ class Broker:
     requests: RequestMetrics
     config: BrokerConfig = field(init=False)
     fetch_bytes_max: int = field(init=False)
+    known_metadata: KnownMetadata = field(default_factory=KnownMetadata)
 
     def __post_init__(self) -> None:
         self.use_config(self.static_config)

@@ -23,9 +23,10 @@ from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.reply import Repeat, Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
+from lakelog.server.request_turns import RequestTurns
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
-from lakelog.wire.framing import decode_request_header, encode_response
+from lakelog.wire.framing import FRAME_SIZE_BYTES, decode_request_header, encode_response
 from lakelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 _PRODUCE = 0
 _API_VERSIONS = 18
 _KEY_AND_VERSION = Struct(">hh")
+_CORRELATION_ID = Struct(">i")
 
 
 class Deferred:
@@ -89,6 +91,15 @@ class Context(Reply):
             self.connection.close()
             return
         self.complete(parts)
+
+    def encode(self, response: Message) -> bytes:
+        """The frame of `response`, for `reply_encoded` of any request of this API and version."""
+        return b"".join(encode_response(self.api, self.version, 0, response))
+
+    def reply_encoded(self, frame: bytes) -> None:
+        own = bytearray(frame)
+        _CORRELATION_ID.pack_into(own, FRAME_SIZE_BYTES, self._correlation_id)
+        self.complete([own])
 
 
 Handler = Callable[[Context, Any], Any]
@@ -158,6 +169,7 @@ class Dispatcher:
         self._requests = requests
         self._tasks = tasks
         self.request_memory = request_memory
+        self.turns = RequestTurns(clock, tasks)
         self.connections: dict[Connection, None] = {}
         """In the order in which they came."""
         self.closings = ClosingLog(clock)

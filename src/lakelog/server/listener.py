@@ -84,6 +84,7 @@ class Acceptor:
                 listener_name=self.name,
                 frame_size_max=self._frame_size_max,
                 memory=self._dispatcher.request_memory,
+                turns=self._dispatcher.turns,
             )
         except OSError:
             sock.close()
