@@ -51,6 +51,7 @@ from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.routes import newer_api_versions, routes
+from lakelog.server.slow_batches import SlowBatches
 from lakelog.server.topics import Topics
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
@@ -112,6 +113,7 @@ class Server:
             metadata=self._metadata,
             partitions=self._partitions,
             purgatory=purgatory,
+            slow_batches=SlowBatches(tasks),
             fetch_sessions=FetchSessions(
                 random,
                 lambda topic, index: self._partitions.get(topic, index) is not None,

@@ -21,6 +21,7 @@ from lakelog.server.dispatch import Context
 from lakelog.server.handlers.produce import check_entry, refused, topic_key
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.reply import Repeat
+from lakelog.storage.validate import SlowBatchError
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
 from lakelog.wire.primitives import decode_uvarint
@@ -125,6 +126,8 @@ class ProduceRepeat(KnownRequest[_Key]):
                 return False
             check_entry(partition, batch, key.acks, key.version, None)
             result = partition.append(batch, broker.clock.wall_ms())
+        except SlowBatchError:
+            return False
         except KafkaError as error:
             broker.requests.errors[self.api.name, error.code] += 1
             self._refuse(correlation_id, error)
