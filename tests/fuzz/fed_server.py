@@ -96,7 +96,7 @@ class FedServer:
             memory=self.dispatcher.request_memory,
             turns=self.dispatcher.turns,
         )
-        self.dispatcher.connections[connection] = None
+        self.dispatcher.admit(connection)
         connection.open()
         return sock, connection
 

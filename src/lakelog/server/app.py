@@ -56,6 +56,7 @@ from lakelog.server.topics import Topics
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 from lakelog.storage.names import parse_dir_name
+from lakelog.storage.producer_room import ProducerRoom
 
 __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World"]
 
@@ -80,6 +81,12 @@ class World:
     """To which the disk adds, if it tells of them."""
 
 
+def _producer_room(config: BrokerConfig) -> ProducerRoom:
+    return ProducerRoom(
+        config.get_int("lakelog.producer.ids.max"), config.get_int("producer.id.expiration.ms")
+    )
+
+
 class Server:
     """One broker, from `start` to `stop`."""
 
@@ -93,7 +100,7 @@ class Server:
             clock,
             random,
             max_open_files=world.open_files_max,
-            producer_expiration_ms=options.config.get_int("producer.id.expiration.ms"),
+            producers=_producer_room(options.config),
         )
         self._metadata = MetadataLog(world.metadata, tasks, random, broker_id=options.node_id)
         self._partitions = Partitions()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from struct import Struct
 from types import CoroutineType
@@ -19,6 +20,7 @@ from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.closing_log import ClosingLog
 from lakelog.server.connection import Connection
+from lakelog.server.connection_rate import ConnectionRate
 from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.reply import Repeat, Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
@@ -172,6 +174,8 @@ class Dispatcher:
         self.turns = RequestTurns(clock, tasks)
         self.connections: dict[Connection, None] = {}
         """In the order in which they came."""
+        self._of_host: Counter[str] = Counter()
+        self.connection_rate = ConnectionRate(clock)
         self.closings = ClosingLog(clock)
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -181,8 +185,21 @@ class Dispatcher:
         self.closings.closing(connection.peer_name, violation)
         connection.close()
 
+    def admit(self, connection: Connection) -> None:
+        self.connections[connection] = None
+        self._of_host[connection.peer[0]] += 1
+
+    def connections_of(self, host: str) -> int:
+        return self._of_host.get(host, 0)
+
     def on_close(self, connection: Connection) -> None:
-        self.connections.pop(connection, None)
+        if connection not in self.connections:
+            return
+        del self.connections[connection]
+        host = connection.peer[0]
+        self._of_host[host] -= 1
+        if not self._of_host[host]:
+            del self._of_host[host]
 
     def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         requests = self._requests
