@@ -25,7 +25,7 @@ Partition = tuple[str, int]
 
 _IN_FLIGHT = 32
 _TOPICS_PER_REQUEST = 10
-_PATIENCE_S = 120.0
+_PATIENCE_S = 400.0
 _WAIT_S = 0.05
 _BUSY_CONNECTIONS = 4
 

@@ -99,7 +99,12 @@ class ManyPartitions:
         self.idle_cpu = (self._broker.cpu_seconds() - before) / _IDLE_S * 100
 
     def _keep(self, name: str, seconds: float, cpu_s: float) -> None:
-        self.steps[name] = seconds, cpu_s, self._broker.resident_mb(), open_descriptors(self._broker)
+        self.steps[name] = (
+            seconds,
+            cpu_s,
+            self._broker.resident_mb(),
+            open_descriptors(self._broker),
+        )
 
 
 def measure(brokers: list[Broker], count: int, topics: int, note: Note) -> Table:
