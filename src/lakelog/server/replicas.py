@@ -231,6 +231,7 @@ class Replicas:
         configs = self._log_configs(image)
         for partition in partitions:
             partition.use_config(configs(partition.topic))
+            self._partitions.note_config(partition)
 
     def _log_configs(self, image: MetadataImage) -> Callable[[str], LogConfig]:
         """Logs of one topic share one value."""

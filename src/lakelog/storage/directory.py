@@ -29,11 +29,11 @@ from lakelog.storage.checkpoint import (
     LOG_STARTS,
     RECOVERY_POINTS,
     CheckpointJob,
+    Checkpoints,
     MalformedCheckpoint,
     TopicPartition,
     decode_offsets,
     encode_epochs,
-    encode_offsets,
 )
 from lakelog.storage.closing import Works, close_logs
 from lakelog.storage.errors import CorruptLog, DirectoryInUse, LoadInterrupted
@@ -100,7 +100,7 @@ class LogDirectory:
         self._interrupted = False
         self._offline: dict[TopicPartition, tuple[int, int]] = {}
         self._doomed: list[tuple[int, Path]] = []
-        self._written: dict[Path, bytes] = {}
+        self._checkpoints = Checkpoints(disk, path)
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where each log is compacted."""
 
@@ -337,18 +337,14 @@ class LogDirectory:
             points[key] = log.recovery_point
             if log.log_start_offset:
                 starts[key] = log.log_start_offset
-        files = {
-            RECOVERY_POINTS: points,
-            LOG_STARTS: starts,
-            HIGH_WATERMARKS: self.high_watermarks,
-            CLEANER_OFFSETS: self.cleaner_offsets,
-        }
-        changed = {}
-        for name, offsets in files.items():
-            path, data = self.path / name, encode_offsets(offsets)
-            if self._written.get(path) != data:
-                changed[path] = data
-        return CheckpointJob(self._disk, changed, self._written)
+        return self._checkpoints.begin(
+            {
+                RECOVERY_POINTS: points,
+                LOG_STARTS: starts,
+                HIGH_WATERMARKS: dict(self.high_watermarks),
+                CLEANER_OFFSETS: dict(self.cleaner_offsets),
+            }
+        )
 
     def write_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
