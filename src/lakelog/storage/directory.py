@@ -253,22 +253,21 @@ class LogDirectory:
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
         """A new, empty log. `FileExistsError` if its directory is there."""
-        key = topic, partition
+        log = self.make_log(topic, partition, topic_id, config)
+        self.add_log(log)
+        return log
+
+    def make_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
+        """The files of a new log, for `add_log`; may be in a thread."""
         folder = self.path / dir_name(topic, partition)
         if self._disk.exists(folder):
             raise FileExistsError(f"{folder} exists")
-        self.cleaner_offsets.pop(key, None)
         self._disk.make_dirs(folder)
         replace(self._disk, folder / PARTITION_METADATA, encode_partition_metadata(topic_id))
         replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
-        segment = Segment(
-            self.handles,
-            folder,
-            0,
-            config,
-            created_ms=self._clock.wall_ms(),
-        ).create()
-        log = self.logs[key] = Log(
+        now_ms = self._clock.wall_ms()
+        segment = Segment(self.handles, folder, 0, config, created_ms=now_ms).create()
+        return Log(
             topic,
             partition,
             topic_id,
@@ -280,8 +279,13 @@ class LogDirectory:
             producers=ProducerStateTable(self.producer_expiration_ms),
             created=True,
         )
+
+    def add_log(self, log: Log) -> None:
+        """Takes into use what `make_log` has made."""
+        key = log.topic, log.partition
+        self.cleaner_offsets.pop(key, None)
         log.before_truncate = self.write_checkpoints
-        return log
+        self.logs[key] = log
 
     def schedule_delete(self, log: Log) -> None:
         """Takes a log out of use; its files go with `purge_deleted` after the topic's delay.
