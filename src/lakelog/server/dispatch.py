@@ -184,6 +184,8 @@ class Dispatcher:
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
             if count := taken[0]:
+                if connection.is_waiting:
+                    return taken
                 took = requests.monotonic() - begin
                 while count:
                     repeat.note(took)

@@ -55,6 +55,8 @@ async def _serve(options: ServeOptions) -> None:
     try:
         if await _start(server, stopping):
             logger.info("%s", server.ready_info, extra={"event": "ready"})
+            # What a start has made stays; to look at it once again takes tens of milliseconds.
+            gc.freeze()
             options.ready(server.ready_info)
             loop.call_later(_SETTLED_S, _keep_what_there_is)
             await stopping.wait()

@@ -119,7 +119,7 @@ def _produce(
             )
         )
     for partition in touched:
-        broker.purgatory.check(partition.key)
+        broker.purgatory.check_soon(partition.key)
     if request.acks == 0:
         _check_unanswered(responses)
         return None

@@ -115,7 +115,7 @@ class ProduceRepeat(KnownRequest[_Key]):
                 return self._append_one(partition, numbers[0], batches[0])
         except KafkaError:
             return 0
-        broker.purgatory.check(partition.key)
+        broker.purgatory.check_soon(partition.key)
         pack, log_start = self._response.pack, partition.log.log_start_offset
         responses = [
             pack(number, offset, -1, log_start)
@@ -131,7 +131,7 @@ class ProduceRepeat(KnownRequest[_Key]):
             return 0
         check_entry(partition, batch, key.acks, key.version, None)
         base, _, append_time_ms, log_start, _ = partition.append(batch, broker.clock.wall_ms())
-        broker.purgatory.check(partition.key)
+        broker.purgatory.check_soon(partition.key)
         self._connection.queue(self._response.pack(number, base, append_time_ms, log_start))
         return 1
 
