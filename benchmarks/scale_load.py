@@ -16,18 +16,22 @@ from lakelog.protocol.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from lakelog.protocol.registry import Api, api_for
+from lakelog.protocol.fetch import FetchRequest
+from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.registry import api_for
 from lakelog.records.builder import BatchBuilder
 from lakelog.wire.framing import decode_response, encode_request
 from wire_client import FETCH_VERSION, PRODUCE_VERSION, WireClient, fetch_request, produce_request
 
 Partition = tuple[str, int]
 
+_PRODUCE = api_for(ProduceRequest)
+_FETCH = api_for(FetchRequest)
+_PASSING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _IN_FLIGHT = 32
 _TOPICS_PER_REQUEST = 10
 _PATIENCE_S = 400.0
 _WAIT_S = 0.05
-_BUSY_CONNECTIONS = 4
 
 
 def batch(size: int, records: int = 1) -> bytes:
@@ -108,57 +112,71 @@ def _fetch_error(wire: WireClient, topic: str, index: int) -> int:
     return int(answer.error_code or answer.responses[0].partitions[0].error_code)
 
 
+def high_watermark(broker: Broker, partition: Partition) -> int:
+    with connect(broker) as wire:
+        wire.send_bytes(fetch_frame(partition, 0, 1))
+        answer = decode_response(_FETCH, FETCH_VERSION, wire.receive_frame())[1]
+    return int(answer.responses[0].partitions[0].high_watermark)
+
+
 def _check(code: int, what: str) -> None:
     if code:
         raise BrokerError(f"{what}: {ErrorCode(code).name}")
 
 
-def check_answer(key: int, answer: bytes) -> None:
-    """`BrokerError` if a Produce (0) or Fetch (1) of one partition has failed."""
-    if key:
-        response = decode_response(api_for_fetch(), FETCH_VERSION, answer)[1]
-        _check(response.error_code, "fetching")
-        part = response.responses[0].partitions[0]
-    else:
-        part = decode_response(api_for_produce(), PRODUCE_VERSION, answer)[1]
-        part = part.responses[0].partition_responses[0]
-    _check(part.error_code, "fetching" if key else "producing")
+def error_of(request: bytes, answer: bytes) -> int:
+    """The error code of a Produce or Fetch of one partition."""
+    if _api_key(request) == _PRODUCE.key:
+        produced = decode_response(_PRODUCE, PRODUCE_VERSION, answer)[1]
+        return int(produced.responses[0].partition_responses[0].error_code)
+    fetched = decode_response(_FETCH, FETCH_VERSION, answer)[1]
+    return int(fetched.error_code or fetched.responses[0].partitions[0].error_code)
 
 
-def api_for_fetch() -> Api:
-    return api_for(type(fetch_request("", 0)))
+def _api_key(request: bytes) -> int:
+    return int.from_bytes(request[4:6], "big")
 
 
-def api_for_produce() -> Api:
-    return api_for(type(produce_request("", b"")))
+def to_each(broker: Broker, frames: Sequence[bytes], bytes_min: int = 0) -> None:
+    """Sends all on one connection, some in flight at a time, until none is refused any more.
 
-
-def to_each(broker: Broker, frames: Iterable[bytes], bytes_min: int = 0) -> None:
-    """Sends all on one connection, some in flight at a time; each answer is looked at."""
-    in_flight: deque[int] = deque()
+    A broker that has just started may not know yet that it leads a partition.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
     with connect(broker) as wire:
-        for data in frames:
-            if len(in_flight) == _IN_FLIGHT:
-                _take(wire, in_flight.popleft(), bytes_min)
-            wire.send_bytes(data)
-            in_flight.append(int.from_bytes(data[4:6], "big"))
-        while in_flight:
-            _take(wire, in_flight.popleft(), bytes_min)
+        while frames:
+            frames = _refused(wire, frames, bytes_min)
+            if frames and time.monotonic() > deadline:
+                raise BrokerError(f"{len(frames)} partitions are still refused")
 
 
-def _take(wire: WireClient, key: int, bytes_min: int) -> None:
-    answer = wire.receive_frame()
-    check_answer(key, answer)
-    if len(answer) < bytes_min:
-        raise BrokerError(f"an answer of {len(answer)} bytes, which lacks the records")
+def _refused(wire: WireClient, frames: Sequence[bytes], bytes_min: int) -> list[bytes]:
+    in_flight: deque[bytes] = deque()
+    refused = []
+    for data in (*frames, *[b""] * _IN_FLIGHT):
+        in_flight.append(data)
+        wire.send_bytes(data)
+        if len(in_flight) <= _IN_FLIGHT or not (request := in_flight.popleft()):
+            continue
+        answer = wire.receive_frame()
+        code = error_of(request, answer)
+        if code in _PASSING:
+            refused.append(request)
+            continue
+        _check(code, "a partition in turn")
+        if len(answer) < bytes_min:
+            raise BrokerError(f"an answer of {len(answer)} bytes, which lacks the records")
+    return refused
 
 
 class BusyConnections:
     """A few connections that send in step; `frames` gives each its endless row of requests."""
 
+    COUNT = 4
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._wires = [connect(broker) for _ in range(_BUSY_CONNECTIONS)]
+        self._wires = [connect(broker) for _ in range(self.COUNT)]
 
     def close(self) -> None:
         for wire in self._wires:
@@ -182,5 +200,5 @@ class BusyConnections:
             for wire, data in zip(self._wires, sent, strict=True):
                 answer = wire.receive_frame()
                 if turn in (0, turns - 1):
-                    check_answer(int.from_bytes(data[4:6], "big"), answer)
+                    _check(error_of(data, answer), "a busy connection")
         return turns * len(rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from brokers import Broker
 from scale_load import (
@@ -18,7 +17,8 @@ from scale_load import (
     to_each,
     wait_until_served,
 )
-from scale_table import Table
+from scale_table import Cells, side_by_side
+from tables import Table
 
 _IDLE_S = 10.0
 _BATCH = batch(1000)
@@ -41,10 +41,10 @@ class ManyPartitions:
         self._broker = broker
         self._partitions = names(count, topics)
         self._note = note
-        self.steps: dict[str, tuple[float, float, float, int]] = {}
+        self.steps: dict[str, Cells] = {}
         """Seconds, CPU-seconds, resident megabytes and descriptors by step."""
-        self.idle_cpu = 0.0
-        """Percent of a core, with nothing to do."""
+        self.idle_cpu_s = 0.0
+        """Of the server, with nothing to do for `_IDLE_S`."""
         self.empty_mb = self.idle_mb = 0.0
         """Resident memory without topics, and with all of them after a restart."""
 
@@ -91,12 +91,17 @@ class ManyPartitions:
         self._note(f"{self._broker.name}: {name}")
         started = time.monotonic()
         self._broker.stop()
-        self.steps[name] = time.monotonic() - started, 0.0, 0.0, 0
+        self.steps[name] = time.monotonic() - started, "", "", ""
 
     def _rest(self) -> None:
         before = self._broker.cpu_seconds()
         time.sleep(_IDLE_S)
-        self.idle_cpu = (self._broker.cpu_seconds() - before) / _IDLE_S * 100
+        self.idle_cpu_s = self._broker.cpu_seconds() - before
+
+    def rows(self) -> dict[str, Cells]:
+        each = (self.idle_mb - self.empty_mb) * 1e6 / len(self._partitions)
+        idle = _IDLE_S, self.idle_cpu_s, self.idle_mb, f"{each:,.0f} B/partition"
+        return {**self.steps, "with nothing to do": idle}
 
     def _keep(self, name: str, seconds: float, cpu_s: float) -> None:
         self.steps[name] = (
@@ -117,17 +122,6 @@ def measure(brokers: list[Broker], count: int, topics: int, note: Note) -> Table
         finally:
             broker.stop()
         stories.append(story)
-    columns = [
-        f"{broker.name} {what}" for broker in brokers for what in ("s", "CPU-s", "MB", "files")
-    ]
-    table = Table(f"{count:,} partitions of {topics} topics", columns)
-    for name in stories[0].steps:
-        table.add(name, *(cell or "" for story in stories for cell in story.steps[name]))
-    kib = [(story.idle_mb - story.empty_mb) * 1e6 / 1024 / count for story in stories]
-    table.add("KiB per idle partition", *(c for value in kib for c in ("", "", value, "")))
-    table.add("idle CPU, % of a core", *(c for s in stories for c in ("", s.idle_cpu, "", "")))
-    return table
-
-
-def folder_of(broker: Broker) -> Path:
-    return broker.folder / "data"
+    first = f"{count:,} partitions of {topics} topics"
+    columns = ("s", "CPU-s", "MB", "open files")
+    return side_by_side(first, columns, brokers, [story.rows() for story in stories])

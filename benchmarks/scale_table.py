@@ -1,63 +1,31 @@
-"""Tables of what `scale.py` measured, for people and as Markdown for `RESULTS.md`."""
+"""What each broker showed, side by side in one table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 
-from report import environment
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table as RichTable
+from brokers import Broker
+from tables import Table
 
-_WIDTH = 110
+Cells = Sequence[float | int | str]
 
 
-@dataclass(slots=True)
-class Table:
-    """`columns` name what stands in a row after its first cell."""
-
-    title: str
-    columns: Sequence[str]
-    rows: list[list[str]] = field(default_factory=list)
-
-    def add(self, name: str, *cells: object) -> None:
-        self.rows.append([name, *(_text(cell) for cell in cells)])
-
-    def show(self) -> None:
-        console = Console()
-        console.width = max(console.width, _WIDTH)
-        table = RichTable(
-            "", title=self.title, title_justify="left", box=SIMPLE_HEAD, header_style="bold"
-        )
-        for column in self.columns:
-            table.add_column(column, justify="right")
-        for row in self.rows:
-            table.add_row(*row)
-        console.print(table)
-
-    def markdown(self) -> str:
-        lines = [
-            f"{self.title}\n",
-            "| | " + " | ".join(self.columns) + " |",
-            "|" + " --- |" * (len(self.columns) + 1),
-            *("| " + " | ".join(row) + " |" for row in self.rows),
-        ]
-        return "\n".join(lines)
+def side_by_side(
+    first: str,
+    columns: Sequence[str],
+    brokers: Sequence[Broker],
+    found: Sequence[Mapping[str, Cells]],
+) -> Table:
+    """A row of each name and broker; `found` has the cells by name, broker by broker."""
+    rows = [
+        [name, broker.name, *map(_text, cells[name])]
+        for name in found[0]
+        for broker, cells in zip(brokers, found, strict=True)
+    ]
+    return Table([first, "broker", *columns], rows, len(brokers))
 
 
-def _text(cell: object) -> str:
+def _text(cell: float | int | str) -> str:
     if isinstance(cell, float):
         return f"{cell:,.2f}" if cell < 100 else f"{cell:,.0f}"
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
-
-
-def section(tables: Sequence[Table], command: str) -> str:
-    """A section for `RESULTS.md`: the environment, the command that repeats it, the tables."""
-    parts = [
-        f"## {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, as things grow",
-        f"{environment()}. Repeat with `{command}`.",
-        *(table.markdown() for table in tables),
-    ]
-    return "\n\n".join(parts) + "\n"
+    return f"{cell:,}" if isinstance(cell, int) else cell
