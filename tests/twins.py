@@ -73,10 +73,15 @@ class Twins:
         for broker in self.both:
             await broker.stop()
         logs = [
-            [path.read_bytes() for path in sorted(broker.data.rglob("*.log"))]
+            {
+                path.relative_to(broker.data): path.read_bytes()
+                for path in broker.data.glob("orders-*/*")
+                if path.suffix in (".log", ".index", ".timeindex", ".snapshot")
+            }
             for broker in self.both
         ]
         assert logs[0] == logs[1]
+        assert len(logs[0]) > 2
 
 
 def run(folder: Path, scenario: Callable[[Twins], None]) -> None:

@@ -114,8 +114,8 @@ class Connection(ReceiveBuffer):
             self._flush()
 
     def _take_requests(self) -> None:
-        view, start, received = self._view, self._start, self._end
-        budget = _REQUESTS_MAX
+        start, received = self._start, self._end
+        view, budget = self._view[:received], _REQUESTS_MAX
         while received - start >= _FRAME_HEAD_SIZE and not self.closed:
             size, api_key = _FRAME_HEAD.unpack_from(view, start)
             if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
@@ -123,8 +123,8 @@ class Connection(ReceiveBuffer):
                     f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
                     f"{self._frame_size_max}, see socket.request.max.bytes)"
                 )
-            begin, start = start + 4, start + 4 + size
-            if start > received or (
+            end = start + FRAME_SIZE.size + size
+            if end > received or (
                 (self._pending or self._stalled or self._unsent > _UNSENT_MAX)
                 and self._must_wait(api_key)
             ):
@@ -132,12 +132,13 @@ class Connection(ReceiveBuffer):
             if budget <= 0:
                 self._yield()
                 return
+            self._start = end
+            handled, start = self._sink.on_request(self, view, start + 4, end, budget)
             self._start = start
-            self._sink.on_request(self, view, begin, start)
-            budget -= 1 if api_key <= _FETCH else _REQUESTS_MAX
+            budget -= handled if api_key <= _FETCH else _REQUESTS_MAX
         if start == received:
             self._start = self._end = 0
-            if len(view) > _BUFFER_KEPT_MAX or self._memory.is_short:
+            if len(self._view) > _BUFFER_KEPT_MAX or self._memory.is_short:
                 self._drop_buffer()
 
     def _yield(self) -> None:

@@ -172,24 +172,30 @@ class Dispatcher:
     def on_close(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
 
-    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
+    def on_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, most: int
+    ) -> tuple[int, int]:
         requests = self._requests
         begin = connection.last_active = requests.monotonic()
         repeat = connection.repeat
         if repeat is not None:
             try:
-                if repeat.answer(view, start, end):
-                    if connection.is_waiting:
-                        return
-                    took = requests.monotonic() - begin
-                    repeat.note(took)
-                    if took > requests.noteworthy_s:
-                        peer, size = connection.peer_name, end - start
-                        requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
-                    return
+                taken = repeat.answer(view, start, end, most if requests.noteworthy_s > 0 else 1)
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
+            if count := taken[0]:
+                if connection.is_waiting:
+                    return taken
+                took = requests.monotonic() - begin
+                while count:
+                    repeat.note(took)
+                    count -= 1
+                if took > requests.noteworthy_s:
+                    peer, size = connection.peer_name, taken[1] - start
+                    requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
+                return taken
         self._on_other_request(connection, view, start, end, begin)
+        return 1, end
 
     def _on_other_request(
         self, connection: Connection, view: memoryview, start: int, end: int, begin: float

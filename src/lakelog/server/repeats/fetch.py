@@ -125,18 +125,19 @@ class FetchRepeat(KnownRequest[FetchKey]):
             key.last_fetched_epoch,
         )
 
-    def answer(self, view: memoryview, start: int, end: int) -> bool:
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
         request, size = self._request, end - start
         if request is None or self._connection.is_waiting:
-            return False
+            return 0, start
         if size == request.size:
             found = request.unpack(view, start)
-            return found is not None and self._read(size, *found)
+            return (1, end) if found is not None and self._read(size, *found) else (0, start)
         unchanged = self._unchanged
         if unchanged is None or size != unchanged.size:
-            return False
+            return 0, start
         found = unchanged.unpack(view, start)
-        return found is not None and self._read(size, found[0], found[1], None)
+        taken = found is not None and self._read(size, found[0], found[1], None)
+        return (1, end) if taken else (0, start)
 
     def _read(self, size: int, correlation_id: int, epoch: int, offset: int | None) -> bool:
         """Answers, now or later, if nothing is to be told but records.
