@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.recompressed import recompressed
+from lakelog.replica.written import Written
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
@@ -34,15 +35,10 @@ class Partition:
     """Raises `KafkaError` from every method that the protocol has an answer for."""
 
     __slots__ = (
-        "_active_segment",
         "_damage_told",
         "_flush_soon",
-        "_marker_bytes",
-        "_markers",
         "_retired",
-        "_rolled_bytes",
         "_settled",
-        "_start_offset",
         "fetched_bytes",
         "flushed_ms",
         "high_watermark",
@@ -53,6 +49,7 @@ class Partition:
         "offline_reason",
         "topic",
         "topic_id",
+        "written",
     )
 
     def __init__(
@@ -80,29 +77,10 @@ class Partition:
         self._settled = settled
         self.high_watermark = log.log_end_offset
         """The end of what consumers may read, exclusive."""
-        self._active_segment = log.active_segment
+        self.written = Written(log)
         self._damage_told = ""
         self.fetched_bytes = 0
         """Of records sent to consumers."""
-        self._start_offset = log.log_end_offset
-        self._rolled_bytes = -log.active_segment.size
-        self._markers = self._marker_bytes = 0
-
-    @property
-    def appended_records(self) -> int:
-        """Since this object was made; the markers of transactions are not counted."""
-        return self.log.log_end_offset - self._start_offset - self._markers
-
-    @property
-    def appended_bytes(self) -> int:
-        """Of the batches that held those records, as they were stored."""
-        return self._written_bytes() - self._marker_bytes
-
-    def _written_bytes(self) -> int:
-        """From sizes of segments, so that nothing need be counted when one is appended to."""
-        known, active = self._active_segment, self.log.active_segment
-        newer = active.size if active is not known else 0
-        return self._rolled_bytes + known.size + newer
 
     @property
     def last_stable_offset(self) -> int:
@@ -167,27 +145,40 @@ class Partition:
                 origin=origin,
                 verification=verification,
             )
-            if log.log_end_offset - log.recovery_point >= config.flush_messages:
-                self.log.flush()
+            self._follow_append()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
-        if config.durability == PAGE_CACHE:
-            self.high_watermark = log.log_end_offset
-        else:
-            self._commit_soon()
-        if log.active_segment is not self._active_segment:
-            self._note_roll()
         return result
 
-    def _note_roll(self) -> None:
-        self._rolled_bytes += self._active_segment.size
-        self._active_segment = self.log.active_segment
-        self._flush_soon(self)
-
-    def _commit_soon(self) -> None:
-        self.note_flush()
-        if self.high_watermark < self.log.log_end_offset:
+    def _follow_append(self) -> None:
+        """Commits what was appended, or has it flushed first. Raises `OSError`."""
+        log = self.log
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            log.flush()
+        if log.config.durability == PAGE_CACHE:
+            self.high_watermark = log.log_end_offset
+        else:
+            self.note_flush()
+            if self.high_watermark < log.log_end_offset:
+                self._flush_soon(self)
+        if self.written.note_roll():
             self._flush_soon(self)
+
+    def append_run(self, batches: Sequence[memoryview], now_ms: int) -> list[int]:
+        """As `append` for a client's batches that have come together; see `Log.append_run`.
+
+        After a `KafkaError` nothing was done to them.
+        """
+        if self._retired or self.offline_reason is not None:
+            return []
+        log = self.log
+        try:
+            offsets = log.append_run(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except (OSError, CorruptLog) as error:
+            raise self._storage_error(error) from error
+        if offsets:
+            self.high_watermark = log.log_end_offset
+        return offsets
 
     def start_verification(
         self,
@@ -227,10 +218,9 @@ class Partition:
         Raises `KafkaError` 47 or 52 for the marker of an older epoch or an older coordinator.
         """
         self.check_online()
-        log, before = self.log, self._written_bytes()
-        end = log.log_end_offset
+        before = self.written.all_bytes
         try:
-            offset = log.append_marker(
+            offset = self.log.append_marker(
                 producer_id,
                 producer_epoch,
                 EndTransactionMarker(commit, coordinator_epoch),
@@ -238,18 +228,10 @@ class Partition:
                 now_ms=now_ms,
                 transaction_version=transaction_version,
             )
-            if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-                self.log.flush()
+            self._follow_append()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
-        if log.config.durability == PAGE_CACHE:
-            self.high_watermark = log.log_end_offset
-        else:
-            self._commit_soon()
-        if log.active_segment is not self._active_segment:
-            self._note_roll()
-        self._markers += log.log_end_offset - end
-        self._marker_bytes += self._written_bytes() - before
+        self.written.note_marker(self.written.all_bytes - before)
         return offset
 
     @property

@@ -12,6 +12,7 @@ import logging
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError

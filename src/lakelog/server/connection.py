@@ -116,7 +116,8 @@ class Connection(ReceiveBuffer):
     def _take_requests(self) -> None:
         if self._yielded:
             return
-        view, start, received = self._view, self._start, self._end
+        start, received = self._start, self._end
+        view = self._view[:received]
         share = budget = self._turns.share
         while received - start >= _FRAME_HEAD_SIZE and not self.closed:
             size, api_key = _FRAME_HEAD.unpack_from(view, start)
@@ -125,8 +126,8 @@ class Connection(ReceiveBuffer):
                     f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
                     f"{self._frame_size_max}, see socket.request.max.bytes)"
                 )
-            begin, start = start + 4, start + 4 + size
-            if start > received or (
+            end = start + FRAME_SIZE.size + size
+            if end > received or (
                 (self._pending or self._stalled or self._unsent > _UNSENT_MAX)
                 and self._must_wait(api_key)
             ):
@@ -134,14 +135,15 @@ class Connection(ReceiveBuffer):
             if budget <= 0 or (api_key > _FETCH and not self._turns.may_begin()):
                 self._yield()
                 break
+            self._start = end
+            handled, start = self._sink.on_request(self, view, start + 4, end, budget)
             self._start = start
-            self._sink.on_request(self, view, begin, start)
-            budget = budget - 1 if api_key <= _FETCH else 0
+            budget = budget - handled if api_key <= _FETCH else 0
         if share - budget > MANY:
             self._turns.note(share - budget)
         if self._start == received:
             self._start = self._end = 0
-            if len(view) > _BUFFER_KEPT_MAX or self._memory.is_short:
+            if len(self._view) > _BUFFER_KEPT_MAX or self._memory.is_short:
                 self._drop_buffer()
 
     def _yield(self) -> None:

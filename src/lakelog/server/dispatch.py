@@ -201,21 +201,33 @@ class Dispatcher:
         if not self._of_host[host]:
             del self._of_host[host]
 
-    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
+    def on_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, most: int
+    ) -> tuple[int, int]:
         requests = self._requests
         begin = connection.last_active = requests.monotonic()
         repeat = connection.repeat
         if repeat is not None:
             try:
-                if repeat.answer(view, start, end):
-                    took = requests.monotonic() - begin
-                    repeat.note(took)
-                    if took > requests.noteworthy_s:
-                        peer, size = connection.peer_name, end - start
-                        requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
-                    return
+                taken = repeat.answer(view, start, end, most if requests.noteworthy_s > 0 else 1)
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
+            if count := taken[0]:
+                took = requests.monotonic() - begin
+                while count:
+                    repeat.note(took)
+                    count -= 1
+                if took > requests.noteworthy_s:
+                    peer, size = connection.peer_name, taken[1] - start
+                    requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
+                return taken
+        self._on_other_request(connection, view, start, end, begin)
+        return 1, end
+
+    def _on_other_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, begin: float
+    ) -> None:
+        """One that is not known; its turn came at `begin`."""
         key, version = _KEY_AND_VERSION.unpack_from(view, start)
         route = self._routes.get(key)
         if route is None:

@@ -27,10 +27,11 @@ class Repeat(Protocol):
     @property
     def key(self) -> Asked: ...
 
-    def answer(self, view: memoryview, start: int, end: int) -> bool:
-        """Whether the request in `view[start:end]` is that again and has been answered.
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
+        """Answers the request in `view[start:end]` if it is that again, and up to `most` in all of
+        those that follow in `view` and are that too.
 
-        Bytes of later requests may follow in `view`.
+        How many it has answered, and where the last one ends.
         """
         ...
 

@@ -8,12 +8,13 @@ written in runs, and at the latest when the segment is flushed, sealed or closed
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from lakelog.base.topic_config import LogConfig
-from lakelog.records.batch import BatchHeader
-from lakelog.runtime.api import Disk
+from lakelog.records.batch import BatchHeader, HeaderFields
+from lakelog.runtime.api import Buffer, Disk
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle, HandleCache
@@ -133,13 +134,34 @@ class IndexedSegment:
         if position == 0:
             self.first_timestamp = max_timestamp
         if self.bytes_since_entry > self._interval:
-            index.add(last_offset - self.base_offset, position)
-            index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-            self.bytes_since_entry = 0
-            self.full = self._is_full(index)
-            if len(index.offsets) - index.written >= _INDEX_RUN:
-                self.try_write_index()
+            self._add_entry(index, position, last_offset)
         self.bytes_since_entry += size
+
+    def note_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
+        """As `note` for each of some batches that were written where the segment ended."""
+        index = self._index if self._index is not None else self.index
+        position, end, greatest = self.size, self.next_offset, self.max_timestamp
+        if position == 0:
+            self.first_timestamp = headers[0][8]
+        for batch, fields in zip(batches, headers, strict=True):
+            end += fields[12]
+            if fields[8] > greatest:
+                self.max_timestamp = greatest = fields[8]
+                self.max_timestamp_offset = end - 1
+            if self.bytes_since_entry > self._interval:
+                self._add_entry(index, position, end - 1)
+            size = len(batch)
+            self.bytes_since_entry += size
+            position += size
+        self.size, self.next_offset = position, end
+
+    def _add_entry(self, index: SegmentIndex, position: int, last_offset: int) -> None:
+        index.add(last_offset - self.base_offset, position)
+        index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self.bytes_since_entry = 0
+        self.full = self._is_full(index)
+        if len(index.offsets) - index.written >= _INDEX_RUN:
+            self.try_write_index()
 
     def _is_full(self, index: SegmentIndex) -> bool:
         return (

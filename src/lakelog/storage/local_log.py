@@ -24,6 +24,7 @@ from lakelog.storage.known_batches import KnownBatches
 from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES, TXN_INDEX
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import PARTITION_METADATA
+from lakelog.storage.run import takes_runs
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
 from lakelog.storage.txn_index import TxnIndex
@@ -56,6 +57,7 @@ class LocalLog:
         "snapshots",
         "swapping",
         "syncing",
+        "takes_runs",
         "topic",
         "topic_id",
         "truncations",
@@ -83,6 +85,7 @@ class LocalLog:
         self.partition = partition
         self.topic_id = topic_id
         self._config = config
+        self.takes_runs = takes_runs(config)
         self.folder = folder
         self.handles = handles
         self.segments = segments
@@ -123,6 +126,7 @@ class LocalLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
+        self.takes_runs = takes_runs(config)
         self.active_segment.roll_after = -1
         if config.durability != FSYNC:
             self.producers.commit_markers(self.log_end_offset)

@@ -28,6 +28,7 @@ from lakelog.storage.known_batches import Place
 from lakelog.storage.local_log import LocalLog
 from lakelog.storage.producer_state import BatchMetadata
 from lakelog.storage.retention import count_deletable
+from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run
 from lakelog.storage.segment import Segment
 from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
 from lakelog.storage.transactions import aborted_in, collect_aborted, replay
@@ -35,7 +36,6 @@ from lakelog.storage.txn_index import AbortedTransaction
 from lakelog.storage.validate import Origin, check_incoming
 from lakelog.storage.verification import Verification
 
-_RELATIVE_MAX = 0x7FFFFFFF
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -108,6 +108,33 @@ class Log(LocalLog):
             assert header is not None
             self.producers.update(header, base)
         return AppendResult(base, last, append_time, self.log_start_offset, False)
+
+    def append_run(
+        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
+    ) -> list[int]:
+        """Appends as many of a client's batches as can be with one write; their base offsets.
+
+        There are none if the first one needs `append`. Raises as that does, because of the first.
+        """
+        segment, end = self.active_segment, self.log_end_offset
+        if not self.takes_runs or segment.full or leader_epoch > self.leader_epochs.latest:
+            return []
+        headers, offsets, producer = place_run(self, batches, leader_epoch, now_ms)
+        if not headers:
+            return []
+        batches, position = batches[: len(headers)], segment.size
+        try:
+            segment.append_run(batches, headers)
+        except OSError as error:
+            for batch in batches:
+                patch_offset_and_epoch(batch, 0, 0, leader_epoch)
+            self.broken |= error.errno not in _DISK_FULL
+            raise
+        if producer is not None:
+            producer.add_run(headers, end)
+        self.log_end_offset = self.producers.end_offset = segment.next_offset
+        self._known.note(end, (segment, position, len(batches[0])))
+        return offsets
 
     def append_marker(
         self,
@@ -184,7 +211,7 @@ class Log(LocalLog):
             timestamp >= segment.roll_after
             or segment.full
             or segment.size + size > config.segment_bytes
-            or last - segment.base_offset > _RELATIVE_MAX
+            or last - segment.base_offset > RELATIVE_OFFSET_MAX
         ) and self._must_roll(segment, size, last, timestamp, now_ms):
             segment = self.roll(now_ms)
         if leader_epoch > self.leader_epochs.latest:
@@ -211,7 +238,7 @@ class Log(LocalLog):
         return (
             segment.full
             or segment.size + size > config.segment_bytes
-            or last - segment.base_offset > _RELATIVE_MAX
+            or last - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
         )
 

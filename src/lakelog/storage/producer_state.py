@@ -15,22 +15,22 @@ Source: KIP-98, KIP-890; `ProducerStateManager`, `ProducerStateEntry` and `Produ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.records.batch import TRANSACTIONAL, BatchHeader
+from lakelog.records.batch import TRANSACTIONAL, BatchHeader, HeaderFields
 from lakelog.records.control import EndTransactionMarker
 from lakelog.storage.txn_index import AbortedTransaction
-from lakelog.storage.validate import HeaderFields, Origin
+from lakelog.storage.validate import Origin
 from lakelog.storage.verification import Verification, Verifications
 
 BATCHES_KEPT = 5
 EXPIRATION_MS = 86_400_000
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
-_SEQUENCE_MAX = 0x7FFFFFFF
+SEQUENCE_MAX = 0x7FFFFFFF
 _BUMPS_EPOCH = 2
 """The first transaction version whose markers carry a bumped epoch."""
 
@@ -49,7 +49,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        return self.last_sequence - self.offset_delta & _SEQUENCE_MAX
+        return self.last_sequence - self.offset_delta & SEQUENCE_MAX
 
 
 class ProducerEntry:
@@ -76,9 +76,19 @@ class ProducerEntry:
         batches = self.batches
         if len(batches) == BATCHES_KEPT:
             del batches[0]
-        last_sequence = -1 if base_sequence < 0 else base_sequence + offset_delta & _SEQUENCE_MAX
+        last_sequence = -1 if base_sequence < 0 else base_sequence + offset_delta & SEQUENCE_MAX
         batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp))
         self.last_timestamp = timestamp
+
+    def add_run(self, headers: Sequence[HeaderFields], offset: int) -> None:
+        """Takes in batches of the present epoch that have been appended from `offset` on."""
+        batches = self.batches
+        for fields in headers:
+            delta, self.last_timestamp = fields[6], fields[8]
+            sequence = fields[11] + delta & SEQUENCE_MAX
+            batches.append(BatchMetadata(sequence, offset + delta, delta, fields[8]))
+            offset += delta + 1
+        del batches[:-BATCHES_KEPT]
 
     def begin_epoch(self, epoch: int) -> None:
         """Sequences start anew with each epoch."""
@@ -167,7 +177,7 @@ class ProducerStateTable:
             entry is not None
             and fields[10] == entry.epoch
             and (batches := entry.batches)
-            and fields[11] == batches[-1].last_sequence + 1 & _SEQUENCE_MAX
+            and fields[11] == batches[-1].last_sequence + 1 & SEQUENCE_MAX
             and (fields[5] & TRANSACTIONAL != 0) is (entry.txn_first_offset >= 0)
             and fields[9] not in self.verifications.held
         ):
@@ -213,7 +223,7 @@ class ProducerStateTable:
             return
         if header.producer_epoch != entry.epoch:
             last = -1
-        if sequence != (last + 1) & _SEQUENCE_MAX:
+        if sequence != (last + 1) & SEQUENCE_MAX:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} sent sequence {sequence} after {last}",

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Sequence
 
-from lakelog.records.batch import LENGTH_OVERHEAD
+from lakelog.records.batch import LENGTH_OVERHEAD, HeaderFields
 from lakelog.runtime.api import Buffer, File
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
@@ -31,21 +32,28 @@ class Segment(IndexedSegment):
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
         """Writes one whole batch at the end. After an `OSError` the segment is what it was."""
-        position = self.size
+        position, size = self.size, len(batch)
+        self._write(batch)
+        self.note(position, size, last_offset, max_timestamp)
+        self.size = position + size
+        self.next_offset = last_offset + 1
+
+    def append_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
+        """As `append`, with one write for all of them; the offsets follow from the headers."""
+        self._write(*batches)
+        self.note_run(batches, headers)
+
+    def _write(self, *batches: Buffer) -> None:
         handle = self.handle
         if handle is None or self.torn:
             handle = self._open_whole()
         handle.used = True
         try:
-            handle.file.write_at(position, batch)
+            handle.file.write_at(self.size, *batches)
         except OSError:
             self.torn = True
             self._cut_back(handle.file)
             raise
-        size = len(batch)
-        self.note(position, size, last_offset, max_timestamp)
-        self.size = position + size
-        self.next_offset = last_offset + 1
 
     def _open_whole(self) -> Handle:
         """The file, without what a failed write has left beyond its end."""

@@ -22,6 +22,7 @@ from lakelog.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
     CorruptRecord,
+    HeaderFields,
     check_crc,
     clear_append_time,
     read_header,
@@ -34,13 +35,11 @@ from lakelog.storage.record_errors import checking_records
 
 Origin = Literal["client", "coordinator"]
 _CODEC_MAX = 4
-_USUAL_ATTRIBUTES = frozenset(
-    codec | transactional for codec in range(_CODEC_MAX + 1) for transactional in (0, TRANSACTIONAL)
-)
+CODECS = frozenset(range(_CODEC_MAX + 1))
+"""The attributes of a batch that is nothing but compressed, or not."""
+_USUAL_ATTRIBUTES = CODECS | {codec | TRANSACTIONAL for codec in CODECS}
 _TIME_MAX = (1 << 63) - 1
 CRC_START = 21
-HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""As `BatchHeader` takes them."""
 DECODED_BYTES_MAX = 64 << 20
 """What the records of one batch may take decompressed."""
 WALKED_MAX = 1_000_000

@@ -181,7 +181,9 @@ class Sink:
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == PRODUCE
 
-    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
+    def on_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, most: int
+    ) -> tuple[int, int]:
         if self.violate:
             raise ProtocolViolation("as told")
         request = bytes(view[start:end])
@@ -191,6 +193,7 @@ class Sink:
         self.replies.append(reply)
         if not self.wait:
             reply.complete(self.answer(request))
+        return 1, end
 
     def answer(self, request: bytes) -> list[Any]:
         found = self.slices.get(request)

@@ -125,12 +125,12 @@ class FetchRepeat(KnownRequest[_Key]):
             key.last_fetched_epoch,
         )
 
-    def answer(self, view: memoryview, start: int, end: int) -> bool:
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
         request = self._request
         if request is None or end - start != request.size or self._connection.is_waiting:
-            return False
+            return 0, start
         found = request.unpack(view, start)
-        return found is not None and self._read(*found)
+        return (1, end) if found is not None and self._read(*found) else (0, start)
 
     def _read(self, correlation_id: int, epoch: int, offset: int) -> bool:
         """Answers if there are records enough, and nothing is to be told but them."""
