@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import socket
 import struct
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import pytest
 
 from broker_process import BrokerProcess
 from fuzz.fed_server import FedServer, FedSocket, Good, create
-from fuzz.good_client import GoodClient, resident_bytes
+from fuzz.good_client import GoodClient, allow_files, resident_bytes
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.registry import APIS
 from lakelog.server.request_turns import COSTLY_MAX, SHARE
@@ -132,17 +131,11 @@ class _Counted:
         asyncio.get_running_loop().call_soon(self._turn)
 
 
-def _allow_files(count: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < count:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
-
-
 def test_a_good_client_is_served_beside_those_that_stall(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     count: int = request.config.getoption("--fuzz-stalled")
-    _allow_files(count * 2 + 200)
+    allow_files(count * 2 + 200)
     with BrokerProcess(tmp_path / "data") as broker:
         with closing(GoodClient(broker.bootstrap)) as good:
             with WireClient(broker.bootstrap) as client:
