@@ -141,7 +141,7 @@ class Connection(ReceiveBuffer):
             budget = budget - handled if api_key <= _FETCH else 0
         if share - budget > MANY:
             self._turns.note(share - budget)
-        if self._start == received:
+        if start == received:
             self._start = self._end = 0
             if len(self._view) > _BUFFER_KEPT_MAX or self._memory.is_short:
                 self._drop_buffer()

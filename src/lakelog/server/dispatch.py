@@ -221,6 +221,8 @@ class Dispatcher:
                     peer, size = connection.peer_name, taken[1] - start
                     requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
                 return taken
+            if taken[1] != start:
+                return 1, end
         self._on_other_request(connection, view, start, end, begin)
         return 1, end
 

@@ -31,7 +31,9 @@ class Repeat(Protocol):
         """Answers the request in `view[start:end]` if it is that again, and up to `most` in all of
         those that follow in `view` and are that too.
 
-        How many it has answered, and where the last one ends.
+        How many it has answered, and where the last one ends. If none, and it ends beyond `start`,
+        the one request is answered later: it has its place among the replies of the connection, and
+        is noted when it is complete.
         """
         ...
 
@@ -54,6 +56,7 @@ class Reply:
         """`parts` may be empty: a request that is not answered."""
         assert self.parts is None
         self.parts = parts
+        self.on_abandon = None
         if self.on_complete is not None:
             self.on_complete(self)
         self.connection.on_reply(self)

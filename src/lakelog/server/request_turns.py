@@ -20,7 +20,7 @@ from lakelog.runtime.api import Clock, Tasks
 SHARE = 64
 """Produce and Fetch requests of one connection handled in one callback while nobody waits, or after
 it has waited."""
-MANY = 4
+MANY = 16
 """Requests of one connection in one callback that need not be told of."""
 _TOGETHER = 512
 """Beyond so many that have been told of, one callback has one more in the same turn."""

@@ -130,7 +130,7 @@ def _produce(
             )
         )
     for partition in touched:
-        broker.purgatory.check(partition.key)
+        broker.purgatory.check_soon(partition.key)
     response = ProduceResponse(responses=responses)
     if slow:
         context.pipelined = False
