@@ -54,8 +54,10 @@ conformance: setup maven ## Answers as Apache Kafka gives them; each feature by 
 	$(BIN)/pytest -q --every-version tests/conformance tests/clients tests/oracle
 
 fuzz: setup ## A million damaged frames, 50,000 over TCP, and 2,000 connections that stall (SEED=1)
-	$(BIN)/pytest -q -s tests/fuzz --fuzz-frames=1000000 --fuzz-tcp-frames=50000 \
-	  --fuzz-stalled=2000 --fuzz-seed=$(or $(SEED),1)
+	$(BIN)/pytest -q -n 2 -rP tests/fuzz/test_in_process.py --fuzz-frames=1000000 \
+	  --fuzz-seed=$(or $(SEED),1)
+	$(BIN)/pytest -q -s tests/fuzz --ignore=tests/fuzz/test_in_process.py \
+	  --fuzz-tcp-frames=50000 --fuzz-stalled=2000 --fuzz-seed=$(or $(SEED),1)
 
 sim: setup ## Seeded worlds around the broker (SEEDS=200, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation \

@@ -138,6 +138,13 @@ class Broker:
         )
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
+    def kill(self) -> None:
+        """As `kill -9` does."""
+        process, self._process = self._process, None
+        assert process is not None, "the broker runs"
+        process.kill()
+        process.wait()
+
     def stop(self) -> None:
         process, self._process = self._process, None
         if process is None:

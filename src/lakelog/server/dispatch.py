@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from struct import Struct
 from types import CoroutineType
@@ -19,13 +20,15 @@ from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.closing_log import ClosingLog
 from lakelog.server.connection import Connection
+from lakelog.server.connection_rate import ConnectionRate
 from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.reply import Repeat, Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
+from lakelog.server.request_turns import RequestTurns
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
-from lakelog.wire.framing import decode_request_header, encode_response
+from lakelog.wire.framing import FRAME_SIZE_BYTES, decode_request_header, encode_response
 from lakelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,7 @@ logger = logging.getLogger(__name__)
 _PRODUCE = 0
 _API_VERSIONS = 18
 _KEY_AND_VERSION = Struct(">hh")
+_CORRELATION_ID = Struct(">i")
 
 
 class Deferred:
@@ -89,6 +93,15 @@ class Context(Reply):
             self.connection.close()
             return
         self.complete(parts)
+
+    def encode(self, response: Message) -> bytes:
+        """The frame of `response`, for `reply_encoded` of any request of this API and version."""
+        return b"".join(encode_response(self.api, self.version, 0, response))
+
+    def reply_encoded(self, frame: bytes) -> None:
+        own = bytearray(frame)
+        _CORRELATION_ID.pack_into(own, FRAME_SIZE_BYTES, self._correlation_id)
+        self.complete([own])
 
 
 Handler = Callable[[Context, Any], Any]
@@ -158,8 +171,11 @@ class Dispatcher:
         self._requests = requests
         self._tasks = tasks
         self.request_memory = request_memory
+        self.turns = RequestTurns(clock, tasks)
         self.connections: dict[Connection, None] = {}
         """In the order in which they came."""
+        self._of_host: Counter[str] = Counter()
+        self.connection_rate = ConnectionRate(clock)
         self.closings = ClosingLog(clock)
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -169,8 +185,21 @@ class Dispatcher:
         self.closings.closing(connection.peer_name, violation)
         connection.close()
 
+    def admit(self, connection: Connection) -> None:
+        self.connections[connection] = None
+        self._of_host[connection.peer[0]] += 1
+
+    def connections_of(self, host: str) -> int:
+        return self._of_host.get(host, 0)
+
     def on_close(self, connection: Connection) -> None:
-        self.connections.pop(connection, None)
+        if connection not in self.connections:
+            return
+        del self.connections[connection]
+        host = connection.peer[0]
+        self._of_host[host] -= 1
+        if not self._of_host[host]:
+            del self._of_host[host]
 
     def on_request(
         self, connection: Connection, view: memoryview, start: int, end: int, most: int

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
-from lakelog.base.topic_keys import LONG_MAX
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
@@ -33,6 +33,8 @@ _SWEEP_S = 5.0
 _RETENTION_DELAY_S = 30.0
 _PURGE_S = 5.0
 _EXPIRE_S = 600.0
+_PARTITIONS_PER_TURN = 256
+"""A millisecond or two of looking at them."""
 
 
 class Maintenance:
@@ -145,9 +147,8 @@ class Maintenance:
     def _flush_aged(self) -> None:
         """`flush.ms`: nothing stays unflushed for longer."""
         now = self._clock.wall_ms()
-        for partition in self._partitions:
-            flush_ms = partition.log.config.flush_ms
-            if flush_ms < LONG_MAX and now - partition.flushed_ms >= flush_ms:
+        for partition in list(self._partitions.flushed_by_age):
+            if now - partition.flushed_ms >= partition.log.config.flush_ms:
                 partition.flushed_ms = now
                 self._flush(partition)
 
@@ -228,24 +229,22 @@ class Maintenance:
         ):
             self._checkpoint()
 
+    def _for_each(self, chore: Callable[[Partition], None]) -> None:
+        """The loop has a turn after some partitions."""
+        self._go_on_with(iter(list(self._partitions)), chore)
+
+    def _go_on_with(self, left: Iterator[Partition], chore: Callable[[Partition], None]) -> None:
+        if self._stopped:
+            return
+        some = list(islice(left, _PARTITIONS_PER_TURN))
+        for partition in some:
+            if partition.is_online:
+                chore(partition)
+        if len(some) == _PARTITIONS_PER_TURN:
+            self._tasks.call_soon(self._go_on_with, left, chore)
+
     def _retain(self) -> None:
-        now = self._clock.wall_ms()
-        for partition in list(self._partitions):
-            if partition.offline_reason is not None:
-                continue
-            try:
-                deleted = partition.delete_old_segments(now)
-            except KafkaError as error:  # the others have their turn all the same
-                logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
-                continue
-            if deleted:
-                logger.info(
-                    "retention: %s-%d now starts at offset %d (%d segments deleted)",
-                    partition.topic,
-                    partition.index,
-                    partition.log.log_start_offset,
-                    deleted,
-                )
+        self._for_each(partial(_retain_one, self._clock.wall_ms()))
 
     def _purge(self) -> None:
         """Directories of deleted topics, when their delay has passed."""
@@ -257,9 +256,28 @@ class Maintenance:
         """`producer.id.expiration.ms`: forgets the sequences of producers long gone."""
         now = self._clock.wall_ms()
         expiration_ms = self._config().get_int("producer.id.expiration.ms")
-        for partition in self._partitions:
+
+        def expire(partition: Partition) -> None:
             partition.log.producers.expiration_ms = expiration_ms
             partition.log.producers.remove_expired(now)
+
+        self._for_each(expire)
+
+
+def _retain_one(now_ms: int, partition: Partition) -> None:
+    try:
+        deleted = partition.delete_old_segments(now_ms)
+    except KafkaError as error:  # the others have their turn all the same
+        logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
+        return
+    if deleted:
+        logger.info(
+            "retention: %s-%d now starts at offset %d (%d segments deleted)",
+            partition.topic,
+            partition.index,
+            partition.log.log_start_offset,
+            deleted,
+        )
 
 
 def _log_failed_removal(path: Path, work: asyncio.Future[None]) -> None:

@@ -29,11 +29,11 @@ from lakelog.storage.checkpoint import (
     LOG_STARTS,
     RECOVERY_POINTS,
     CheckpointJob,
+    Checkpoints,
     MalformedCheckpoint,
     TopicPartition,
     decode_offsets,
     encode_epochs,
-    encode_offsets,
 )
 from lakelog.storage.closing import Works, close_logs
 from lakelog.storage.errors import CorruptLog, DirectoryInUse, LoadInterrupted
@@ -41,7 +41,6 @@ from lakelog.storage.files import is_blank, read_if_exists, replace
 from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
 from lakelog.storage.identity import load_identity
 from lakelog.storage.loader import LoadRequest, LogLoader, Recovery
-from lakelog.storage.local_log import PRODUCER_EXPIRATION_MS
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
     DELETE_DIR,
@@ -50,7 +49,7 @@ from lakelog.storage.names import (
     parse_dir_name,
     retired_dir_name,
 )
-from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.storage.producer_room import ProducerRoom
 from lakelog.storage.properties import (
     PARTITION_METADATA,
     MetaProperties,
@@ -76,14 +75,14 @@ class LogDirectory:
         random: Random,
         *,
         max_open_files: int = MAX_OPEN_DEFAULT,
-        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        producers: ProducerRoom | None = None,
     ) -> None:
         self.path = path
         self._disk = disk
         self._clock = clock
         self._random = random
         self.handles = HandleCache(disk, max_open_files)
-        self.producer_expiration_ms = producer_expiration_ms
+        self.producers = producers or ProducerRoom()
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, CorruptLog] = {}
         """Logs that are offline because durable data is missing or wrong."""
@@ -100,7 +99,7 @@ class LogDirectory:
         self._interrupted = False
         self._offline: dict[TopicPartition, tuple[int, int]] = {}
         self._doomed: list[tuple[int, Path]] = []
-        self._written: dict[Path, bytes] = {}
+        self._checkpoints = Checkpoints(disk, path)
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where each log is compacted."""
 
@@ -152,7 +151,7 @@ class LogDirectory:
             self.handles,
             now_ms=self._clock.wall_ms(),
             random_below=self._random.below,
-            producer_expiration_ms=self.producer_expiration_ms,
+            producers=self.producers,
             breathe=self._check_interrupted,
         )
         for key, folder in self._find_logs():
@@ -253,22 +252,21 @@ class LogDirectory:
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
         """A new, empty log. `FileExistsError` if its directory is there."""
-        key = topic, partition
+        log = self.make_log(topic, partition, topic_id, config)
+        self.add_log(log)
+        return log
+
+    def make_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
+        """The files of a new log, for `add_log`; may be in a thread."""
         folder = self.path / dir_name(topic, partition)
         if self._disk.exists(folder):
             raise FileExistsError(f"{folder} exists")
-        self.cleaner_offsets.pop(key, None)
         self._disk.make_dirs(folder)
         replace(self._disk, folder / PARTITION_METADATA, encode_partition_metadata(topic_id))
         replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
-        segment = Segment(
-            self.handles,
-            folder,
-            0,
-            config,
-            created_ms=self._clock.wall_ms(),
-        ).create()
-        log = self.logs[key] = Log(
+        now_ms = self._clock.wall_ms()
+        segment = Segment(self.handles, folder, 0, config, created_ms=now_ms).create()
+        return Log(
             topic,
             partition,
             topic_id,
@@ -277,11 +275,16 @@ class LogDirectory:
             self.handles,
             [segment],
             random_below=self._random.below,
-            producers=ProducerStateTable(self.producer_expiration_ms),
+            producers=self.producers.new_table(),
             created=True,
         )
+
+    def add_log(self, log: Log) -> None:
+        """Takes into use what `make_log` has made."""
+        key = log.topic, log.partition
+        self.cleaner_offsets.pop(key, None)
         log.before_truncate = self.write_checkpoints
-        return log
+        self.logs[key] = log
 
     def schedule_delete(self, log: Log) -> None:
         """Takes a log out of use; its files go with `purge_deleted` after the topic's delay.
@@ -337,18 +340,14 @@ class LogDirectory:
             points[key] = log.recovery_point
             if log.log_start_offset:
                 starts[key] = log.log_start_offset
-        files = {
-            RECOVERY_POINTS: points,
-            LOG_STARTS: starts,
-            HIGH_WATERMARKS: self.high_watermarks,
-            CLEANER_OFFSETS: self.cleaner_offsets,
-        }
-        changed = {}
-        for name, offsets in files.items():
-            path, data = self.path / name, encode_offsets(offsets)
-            if self._written.get(path) != data:
-                changed[path] = data
-        return CheckpointJob(self._disk, changed, self._written)
+        return self._checkpoints.begin(
+            {
+                RECOVERY_POINTS: points,
+                LOG_STARTS: starts,
+                HIGH_WATERMARKS: dict(self.high_watermarks),
+                CLEANER_OFFSETS: dict(self.cleaner_offsets),
+            }
+        )
 
     def write_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None

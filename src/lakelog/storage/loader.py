@@ -22,16 +22,19 @@ from lakelog.storage.files import read_if_exists, remove_if_exists
 from lakelog.storage.handles import HandleCache
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
+    CLEANED,
     DELETED,
     INDEX,
     LOG,
     SNAPSHOT,
+    SWAP,
+    SYNC_FAILED,
     TIME_INDEX,
     TXN_INDEX,
     file_name,
     offset_of,
 )
-from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.storage.producer_room import ProducerRoom
 from lakelog.storage.recovery import recover_segment, set_aside
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.segment import Segment
@@ -74,7 +77,7 @@ class LogLoader:
         *,
         now_ms: int,
         random_below: Callable[[int], int],
-        producer_expiration_ms: int,
+        producers: ProducerRoom,
         breathe: Callable[[], None],
     ) -> None:
         self._breathe = breathe
@@ -82,22 +85,21 @@ class LogLoader:
         self._disk = handles.disk
         self._now_ms = now_ms
         self._random_below = random_below
-        self._producer_expiration_ms = producer_expiration_ms
+        self._producers = producers
 
     def load(self, request: LoadRequest) -> tuple[Log, Recovery]:
         """Raises `CorruptLog` when data that was durable is missing or wrong, or cannot be made so
         where it has to be.
         """
         folder, recovery = request.folder, Recovery()
-        for name in finish_interrupted_swaps(self._disk, folder):
-            _logger.info("%s: the compaction that a stop interrupted is completed", folder / name)
         scanned: list[Segment] = []
-        names = self._remove_leftovers(folder)
+        names = self._names(folder)
         segments = self._segments(request, names)
         if request.clean:
             segments[-1].load_tail()
         else:
-            scanned = self._recover(segments, request.recovery_point, recovery)
+            from_device = SYNC_FAILED in names or request.config.durability == FSYNC
+            scanned = self._recover(segments, request.recovery_point, recovery, from_device)
         self._check_end(segments, request, recovery)
         if recovery.bytes_cut:
             self._disk.sync_dir(folder)  # or a power failure brings back what was set aside
@@ -119,7 +121,7 @@ class LogLoader:
             log_start_offset=start,
             recovery_point=min(request.recovery_point, segments[-1].next_offset),
             leader_epochs=self._epochs(request, segments, start),
-            producers=ProducerStateTable(self._producer_expiration_ms),
+            producers=self._producers.new_table(),
             snapshots=snapshots,
         )
         snapshots.remove_beyond(log.log_end_offset)
@@ -128,14 +130,25 @@ class LogLoader:
         snapshots.prune({segment.base_offset for segment in segments})
         if request.config.durability == FSYNC:
             _make_durable(log)
+        if SYNC_FAILED in names:
+            remove_if_exists(self._disk, folder / SYNC_FAILED)
         return log, recovery
 
-    def _remove_leftovers(self, folder: Path) -> list[str]:
+    def _names(self, folder: Path) -> list[str]:
+        """What is in the folder when no leftovers are any more; listed once where there are none.
+
+        To list a folder is a tenth of what an empty log costs at a start.
+        """
         names = self._disk.list(folder)
-        for name in names:
-            if name.endswith((DELETED, ".tmp")):
-                remove_if_exists(self._disk, folder / name)
-        return [name for name in names if not name.endswith((DELETED, ".tmp"))]
+        if any(name.endswith((CLEANED, SWAP)) for name in names):
+            for name in finish_interrupted_swaps(self._disk, folder, names):
+                done = folder / name
+                _logger.info("%s: the compaction that a stop interrupted is completed", done)
+            names = self._disk.list(folder)
+        leftovers = [name for name in names if name.endswith((DELETED, ".tmp"))]
+        for name in leftovers:
+            remove_if_exists(self._disk, folder / name)
+        return [name for name in names if name not in leftovers] if leftovers else names
 
     def _segments(self, request: LoadRequest, names: list[str]) -> list[Segment]:
         bases = [offset_of(name) for name in names if name.endswith(LOG)]
@@ -183,7 +196,11 @@ class LogLoader:
         return Segment(self._handles, request.folder, base, request.config, created_ms=self._now_ms)
 
     def _recover(
-        self, segments: list[Segment], recovery_point: int, recovery: Recovery
+        self,
+        segments: list[Segment],
+        recovery_point: int,
+        recovery: Recovery,
+        from_device: bool,
     ) -> list[Segment]:
         """Scans from the recovery point on, and returns what it scanned.
 
@@ -196,7 +213,7 @@ class LogLoader:
                 continue
             recovery.segments_scanned += 1
             scanned.append(segment)
-            cut = recover_segment(segment, recovery_point, self._breathe)
+            cut = recover_segment(segment, recovery_point, self._breathe, from_device=from_device)
             if cut is not None:
                 recovery.bytes_cut += cut.size
                 recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")

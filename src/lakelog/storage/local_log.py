@@ -29,8 +29,6 @@ from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
 from lakelog.storage.txn_index import TxnIndex
 
-PRODUCER_EXPIRATION_MS = 86_400_000
-
 
 class LocalLog:
     """State and files. Offsets are of records, sizes in bytes, times in milliseconds."""
@@ -98,9 +96,7 @@ class LocalLog:
         self.recovery_point = recovery_point
         """Everything before it is on the device."""
         self.leader_epochs = leader_epochs if leader_epochs is not None else EpochCache()
-        self.producers = (
-            producers if producers is not None else ProducerStateTable(PRODUCER_EXPIRATION_MS)
-        )
+        self.producers = producers if producers is not None else ProducerStateTable()
         self.snapshots = (
             snapshots if snapshots is not None else ProducerSnapshots(handles.disk, folder)
         )

@@ -19,7 +19,9 @@ from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.reply import Reply
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
+from lakelog.server.request_turns import RequestTurns
 from lakelog.storage.handles import LogSlice
+from storage_kit import ManualClock
 
 PRODUCE = 0
 OTHER = 3
@@ -216,7 +218,9 @@ def request(number: int, key: int = OTHER, size: int = 8) -> bytes:
 
 
 def connect(
-    seed: int | None = None, memory: RequestMemory | None = None
+    seed: int | None = None,
+    memory: RequestMemory | None = None,
+    turns: RequestTurns | None = None,
 ) -> tuple[FakeWorld, Sink, Connection]:
     world = FakeWorld(seed)
     sink = Sink()
@@ -229,6 +233,7 @@ def connect(
         listener_name="PLAINTEXT",
         frame_size_max=8 << 20,
         memory=memory or RequestMemory(limit=0),
+        turns=turns or RequestTurns(ManualClock(), world),  # type: ignore[arg-type]
     )
     connection.open()
     return world, sink, connection

@@ -21,11 +21,12 @@ from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
-from lakelog.server.handlers.produce import check_entry, topic_key
+from lakelog.server.handlers.produce import check_entry, refused, topic_key
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.produce_frames import ProduceFrames
 from lakelog.server.reply import Repeat
 from lakelog.server.topics import INTERNAL_TOPICS
+from lakelog.storage.validate import SlowBatchError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
 from lakelog.wire.template import Template
 
@@ -111,10 +112,10 @@ class ProduceRepeat(KnownRequest[_Key]):
         try:
             partition = broker.partitions.find(*self.place)
             offsets = partition.append_run(batches, broker.clock.wall_ms())
-            if not offsets:
-                return self._append_one(partition, numbers[0], batches[0])
         except KafkaError:
             return 0
+        if not offsets:
+            return self._append_one(partition, numbers[0], batches[0])
         broker.purgatory.check_soon(partition.key)
         pack, log_start = self._response.pack, partition.log.log_start_offset
         responses = [
@@ -125,15 +126,29 @@ class ProduceRepeat(KnownRequest[_Key]):
         return len(offsets)
 
     def _append_one(self, partition: Partition, number: int, batch: memoryview) -> int:
-        """Not if its acknowledgement would have to wait. Raises `KafkaError` with nothing done."""
+        """Whether the first batch was appended, or refused: not if either would have to wait."""
         broker, key = self._broker, self.key
         if partition.commits_durable:
             return 0
-        check_entry(partition, batch, key.acks, key.version, None)
-        base, _, append_time_ms, log_start, _ = partition.append(batch, broker.clock.wall_ms())
+        try:
+            check_entry(partition, batch, key.acks, key.version, None)
+            base, _, append_time_ms, log_start, _ = partition.append(batch, broker.clock.wall_ms())
+        except SlowBatchError:
+            return 0
+        except KafkaError as error:
+            self._refuse(number, error)
+            return 1
         broker.purgatory.check_soon(partition.key)
         self._connection.queue(self._response.pack(number, base, append_time_ms, log_start))
         return 1
+
+    def _refuse(self, number: int, error: KafkaError) -> None:
+        """The batch may have been written over: it cannot be tried again."""
+        key = self.key
+        self._broker.requests.errors[self.api.name, error.code] += 1
+        context = Context(self._connection, self.api, key.version, number, key.client_id)
+        self._connection.expect(context)
+        context.reply(_of_one(key, refused(key.partition, error)))
 
 
 def _head(api: Api, key: _Key) -> bytes:
