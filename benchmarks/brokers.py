@@ -15,8 +15,8 @@ from typing import IO
 
 import kafka_jars
 
-_READY_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 60.0
+_READY_TIMEOUT_S = 400.0
+_STOP_TIMEOUT_S = 400.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 _KAFKA_PROPERTIES = """\

@@ -65,6 +65,8 @@ class Maintenance:
         self._timers: dict[str, Timer] = {}
         self._under_way: set[asyncio.Future[None]] = set()
         self._checkpointing = self._checkpoint_again = False
+        self._written_marks: object = None
+        """As they were for the last checkpoint that was written."""
         self._unserved: list[asyncio.Future[None]] = []
         """Who waits for the next checkpoint to be written."""
         self._stopped = False
@@ -90,7 +92,7 @@ class Maintenance:
         self._every(
             "checkpoint",
             lambda: self._seconds("replica.high.watermark.checkpoint.interval.ms"),
-            self._checkpoint,
+            self._checkpoint_changes,
         )
         first = min(_RETENTION_DELAY_S, self._seconds("log.retention.check.interval.ms"))
         self._every(
@@ -202,25 +204,37 @@ class Maintenance:
         self._checkpoint()
         await waiter
 
+    def _checkpoint_changes(self) -> None:
+        if self._marks() != self._written_marks:
+            self._checkpoint()
+
+    def _marks(self) -> object:
+        """What the checkpoint files are made of."""
+        directory = self._directory
+        return self._partitions.marks(), dict(directory.cleaner_offsets), len(directory.failed)
+
     def _checkpoint(self) -> None:
         if self._checkpointing:
             self._checkpoint_again = True
             return
         self._checkpoint_again = False
         served, self._unserved = self._unserved, []
+        marks = self._marks()
         job = self._directory.begin_checkpoints(self._partitions.high_watermarks)
         self._checkpointing = True
         work = self._tasks.offload("checkpoint", job.run)
         self._under_way.add(work)
-        work.add_done_callback(partial(self._on_checkpointed, served))
+        work.add_done_callback(partial(self._on_checkpointed, served, marks))
 
     def _on_checkpointed(
-        self, served: list[asyncio.Future[None]], work: asyncio.Future[None]
+        self, served: list[asyncio.Future[None]], marks: object, work: asyncio.Future[None]
     ) -> None:
         self._under_way.discard(work)
         self._checkpointing = False
         if work.exception() is not None:
             logger.error("the checkpoints could not be written: %s", work.exception())
+        else:
+            self._written_marks = marks
         for waiter in served:
             if not waiter.done():
                 waiter.set_result(None)
