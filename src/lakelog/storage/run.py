@@ -20,7 +20,7 @@ from lakelog.records.batch import (
     PLACE,
     HeaderFields,
 )
-from lakelog.records.crc import crc32c
+from lakelog.records.crc import crc32c_function
 from lakelog.storage.producer_state import SEQUENCE_MAX, ProducerEntry
 from lakelog.storage.validate import CODECS, CRC_START
 
@@ -54,12 +54,8 @@ class Run(NamedTuple):
 
 def place_run(log: Log, batches: Sequence[memoryview], leader_epoch: int, now_ms: int) -> Run:
     """Finds the run and gives its batches their offsets, from the log's end on, and the epoch."""
-    config, segment, unpack, place = (
-        log.config,
-        log.active_segment,
-        HEADER.unpack_from,
-        PLACE.pack_into,
-    )
+    config, segment = log.config, log.active_segment
+    unpack, place, checksum = HEADER.unpack_from, PLACE.pack_into, crc32c_function()
     headers: list[HeaderFields] = []
     offsets: list[int] = []
     offset, room = log.log_end_offset, config.segment_bytes - segment.size
@@ -86,7 +82,7 @@ def place_run(log: Log, batches: Sequence[memoryview], leader_epoch: int, now_ms
             or timestamp > timestamp_max
             or offset + delta > offset_max
             or room < 0
-            or crc32c(batch[CRC_START:]) != crc
+            or checksum(batch[CRC_START:], 0) != crc
         ):
             break
         if headers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from struct import Struct, calcsize
 from typing import Any
 
@@ -17,13 +18,15 @@ class Template:
         holes: the `struct` characters of the holes, in the order of the wire.
     """
 
-    __slots__ = ("_constants", "_fields", "_pack", "_unpack_from", "size")
+    __slots__ = ("_constants", "_fields", "_layout", "_pack", "_packs", "_unpack_from", "size")
 
     def __init__(self, zeros: Buffer, ones: Buffer, holes: str) -> None:
         layout, fields = _split(bytes(zeros), bytes(ones), holes)
         struct = Struct(">" + layout)
         self.size = struct.size
+        self._layout = layout
         self._fields: list[Any] = fields
+        self._packs: dict[int, Callable[..., bytes]] = {}
         self._constants = tuple(fields[::2])
         self._pack = struct.pack
         self._unpack_from = struct.unpack_from
@@ -33,6 +36,16 @@ class Template:
         fields = self._fields[:]
         fields[1::2] = values
         return self._pack(*fields)
+
+    def pack_rows(self, count: int, *columns: Sequence[int]) -> bytes:
+        """`count` encodings one after the other; each column is what is in one hole of them."""
+        pack = self._packs.get(count)
+        if pack is None:
+            pack = self._packs[count] = Struct(">" + self._layout * count).pack
+        fields, width = self._fields * count, len(self._fields)
+        for number, column in enumerate(columns):
+            fields[2 * number + 1 :: width] = column
+        return pack(*fields)
 
     def unpack(self, view: Buffer, start: int) -> tuple[Any, ...] | None:
         """What is in the holes of the `size` bytes at `start`; `None` if the rest differs."""

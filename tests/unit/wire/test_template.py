@@ -47,3 +47,11 @@ def test_holes_that_are_not_there(zeros: bytes, ones: bytes, holes: str) -> None
 def test_an_encoding_that_is_one_hole() -> None:
     template = Template(b"\0" * 8, b"\xff" * 8, "q")
     assert template.unpack(template.pack(-9), 0) == (-9,)
+
+
+@pytest.mark.parametrize("count", [1, 2, 64])
+def test_rows_are_packed_one_after_the_other(count: int) -> None:
+    template = Template(encoded(0), encoded(-1), "iqi")
+    columns = [list(range(start, start + count)) for start in (0, -5, 1 << 20)]
+    rows = [template.pack(*row) for row in zip(*columns, strict=True)]
+    assert template.pack_rows(count, *columns) == b"".join(rows)

@@ -117,13 +117,14 @@ class ProduceRepeat(KnownRequest[_Key]):
         if not offsets:
             return self._append_one(partition, numbers[0], batches[0])
         broker.purgatory.check_soon(partition.key)
-        pack, log_start = self._response.pack, partition.log.log_start_offset
-        responses = [
-            pack(number, offset, -1, log_start)
-            for number, offset in zip(numbers, offsets, strict=False)
-        ]
-        self._connection.queue(b"".join(responses))
-        return len(offsets)
+        count, log_start = len(offsets), partition.log.log_start_offset
+        if count == 1:
+            answer = self._response.pack(numbers[0], offsets[0], -1, log_start)
+        else:
+            columns = numbers[:count], offsets, [-1] * count, [log_start] * count
+            answer = self._response.pack_rows(count, *columns)
+        self._connection.queue(answer)
+        return count
 
     def _append_one(self, partition: Partition, number: int, batch: memoryview) -> int:
         """Whether the first batch was appended, or refused: not if either would have to wait."""

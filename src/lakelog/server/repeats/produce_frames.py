@@ -47,7 +47,7 @@ class ProduceFrames:
             first, number, second, length = unpack(view, start)
             stop = end - len(tail)
             size = measure(length, stop - start - fixed)
-            if size < 0 or first != before or second != after or view[stop:end] != tail:
+            if first != before or second != after or size < 0 or view[stop:end] != tail:
                 break
             numbers.append(number)
             batches.append(view[stop - size : stop])
