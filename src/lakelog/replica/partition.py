@@ -17,6 +17,7 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.recompressed import recompressed
+from lakelog.storage.checking import NotChecked, UncheckedSlice, begin_check
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
@@ -263,12 +264,19 @@ class Partition:
         self.log.assign_epoch(leader_epoch)
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool) -> LogSlice | None:
-        """Whole stored batches from the one that holds `offset`, up to the high watermark."""
+        """Whole stored batches from the one that holds `offset`, up to the high watermark, or
+        `NotChecked` for what this process has not looked at yet."""
+        return self._read(offset, max_bytes, self.high_watermark, min_one=min_one)
+
+    def _read(self, offset: int, max_bytes: int, end: int, *, min_one: bool) -> LogSlice | None:
         self.check_online()
         try:
-            return self.log.read(offset, max_bytes, end_offset=self.high_watermark, min_one=min_one)
+            found = self.log.read(offset, max_bytes, end_offset=end, min_one=min_one)
+            if type(found) is UncheckedSlice:
+                raise NotChecked(begin_check(found, self.log.leader_epochs))
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
+        return found
 
     def read_committed(
         self, offset: int, max_bytes: int, *, min_one: bool
@@ -277,11 +285,7 @@ class Partition:
         log = self.log
         if log.producers.first_unstable_offset < 0 and not log.has_aborted:
             return self.read(offset, max_bytes, min_one=min_one), []
-        self.check_online()
-        try:
-            found = log.read(offset, max_bytes, end_offset=self.last_stable_offset, min_one=min_one)
-        except (OSError, CorruptLog) as error:
-            raise self._reading_error(error) from error
+        found = self._read(offset, max_bytes, self.last_stable_offset, min_one=min_one)
         if found is None:
             return None, []
         try:

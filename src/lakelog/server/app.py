@@ -38,6 +38,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.server.broker import Broker
+from lakelog.server.checks import StoredChecks
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.coordinators import Coordinators
 from lakelog.server.dispatch import Dispatcher
@@ -112,6 +113,7 @@ class Server:
             metadata=self._metadata,
             partitions=self._partitions,
             purgatory=purgatory,
+            checks=StoredChecks(tasks),
             fetch_sessions=FetchSessions(
                 random,
                 lambda topic, index: self._partitions.get(topic, index) is not None,

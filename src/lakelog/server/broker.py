@@ -18,6 +18,7 @@ from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
+from lakelog.server.checks import StoredChecks
 from lakelog.server.connection import Connection
 from lakelog.server.markers import LocalMarkers
 from lakelog.server.monitoring.requests import RequestMetrics
@@ -48,6 +49,7 @@ class Broker:
     metadata: MetadataLog
     partitions: Partitions
     purgatory: Purgatory
+    checks: StoredChecks
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     topics: Topics

@@ -102,7 +102,8 @@ class Replicas:
 
     def _load_logs(self, image: MetadataImage) -> None:
         configs = self._log_configs(image)
-        self._directory.load_logs(lambda topic, _: configs(topic), _TopicIds(image))
+        topic_ids = _TopicIds(image)
+        self._directory.load_logs(lambda topic, _: configs(topic), topic_ids, topic_ids.of)
 
     async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
@@ -249,6 +250,10 @@ class _TopicIds:
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
+
+    def of(self, name: str) -> bytes | None:
+        topic = self._image.topic(name)
+        return topic.topic_id if topic is not None else None
 
     def __contains__(self, topic_id: object) -> bool:
         return isinstance(topic_id, bytes) and self._image.topic_by_id(topic_id) is not None

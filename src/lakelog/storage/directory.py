@@ -8,6 +8,7 @@
                                        segments back that were deleted
     replication-offset-checkpoint      each log's high watermark
     cleaner-offset-checkpoint          up to where each log is compacted
+    known-logs                         all of these and more, with a checksum
     <topic>-<partition>/               a log; with -delete or -stray at the end no longer one
 
 Source: `LogManager` of Apache Kafka.
@@ -23,23 +24,18 @@ from pathlib import Path
 from lakelog.base.topic_config import LogConfig
 from lakelog.runtime.api import Clock, Disk, FileLock, Random
 from lakelog.storage.checkpoint import (
-    CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
     LEADER_EPOCHS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
     CheckpointJob,
-    MalformedCheckpoint,
     TopicPartition,
-    decode_offsets,
     encode_epochs,
-    encode_offsets,
 )
 from lakelog.storage.closing import Works, close_logs
 from lakelog.storage.errors import CorruptLog, DirectoryInUse, LoadInterrupted
 from lakelog.storage.files import is_blank, read_if_exists, replace
 from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
 from lakelog.storage.identity import load_identity
+from lakelog.storage.known_log import KnownLog
+from lakelog.storage.known_logs import FoundCheckpoints, checkpoint_files
 from lakelog.storage.loader import LoadRequest, LogLoader, Recovery
 from lakelog.storage.local_log import PRODUCER_EXPIRATION_MS
 from lakelog.storage.log import Log
@@ -54,10 +50,10 @@ from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import (
     PARTITION_METADATA,
     MetaProperties,
-    decode_partition_metadata,
     encode_partition_metadata,
 )
 from lakelog.storage.segment import Segment
+from lakelog.storage.topic_ids import TopicIdOf, no_topic, topic_id_in
 
 _logger = logging.getLogger(__name__)
 _LOCK = ".lock"
@@ -98,7 +94,7 @@ class LogDirectory:
         """Whether it has been read what is known of each log."""
         self._loaded = self._has_strays = False
         self._interrupted = False
-        self._offline: dict[TopicPartition, tuple[int, int]] = {}
+        self._offline: dict[TopicPartition, KnownLog] = {}
         self._doomed: list[tuple[int, Path]] = []
         self._written: dict[Path, bytes] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
@@ -133,19 +129,30 @@ class LogDirectory:
         except BaseException:
             self._release()
             raise
-        self.clean = self._disk.exists(self.path / _CLEAN_SHUTDOWN)
+        self.clean = self._is_clean()
+
+    def _is_clean(self) -> bool:
+        """A file that says anything but what a clean stop writes says nothing."""
+        path = self.path / _CLEAN_SHUTDOWN
+        content = read_if_exists(self._disk, path)
+        if content not in (None, _CLEAN_SHUTDOWN_CONTENT):
+            _logger.warning("%s is damaged; all logs are recovered", path)
+        return content == _CLEAN_SHUTDOWN_CONTENT
 
     # Loading
 
     def load_logs(
-        self, configs: Callable[[str, bytes], LogConfig], known_topic_ids: Container[bytes]
+        self,
+        configs: Callable[[str, bytes], LogConfig],
+        known_topic_ids: Container[bytes],
+        id_of: TopicIdOf = no_topic,
     ) -> dict[TopicPartition, Log]:
         """Opens every log of a known topic; recovers them all after an unclean stop.
 
         Directories of unknown topics become `-stray`. What cannot be used is in `failed`. Raises
         `LoadInterrupted` after `interrupt`.
         """
-        if self.clean:
+        if self._disk.exists(self.path / _CLEAN_SHUTDOWN):
             self._disk.remove(self.path / _CLEAN_SHUTDOWN)
             self._disk.sync_dir(self.path)
         loader = LogLoader(
@@ -157,15 +164,15 @@ class LogDirectory:
         )
         for key, folder in self._find_logs():
             self._check_interrupted()
-            topic_id = self._topic_id(key, folder)
+            topic_id = self._topic_id(key, folder, id_of(key[0]))
             if topic_id is None:
                 continue
             if topic_id not in known_topic_ids:
                 self._mark_stray(key, folder)
                 continue
             config = configs(key[0], topic_id)
-            known = self._offline[key]
-            self._load(loader, LoadRequest(*key, topic_id, config, folder, self.clean, *known))
+            known = self._offline[key] = self._offline[key]._replace(topic_id=topic_id)
+            self._load(loader, LoadRequest(*key, topic_id, config, folder, self.clean, known))
         self._loaded = True
         if self._has_strays:  # what was durable of them is not asked of new logs of their names
             self.write_checkpoints()
@@ -173,10 +180,9 @@ class LogDirectory:
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
         """Every log there is, after reading what the checkpoints say of it."""
-        recovery_points = self._read_checkpoint(RECOVERY_POINTS)
-        starts = self._read_checkpoint(LOG_STARTS)
-        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
-        self.cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
+        checkpoints = FoundCheckpoints(self._disk, self.path)
+        self.high_watermarks = checkpoints.high_watermarks
+        self.cleaner_offsets = checkpoints.cleaned
         found = []
         for name in self._disk.list(self.path):
             folder, key = self.path / name, parse_dir_name(name)
@@ -184,7 +190,7 @@ class LogDirectory:
                 self._doomed.append((0, folder))
             if key is None or not self._disk.is_dir(folder):
                 continue
-            self._offline[key] = recovery_points.get(key, 0), starts.get(key, 0)
+            self._offline[key] = checkpoints.known_of(key)
             found.append((key, folder))
         self._known = True
         return found
@@ -213,24 +219,21 @@ class LogDirectory:
         for reason in recovery.reasons:
             _logger.warning("%s-%d was cut at offset %d: %s", *key, log.log_end_offset, reason)
 
-    def _topic_id(self, key: TopicPartition, folder: Path) -> bytes | None:
+    def _topic_id(self, key: TopicPartition, folder: Path, present: bytes | None) -> bytes | None:
         """`None` for a directory that has been dealt with.
 
         Where nothing has ever been written nothing is lost with the file, which a power failure
         soon after the creation may take or leave half written.
         """
-        path = folder / PARTITION_METADATA
-        data = read_if_exists(self._disk, path)
+        recorded = self._offline[key].topic_id
         try:
-            if data is not None:
-                return decode_partition_metadata(data)
-            reason = "the file is missing"
-        except ValueError as error:
-            reason = str(error)
-        if is_blank(self._disk, folder):
-            self._mark_stray(key, folder)
-        else:
-            self.failed[key] = CorruptLog(path, 0, reason)
+            return topic_id_in(self._disk, folder, recorded, present)
+        except CorruptLog as error:
+            if is_blank(self._disk, folder):
+                self._mark_stray(key, folder)
+            else:
+                _logger.error("%s-%d is offline: %s", *key, error)
+                self.failed[key] = error
         return None
 
     def _mark_stray(self, key: TopicPartition, folder: Path) -> None:
@@ -240,14 +243,6 @@ class LogDirectory:
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), STRAY_DIR)
         _logger.warning("%s belongs to no known topic; keeping it as %s", folder, target.name)
         self._disk.rename(folder, target)
-
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        data = read_if_exists(self._disk, self.path / name)
-        try:
-            return decode_offsets(data) if data is not None else {}
-        except MalformedCheckpoint as error:
-            _logger.warning("%s is ignored: %s", self.path / name, error)
-            return {}
 
     # Logs
 
@@ -331,23 +326,10 @@ class LogDirectory:
             known = self.high_watermarks.items()
             offline = {key: offset for key, offset in known if key in self._offline}
             self.high_watermarks = {**offline, **high_watermarks}
-        points = {key: point for key, (point, _) in self._offline.items()}
-        starts = {key: start for key, (_, start) in self._offline.items() if start}
-        for key, log in self.logs.items():
-            points[key] = log.recovery_point
-            if log.log_start_offset:
-                starts[key] = log.log_start_offset
-        files = {
-            RECOVERY_POINTS: points,
-            LOG_STARTS: starts,
-            HIGH_WATERMARKS: self.high_watermarks,
-            CLEANER_OFFSETS: self.cleaner_offsets,
-        }
-        changed = {}
-        for name, offsets in files.items():
-            path, data = self.path / name, encode_offsets(offsets)
-            if self._written.get(path) != data:
-                changed[path] = data
+        files = checkpoint_files(
+            self.path, self.logs, self._offline, self.high_watermarks, self.cleaner_offsets
+        )
+        changed = {path: data for path, data in files.items() if self._written.get(path) != data}
         return CheckpointJob(self._disk, changed, self._written)
 
     def write_checkpoints(

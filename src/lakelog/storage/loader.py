@@ -20,6 +20,7 @@ from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import read_if_exists, remove_if_exists
 from lakelog.storage.handles import HandleCache
+from lakelog.storage.known_log import KnownLog
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
     DELETED,
@@ -61,8 +62,15 @@ class LoadRequest:
     config: LogConfig
     folder: Path
     clean: bool
-    recovery_point: int
-    log_start_offset: int
+    known: KnownLog
+
+    @property
+    def recovery_point(self) -> int:
+        return self.known.recovery_point
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.known.start
 
 
 class LogLoader:
@@ -140,12 +148,13 @@ class LogLoader:
     def _segments(self, request: LoadRequest, names: list[str]) -> list[Segment]:
         bases = [offset_of(name) for name in names if name.endswith(LOG)]
         segments: list[Segment] = []
+        aborted = dict(request.known.aborted)
         indexed = {offset_of(name) for name in names if name.endswith(TXN_INDEX)}
         for base in sorted(base for base in bases if base is not None):
             segment = self._new_segment(request, base)
-            segment.size = self._disk.size(segment.path(LOG))
-            if base in indexed:
-                segment.txn_index = TxnIndex(None)
+            segment.find(self._disk.size(segment.path(LOG)))
+            if base in indexed or base in aborted:
+                segment.txn_index = TxnIndex(None, aborted.get(base))
             if segments:
                 segments[-1].sealed = True
                 segments[-1].next_offset = base
@@ -217,8 +226,9 @@ class LogLoader:
         """The log must reach what was durable, and what has been promised as its start."""
         last = segments[-1]
         end = last.next_offset
-        if end < request.recovery_point:
-            reason = f"the log ends at offset {end}, yet {request.recovery_point} was durable"
+        durable = request.recovery_point
+        if end < durable or (request.clean and end > durable > 0):
+            reason = f"the log ends at offset {end}, yet {durable} was durable"
             raise CorruptLog(last.path(LOG), last.size, reason)
         if end < request.log_start_offset:
             if request.clean:
@@ -229,14 +239,19 @@ class LogLoader:
             segments[:] = [self._new_segment(request, request.log_start_offset).create()]
 
     def _epochs(self, request: LoadRequest, segments: list[Segment], start: int) -> EpochCache:
-        data = read_if_exists(self._disk, request.folder / LEADER_EPOCHS)
+        path = request.folder / LEADER_EPOCHS
+        data, known = read_if_exists(self._disk, path), list(request.known.epochs)
         try:
             epochs = EpochCache(decode_epochs(data or b""))
+            if known and not _agree(epochs.entries, known, request.recovery_point):
+                _logger.warning("%s is not what was written last; rebuilding it", path)
+                epochs = _written_anew(known)
         except MalformedCheckpoint as error:
             if segments[-1].next_offset > segments[0].base_offset:
-                _logger.warning("%s: %s; rebuilding it", request.folder / LEADER_EPOCHS, error)
-            epochs = EpochCache(None)
-            _add_epochs(epochs, segments)
+                _logger.warning("%s: %s; rebuilding it", path, error)
+            epochs = _written_anew(known)
+            if not known:
+                _add_epochs(epochs, segments)
         if not request.clean and epochs.entries and epochs.entries[0][1] > start:
             # Written after a deletion of records of which no other checkpoint knows.
             epochs = EpochCache(None)
@@ -247,6 +262,20 @@ class LogLoader:
             _add_epochs(epochs, dirty)
         epochs.truncate_from_start(start)
         return epochs
+
+
+def _written_anew(entries: list[tuple[int, int]]) -> EpochCache:
+    epochs = EpochCache(None)
+    for entry in entries:
+        epochs.assign(*entry)
+    return epochs
+
+
+def _agree(found: list[tuple[int, int]], known: list[tuple[int, int]], recovery_point: int) -> bool:
+    """Whether what was found below the recovery point is known, but for where the log starts."""
+    durable = [entry for entry in found if entry[1] < recovery_point]
+    kept = known[-len(durable) :] if durable else []
+    return bool(durable) and durable[1:] == kept[1:] and durable[0][0] == kept[0][0]
 
 
 def _add_epochs(epochs: EpochCache, segments: list[Segment]) -> None:

@@ -23,9 +23,12 @@ from lakelog.records.batch import (
     set_append_time,
 )
 from lakelog.records.control import EndTransactionMarker, build_marker
+from lakelog.storage.checking import slice_of
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.known_batches import Place
 from lakelog.storage.local_log import LocalLog
+from lakelog.storage.names import LOG
 from lakelog.storage.producer_state import BatchMetadata
 from lakelog.storage.retention import count_deletable
 from lakelog.storage.segment import Segment
@@ -233,11 +236,8 @@ class Log(LocalLog):
             )
         if offset >= end_offset or offset == end:
             return None
-        if max_bytes <= 0:
-            if max_bytes < 0:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {max_bytes} bytes")
-            if not min_one:
-                return None
+        if max_bytes <= 0 and not _may_exceed(max_bytes, min_one=min_one):
+            return None
         segment, position, first = self._known.find(offset) or self._locate(offset)
         limit = segment.size
         if end_offset < end and end_offset < segment.next_offset:
@@ -248,10 +248,17 @@ class Log(LocalLog):
             if size > max_bytes and not min_one:
                 return None
             self._note_following(segment, position + size)
-        return LogSlice(segment.open(), position, size) if size > 0 else None
+        if size <= 0:
+            return None
+        if position < segment.unchecked:
+            return slice_of(segment, position, size, offset, self.leader_epochs)
+        return LogSlice(segment.open(), position, size)
 
     def _locate(self, offset: int) -> Place:
-        """The batch that holds `offset`, or the next one where compaction took that."""
+        """The batch that holds `offset`, or the next one where compaction took that.
+
+        Segments end where the next one begins, so one that does not reach that has lost records.
+        """
         number = max(bisect_right(self._bases, offset) - 1, 0)
         while True:
             segment = self.segments[number]
@@ -259,6 +266,11 @@ class Log(LocalLog):
             number += 1
             if position < segment.size or number == len(self.segments):
                 return segment, position, None
+            if segment.next_offset > offset:
+                reason = (
+                    f"the file ends before offset {offset}, the segment at {segment.next_offset}"
+                )
+                raise CorruptLog(segment.path(LOG), segment.size, reason)
 
     def _note_following(self, segment: Segment, position: int) -> None:
         """Whoever reads in sequence asks next for the batch at `position`."""
@@ -367,3 +379,10 @@ class Log(LocalLog):
         replay(table, self.segments, start, reindexed)
         table.end_offset = self.log_end_offset
         self.has_aborted = any(segment.txn_index is not None for segment in self.segments)
+
+
+def _may_exceed(max_bytes: int, *, min_one: bool) -> bool:
+    """Whether one batch may be read where none is within the limit."""
+    if max_bytes < 0:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {max_bytes} bytes")
+    return min_one

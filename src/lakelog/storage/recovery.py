@@ -60,12 +60,14 @@ def recover_segment(
     except CorruptRecord as error:
         reason = str(error)
     if not reason:
+        segment.note_checked()
         segment.end_rebuild()
         return None
     if segment.next_offset < recovery_point:
         raise CorruptLog(segment.path(LOG), valid, reason)
     _keep_aside(segment, valid, end)
     segment.cut_at(valid)
+    segment.note_checked()
     return Cut(valid, end - valid, reason)
 
 

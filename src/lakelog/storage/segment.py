@@ -91,7 +91,7 @@ class Segment(IndexedSegment):
             if header.last_offset == offset and header.newest_timestamp == time:
                 return position
             break
-        self.rebuild_index()
+        self.rebuild_index("it disagrees with the log")
         return self.position_before_time(timestamp)
 
     def position_of(self, offset: int) -> int:
@@ -99,7 +99,7 @@ class Segment(IndexedSegment):
         index = self._index if self._index is not None else self.index
         entry = index.floor(offset - self.base_offset)
         if not index.trusted and not self._is_true(index, entry):
-            self.rebuild_index()
+            self.rebuild_index("it disagrees with the log")
             return self.position_of(offset)
         position = index.positions[entry] if entry >= 0 else 0
         file, size = self.open().file, self.size
@@ -125,7 +125,7 @@ class Segment(IndexedSegment):
         index = self._index if self._index is not None else self.index
         entry = index.floor_position(min(position + max_bytes, end))
         if not index.trusted and not self._is_true(index, entry):
-            self.rebuild_index()
+            self.rebuild_index("it disagrees with the log")
             return self.whole_batches(position, end, max_bytes, first)
         if entry >= 0 and index.positions[entry] > position:
             return index.positions[entry] - position
@@ -139,6 +139,33 @@ class Segment(IndexedSegment):
             if at - position >= max_bytes:
                 break
         return at - position
+
+    def last_time_position(self) -> int:
+        """Where the batch of the last time entry begins, or one before it."""
+        entry, time = self._files.read_last()
+        if entry is not None and time is not None and entry[0] <= time[1] and self._starts(*entry):
+            return entry[1]
+        index = self.index
+        if not index.times:
+            return 0
+        floor = index.floor(index.time_offsets[-1])
+        return index.positions[floor] if floor >= 0 else 0
+
+    def _starts(self, offset: int, position: int) -> bool:
+        """Whether a batch that ends at a relative offset begins at `position`."""
+        if not 0 <= position < self.size:
+            return False
+        base, _, delta = self._span(self.open().file.read_at(position, SPAN.size), 0, position)
+        return base + delta == self.base_offset + offset
+
+    def entry_before(self, position: int) -> int:
+        """The position of the last index entry before `position`; 0 without one."""
+        index = self.index
+        entry = index.floor_position(position - 1)
+        if not index.trusted and not self._is_true(index, entry):
+            self.rebuild_index("it disagrees with the log")
+            return self.entry_before(position)
+        return index.positions[entry] if entry >= 0 else 0
 
     def batch_at(self, position: int) -> tuple[int, int] | None:
         """Base offset and size of the batch at `position`, or `None` where no header can be."""
@@ -166,7 +193,7 @@ class Segment(IndexedSegment):
         if entry == len(index.positions):
             return self.next_offset
         if not index.trusted and not self._is_true(index, entry):
-            self.rebuild_index()
+            self.rebuild_index("it disagrees with the log")
             return self.end_of_reads(position)
         return self.base_offset + index.offsets[entry]
 
@@ -180,6 +207,11 @@ class Segment(IndexedSegment):
         if index.entries is None:
             index.read(self.disk, self.path(TXN_INDEX), self.base_offset, self.next_offset)
         return index.entries
+
+    def aborted_checksum(self) -> int:
+        """Of its transaction index, which it must have."""
+        assert self.txn_index is not None
+        return self.txn_index.checksum(self.disk, self.path(TXN_INDEX))
 
     def write_aborted(self, entry: AbortedTransaction) -> None:
         """Before the marker is appended; then `keep_aborted` or `cut_aborted`."""
@@ -227,7 +259,7 @@ class Segment(IndexedSegment):
         index.truncate(end - self.base_offset)
         self._files.cut(index)
         if not self._resume(index):
-            self.rebuild_index()
+            self.rebuild_index("it disagrees with the log")
         self.next_offset = end
 
     def finish(self) -> None:

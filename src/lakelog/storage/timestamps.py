@@ -16,6 +16,7 @@ from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.heads import iter_heads
 from lakelog.records.record import record_view
 from lakelog.runtime.api import File
+from lakelog.storage.checking import check_now
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.validate import DECODED_BYTES_MAX
@@ -35,9 +36,12 @@ class TimestampOffset(NamedTuple):
 
 def find_by_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
     """The first record, in offset order, whose timestamp is at least `timestamp`."""
-    search = _Search(log.log_start_offset)
+    search = _Search(log)
     for segment in log.segments:
-        if segment.next_offset <= search.start or segment.greatest_timestamp() < timestamp:
+        if segment.next_offset <= search.start:
+            continue
+        search.check_end(segment)
+        if segment.greatest_timestamp() < timestamp:
             continue
         found = search.first_in(segment, timestamp)
         if found is not None:
@@ -47,11 +51,13 @@ def find_by_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
 
 def find_max_timestamp(log: Log) -> TimestampOffset | None:
     """The first record with the greatest timestamp of all."""
+    search = _Search(log)
     live = [segment for segment in log.segments if segment.next_offset > log.log_start_offset]
+    for segment in live:
+        search.check_end(segment)
     live.sort(key=lambda segment: segment.greatest_timestamp(), reverse=True)
     if not live or live[0].greatest_timestamp() < 0:
         return None
-    search = _Search(log.log_start_offset)
     found = search.first_in(live[0], live[0].greatest_timestamp())
     return found or search.greatest_in(live)
 
@@ -59,10 +65,16 @@ def find_max_timestamp(log: Log) -> TimestampOffset | None:
 class _Search:
     """For one answer, among the records from `start` on."""
 
-    def __init__(self, start: int) -> None:
-        self.start = start
+    def __init__(self, log: Log) -> None:
+        self._epochs = log.leader_epochs
+        self.start = log.log_start_offset
         self._left = DECODED_BYTES_MAX
         """Of records that may be read without finding there what the header claims."""
+
+    def check_end(self, segment: Segment) -> None:
+        """Of a segment that is older than the process: its greatest timestamp is told there."""
+        if segment.unchecked:
+            check_now(segment, segment.last_time_position(), segment.size, self._epochs)
 
     def first_in(self, segment: Segment, timestamp: int) -> TimestampOffset | None:
         position = max(segment.position_before_time(timestamp), segment.position_of(self.start))
@@ -70,6 +82,7 @@ class _Search:
         for at, header in scan_headers(file, position, segment.size):
             if header.newest_timestamp < timestamp:
                 continue
+            check_now(segment, position, at + header.size, self._epochs)
             for time_ms, offset in self._times(file, at, header):
                 if time_ms >= timestamp:
                     return TimestampOffset(time_ms, offset, header.partition_leader_epoch)

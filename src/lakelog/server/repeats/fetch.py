@@ -28,6 +28,7 @@ from lakelog.server.dispatch import Context
 from lakelog.server.handlers.fetch import READ_COMMITTED, ZSTD_SINCE, read_one
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.reply import Repeat
+from lakelog.storage.checking import NotChecked
 from lakelog.storage.handles import LogSlice
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
 from lakelog.wire.primitives import encode_uvarint
@@ -149,6 +150,9 @@ class FetchRepeat(KnownRequest[_Key]):
             partition, records, aborted = read_one(
                 broker, target, bytes_max, committed=committed, min_one=True
             )
+        except NotChecked as first:
+            first.job.abandon()
+            return False
         except KafkaError:
             return False
         if records is None:
