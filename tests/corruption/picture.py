@@ -38,7 +38,6 @@ Picture = dict[str, Any]
 NOW_MS = RECENTLY_MS + 3_600_000
 _TOPICS = (*TOPICS, "late", "__consumer_offsets", "__transaction_state")
 _EPOCHS = ROUNDS + 4
-_TIMES = [RECENTLY_MS + 100_000 * n + 50 * at for n in range(ROUNDS + 1) for at in range(25)]
 _COARSE = 7
 _TIMEOUT_S = 10.0
 
@@ -96,8 +95,6 @@ class Asking:
         found[f"start of {topic}"], found[f"end of {topic}"] = start, end
         if not step:
             return
-        for time_ms in (-3, *_TIMES[::step]):
-            found[f"{topic} at time {time_ms}"] = await self._offset(topic, time_ms)
         for epoch in range(_EPOCHS):
             found[f"end of epoch {epoch} of {topic}"] = await self._epoch_end(topic, epoch)
         found[f"producers of {topic}"] = await self._producers(topic)
@@ -106,7 +103,9 @@ class Asking:
             for offset in range(*known, step):
                 found[f"{topic} from {offset}"] = await self._records(topic, offset, 1, 0)
                 found[f"{topic} committed from {offset}"] = await self._committed(topic, offset)
-            found[f"all of {topic}"] = await self._records(topic, known[0], 1 << 20, 0)
+            found[f"all of {topic}"] = whole = await self._records(topic, known[0], 1 << 20, 0)
+            for time_ms in (-3, *_times(whole)[::step]):
+                found[f"{topic} at time {time_ms}"] = await self._offset(topic, time_ms)
 
     async def _offset(self, topic: str, time_ms: int) -> Any:
         row = ListOffsetsPartition(partition_index=0, timestamp=time_ms)
@@ -175,6 +174,14 @@ class Asking:
 
 def _told(answer: Any, what: Any) -> Any:
     return Refused(answer.error_code) if answer.error_code else what
+
+
+def _times(whole: Any) -> list[int]:
+    """Of the batches, and shortly after."""
+    if isinstance(whole, Refused | str):
+        return []
+    found = {header.max_timestamp for header, _ in iter_batches(whole)}
+    return sorted(found | {time_ms + 1 for time_ms in found})
 
 
 def _visible(answer: Any) -> Iterator[tuple[int, bytes | None]]:

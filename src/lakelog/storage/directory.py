@@ -36,7 +36,7 @@ from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
 from lakelog.storage.identity import load_identity
 from lakelog.storage.known_log import KnownLog
 from lakelog.storage.known_logs import FoundCheckpoints, checkpoint_files
-from lakelog.storage.loader import LoadRequest, LogLoader, Recovery
+from lakelog.storage.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
 from lakelog.storage.local_log import PRODUCER_EXPIRATION_MS
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
@@ -146,8 +146,11 @@ class LogDirectory:
         configs: Callable[[str, bytes], LogConfig],
         known_topic_ids: Container[bytes],
         id_of: TopicIdOf = no_topic,
+        epoch_of: Callable[[bytes, int], int] = lambda topic_id, partition: EPOCH_END,
     ) -> dict[TopicPartition, Log]:
         """Opens every log of a known topic; recovers them all after an unclean stop.
+
+        `epoch_of` gives a partition's present leader epoch, in which nothing is written yet.
 
         Directories of unknown topics become `-stray`. What cannot be used is in `failed`. Raises
         `LoadInterrupted` after `interrupt`.
@@ -172,7 +175,12 @@ class LogDirectory:
                 continue
             config = configs(key[0], topic_id)
             known = self._offline[key] = self._offline[key]._replace(topic_id=topic_id)
-            self._load(loader, LoadRequest(*key, topic_id, config, folder, self.clean, known))
+            self._load(
+                loader,
+                LoadRequest(
+                    *key, topic_id, config, folder, self.clean, known, epoch_of(topic_id, key[1])
+                ),
+            )
         self._loaded = True
         if self._has_strays:  # what was durable of them is not asked of new logs of their names
             self.write_checkpoints()

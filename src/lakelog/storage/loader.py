@@ -40,6 +40,7 @@ from lakelog.storage.snapshots import ProducerSnapshots
 from lakelog.storage.txn_index import TxnIndex
 
 _logger = logging.getLogger(__name__)
+EPOCH_END = 1 << 31
 _INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)
 
 
@@ -63,6 +64,8 @@ class LoadRequest:
     folder: Path
     clean: bool
     known: KnownLog
+    epoch_end: int = EPOCH_END
+    """Every leader epoch in the log is below it."""
 
     @property
     def recovery_point(self) -> int:
@@ -105,7 +108,7 @@ class LogLoader:
         if request.clean:
             segments[-1].load_tail()
         else:
-            scanned = self._recover(segments, request.recovery_point, recovery)
+            scanned = self._recover(segments, request.recovery_point, request.epoch_end, recovery)
         self._check_end(segments, request, recovery)
         if recovery.bytes_cut:
             self._disk.sync_dir(folder)  # or a power failure brings back what was set aside
@@ -192,7 +195,7 @@ class LogLoader:
         return Segment(self._handles, request.folder, base, request.config, created_ms=self._now_ms)
 
     def _recover(
-        self, segments: list[Segment], recovery_point: int, recovery: Recovery
+        self, segments: list[Segment], recovery_point: int, epoch_end: int, recovery: Recovery
     ) -> list[Segment]:
         """Scans from the recovery point on, and returns what it scanned.
 
@@ -205,7 +208,7 @@ class LogLoader:
                 continue
             recovery.segments_scanned += 1
             scanned.append(segment)
-            cut = recover_segment(segment, recovery_point, self._breathe)
+            cut = recover_segment(segment, recovery_point, self._breathe, epoch_end)
             if cut is not None:
                 recovery.bytes_cut += cut.size
                 recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")

@@ -41,11 +41,13 @@ class Cut(NamedTuple):
 
 
 def recover_segment(
-    segment: Segment, recovery_point: int, breathe: Callable[[], None]
+    segment: Segment, recovery_point: int, breathe: Callable[[], None], epoch_end: int
 ) -> Cut | None:
     """Checks every batch on the device, builds the indexes anew and cuts off an invalid tail.
 
-    Calls `breathe` for each megabyte; what it raises ends the scan, which the next start repeats.
+    Every leader epoch is below `epoch_end`, and none below the one before it; a batch's checksum
+    leaves it out. Calls `breathe` for each megabyte; what it raises ends the scan, which the next
+    start repeats.
     Raises `CorruptLog` for an invalid batch below the recovery point.
     """
     segment.begin_rebuild()
@@ -54,7 +56,14 @@ def recover_segment(
     try:
         file = segment.open().file
         segment.disk.drop_cached(file)
-        for position, header in _valid_batches(file, segment.base_offset, end, breathe):
+        batches = _valid_batches(file, segment.base_offset, end, breathe)
+        epoch = -1
+        for position, header in batches:
+            if not epoch <= header.partition_leader_epoch < epoch_end:
+                raise CorruptRecord(
+                    f"leader epoch {header.partition_leader_epoch} of offset {header.base_offset}"
+                )
+            epoch = header.partition_leader_epoch
             segment.note_header(position, header)
             valid = position + header.size
     except CorruptRecord as error:
