@@ -54,8 +54,10 @@ conformance: setup maven ## Answers as Apache Kafka gives them; each feature by 
 	$(BIN)/pytest -q --every-version tests/conformance tests/clients tests/oracle
 
 fuzz: setup ## A million damaged frames, 50,000 over TCP, and 2,000 connections that stall (SEED=1)
-	$(BIN)/pytest -q -s tests/fuzz --fuzz-frames=1000000 --fuzz-tcp-frames=50000 \
-	  --fuzz-stalled=2000 --fuzz-seed=$(or $(SEED),1)
+	$(BIN)/pytest -q -n 2 -rP tests/fuzz/test_in_process.py --fuzz-frames=1000000 \
+	  --fuzz-seed=$(or $(SEED),1)
+	$(BIN)/pytest -q -s tests/fuzz --ignore=tests/fuzz/test_in_process.py \
+	  --fuzz-tcp-frames=50000 --fuzz-stalled=2000 --fuzz-seed=$(or $(SEED),1)
 
 endurance: setup java ## One broker killed again and again under clients (ROUNDS=20 SEED=1)
 	$(BIN)/pytest -q -s tests/endurance --endurance-rounds=$(or $(ROUNDS),20) \
@@ -65,8 +67,8 @@ sim: setup ## Seeded worlds around the broker (SEEDS=200, or SEED=7 to see one a
 	$(BIN)/python -m lakelog.testing.simulation \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
 
-bench: setup maven ## Side by side with Apache Kafka
-	$(BIN)/python benchmarks/run.py
+bench: setup maven ## Side by side with Apache Kafka (PART=latency, evicted or compaction)
+	$(BIN)/python benchmarks/$(or $(PART),run).py
 
 clean: ## Remove what setup and the tests have made
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

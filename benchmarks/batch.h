@@ -1,4 +1,4 @@
-/* Bytes, CRC-32C and record batches of format v2 for the load generator.
+/* Bytes, CRC-32C and record batches of format v2 for the load generators.
  *
  * A batch is built once. Between sends only its base sequence changes, and CRC is linear: flipping
  * bit k of the sequence flips a fixed pattern in the CRC. The 32 patterns are computed at start, so
@@ -17,38 +17,40 @@
 enum { AT_LENGTH = 8, AT_MAGIC = 16, AT_CRC = 17, AT_ATTRIBUTES = 21, AT_SEQUENCE = 53,
        AT_COUNT = 57, BATCH_HEADER = 61 };
 
-static void fail(const char *what, long code) {
-  fprintf(stderr, "load: %s (%ld)\n", what, code);
+static inline void fail(const char *what, long code) {
+  fprintf(stderr, "%s (%ld)\n", what, code);
   exit(1);
 }
 
-static double now(void) {
+static inline double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-static void pause_ms(int ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL); }
+static inline void pause_ms(int ms) {
+  nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
+}
 
 /* --- bytes ------------------------------------------------------------------------------- */
 
-static uint8_t *put(uint8_t *at, uint64_t value, int size) {
+static inline uint8_t *put(uint8_t *at, uint64_t value, int size) {
   for (int i = 0; i < size; i++) at[i] = value >> 8 * (size - 1 - i);
   return at + size;
 }
 
-static uint8_t *put_uvarint(uint8_t *at, uint32_t value) {
+static inline uint8_t *put_uvarint(uint8_t *at, uint32_t value) {
   for (; value >= 128; value >>= 7) *at++ = value | 128;
   *at++ = value;
   return at;
 }
 
-static uint8_t *put_bytes(uint8_t *at, const void *data, size_t size) {
+static inline uint8_t *put_bytes(uint8_t *at, const void *data, size_t size) {
   memcpy(at, data, size);
   return at + size;
 }
 
-static uint8_t *put_compact(uint8_t *at, const char *text) {
+static inline uint8_t *put_compact(uint8_t *at, const char *text) {
   size_t size = strlen(text);
   return put_bytes(put_uvarint(at, size + 1), text, size);
 }
@@ -56,21 +58,21 @@ static uint8_t *put_compact(uint8_t *at, const char *text) {
 /* A message being read; running over its end is fatal, for a benchmark of garbage is worthless. */
 struct reader { const uint8_t *at, *end; };
 
-static const uint8_t *take(struct reader *in, size_t size) {
+static inline const uint8_t *take(struct reader *in, size_t size) {
   const uint8_t *start = in->at;
   if ((size_t)(in->end - start) < size) fail("truncated response", size);
   in->at += size;
   return start;
 }
 
-static int64_t get(struct reader *in, int size) {
+static inline int64_t get(struct reader *in, int size) {
   const uint8_t *at = take(in, size);
   int64_t value = (int8_t)at[0];
   for (int i = 1; i < size; i++) value = (int64_t)((uint64_t)value << 8 | at[i]);
   return value;
 }
 
-static uint32_t get_uvarint(struct reader *in) {
+static inline uint32_t get_uvarint(struct reader *in) {
   uint32_t value = 0;
   for (int shift = 0; shift < 35; shift += 7) {
     uint8_t byte = *take(in, 1);
@@ -82,27 +84,27 @@ static uint32_t get_uvarint(struct reader *in) {
 }
 
 /* The length of a compact array, string or byte field; null counts as empty. */
-static uint32_t get_length(struct reader *in) {
+static inline uint32_t get_length(struct reader *in) {
   uint32_t size = get_uvarint(in);
   return size ? size - 1 : 0;
 }
 
-static void skip_compact(struct reader *in) { take(in, get_length(in)); }
+static inline void skip_compact(struct reader *in) { take(in, get_length(in)); }
 
-static void skip_tags(struct reader *in) {
+static inline void skip_tags(struct reader *in) {
   for (uint32_t count = get_uvarint(in); count; count--) {
     get_uvarint(in);
     take(in, get_uvarint(in));
   }
 }
 
-static void skip_int32s(struct reader *in) { take(in, 4 * (size_t)get_length(in)); }
+static inline void skip_int32s(struct reader *in) { take(in, 4 * (size_t)get_length(in)); }
 
 /* --- CRC-32C ----------------------------------------------------------------------------- */
 
 static uint32_t crc_table[256], sequence_patterns[32];
 
-static void crc_prepare(void) {
+static inline void crc_prepare(void) {
   for (uint32_t i = 0; i < 256; i++) {
     uint32_t value = i;
     for (int bit = 0; bit < 8; bit++) value = value >> 1 ^ (value & 1 ? 0x82F63B78u : 0);
@@ -110,7 +112,7 @@ static void crc_prepare(void) {
   }
 }
 
-static uint32_t crc32c(const uint8_t *data, size_t size) {
+static inline uint32_t crc32c(const uint8_t *data, size_t size) {
   uint32_t value = ~0u;
   while (size--) value = value >> 8 ^ crc_table[(value ^ *data++) & 255];
   return ~value;
@@ -119,7 +121,8 @@ static uint32_t crc32c(const uint8_t *data, size_t size) {
 /* --- record batches ---------------------------------------------------------------------- */
 
 /* Writes `count` records of equal size, about `size` bytes in all; returns the real size. */
-static size_t build_batch(uint8_t *batch, size_t size, int count, int64_t producer_id, int epoch) {
+static inline size_t build_batch(uint8_t *batch, size_t size, int count, int64_t producer_id,
+                                 int epoch) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   int64_t timestamp = t.tv_sec * 1000 + t.tv_nsec / 1000000;
@@ -149,7 +152,7 @@ static size_t build_batch(uint8_t *batch, size_t size, int count, int64_t produc
   return total;
 }
 
-static void learn_sequence_patterns(uint8_t *batch, size_t size) {
+static inline void learn_sequence_patterns(uint8_t *batch, size_t size) {
   uint32_t plain = crc32c(batch + AT_ATTRIBUTES, size - AT_ATTRIBUTES);
   for (int bit = 0; bit < 32; bit++) {
     put(batch + AT_SEQUENCE, 1u << bit, 4);
@@ -158,7 +161,7 @@ static void learn_sequence_patterns(uint8_t *batch, size_t size) {
   put(batch + AT_SEQUENCE, 0, 4);
 }
 
-static void set_sequence(uint8_t *batch, uint32_t plain_crc, uint32_t sequence) {
+static inline void set_sequence(uint8_t *batch, uint32_t plain_crc, uint32_t sequence) {
   uint32_t crc = plain_crc;
   for (int bit = 0; bit < 32; bit++)
     if (sequence >> bit & 1) crc ^= sequence_patterns[bit];

@@ -1,19 +1,14 @@
-"""Runs the load generator against one broker and measures both sides."""
+"""Runs a load generator against one broker and measures both sides."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from brokers import Broker, BrokerError
+from brokers import Broker
+from programs import Program
 
-_HERE = Path(__file__).parent
-_SOURCES = (_HERE / "load.c", _HERE / "batch.h")
 _LOAD_SECONDS_MAX = 20
-_PROCESS_SECONDS_MAX = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,33 +58,24 @@ class Measurement:
 
 
 class LoadGenerator:
-    """The compiled `load.c`."""
+    """The closed loop of `load.c`."""
 
     def __init__(self, build_folder: Path) -> None:
-        self._program = build_folder / "load"
-        newest = max(source.stat().st_mtime for source in _SOURCES)
-        if not self._program.exists() or self._program.stat().st_mtime < newest:
-            self._compile(build_folder)
-
-    def _compile(self, build_folder: Path) -> None:
-        compiler = shutil.which("cc")
-        if compiler is None:
-            raise BrokerError("cc not found: install a C compiler (Debian: apt-get install gcc)")
-        build_folder.mkdir(parents=True, exist_ok=True)
-        target = str(self._program)
-        subprocess.run([compiler, "-O2", "-Wall", "-o", target, str(_SOURCES[0])], check=True)
+        self._program = Program("load", build_folder)
 
     def create_topic(self, broker: Broker, topic: str, partitions: int) -> None:
-        self._run("create", broker, topic=topic, partitions=partitions)
+        self._program.run(broker, "create", topic=topic, partitions=partitions)
 
     def delete_topic(self, broker: Broker, topic: str) -> None:
-        self._run("delete", broker, topic=topic)
+        self._program.run(broker, "delete", topic=topic)
 
-    def measure(self, broker: Broker, case: Case) -> Measurement:
-        before = broker.cpu_seconds()
-        printed = self._run(
-            case.mode,
+    def measure(
+        self, broker: Broker, case: Case, seconds_max: int = _LOAD_SECONDS_MAX
+    ) -> Measurement:
+        return measured(
+            self._program,
             broker,
+            case.mode,
             topic=case.topic,
             partitions=case.partitions,
             connections=case.connections,
@@ -97,19 +83,12 @@ class LoadGenerator:
             records=case.records,
             megabytes=case.megabytes,
             requests=case.requests,
-            seconds=_LOAD_SECONDS_MAX,
+            seconds=seconds_max,
         )
-        return Measurement(cpu_s=broker.cpu_seconds() - before, **json.loads(printed))
 
-    def _run(self, mode: str, broker: Broker, **arguments: object) -> str:
-        words = [f"{name}={value}" for name, value in arguments.items()]
-        done = subprocess.run(
-            [self._program, mode, f"port={broker.port}", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_PROCESS_SECONDS_MAX,
-        )
-        if done.returncode:
-            raise BrokerError(f"{mode} against {broker.name}: {done.stderr.strip()}")
-        return done.stdout
+
+def measured(program: Program, broker: Broker, *words: str, **arguments: object) -> Measurement:
+    """One run of a load generator, and what it cost the server."""
+    before = broker.cpu_seconds()
+    found = program.run(broker, *words, **arguments)
+    return Measurement(cpu_s=broker.cpu_seconds() - before, **found)

@@ -1,20 +1,13 @@
-"""Renders results as a table for people and as Markdown for `RESULTS.md`."""
+"""What a run of the benchmark has measured, and the rows of its tables."""
 
 from __future__ import annotations
 
-import os
-import platform
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 
 from load import Case, Measurement
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
+from tables import Table
 
-_WIDTH = 110
 LOAD_COLUMNS = (
     "case",
     "broker",
@@ -81,44 +74,8 @@ class Results:
         return [[s.name, s.broker, f"{s.ready_s:.2f}", f"{s.idle_mb:.0f}"] for s in self.starts]
 
 
-def environment() -> str:
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    return f"{os.cpu_count()} x {model}, {platform.system()}, Python {platform.python_version()}"
-
-
-def show(results: Results) -> None:
-    console = Console()
-    console.width = max(console.width, _WIDTH)
-    for columns, rows in _tables(results):
-        table = Table(*columns[:2], box=SIMPLE_HEAD, header_style="bold")
-        for column in columns[2:]:
-            table.add_column(column, justify="right")
-        for number, row in enumerate(rows, 1):
-            table.add_row(*row, end_section=number % len(results.brokers) == 0)
-        console.print(table)
-        console.print()
-
-
-def markdown(results: Results, rounds: int, command: str) -> str:
-    """A section for `RESULTS.md`: the environment, the command that repeats it, the tables."""
-    parts = [
-        f"## {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"{environment()}. Median of {rounds} interleaved rounds. Repeat with `{command}`.",
-    ]
-    for columns, rows in _tables(results):
-        lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
-
-
-def _tables(results: Results) -> list[tuple[tuple[str, ...], list[list[str]]]]:
-    tables = [(LOAD_COLUMNS, results.load_rows()), (START_COLUMNS, results.start_rows())]
-    return [(columns, rows) for columns, rows in tables if rows]
+def tables(results: Results) -> list[Table]:
+    group = len(results.brokers)
+    loads = Table(LOAD_COLUMNS, results.load_rows(), group)
+    starts = Table(START_COLUMNS, results.start_rows(), group)
+    return [table for table in (loads, starts) if table.rows]

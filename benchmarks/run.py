@@ -21,7 +21,8 @@ sys.path.insert(0, str(_PROJECT / "tests"))
 
 from brokers import Broker, BrokerError, KafkaBroker, LakelogBroker  # noqa: E402
 from load import Case, LoadGenerator  # noqa: E402
-from report import Results, Start, environment, markdown, show  # noqa: E402
+from report import Results, Start, tables  # noqa: E402
+from tables import environment, record, repeat_command, section, show  # noqa: E402
 
 from kafka_jars import JavaMissingError  # noqa: E402
 
@@ -29,12 +30,6 @@ _IDLE_S = 10.0
 _STARTS = 5
 _MANY_PARTITIONS = 100
 _BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}
-_RESULTS_HEAD = """\
-# Benchmark results
-
-Newest first. MB and GB are powers of ten; CPU-seconds are the server's own (user and system);
-"per CPU-s" is lakelog's work per CPU-second over Kafka's. How it is measured: `benchmarks/run.py`.
-"""
 CASES = (
     Case("produce 98 KB", "produce", "large", batch=98_000, records=100, megabytes=400),
     Case("produce 1 MB", "produce", "huge", batch=1_000_000, records=1000, megabytes=400),
@@ -125,12 +120,6 @@ def _run(options: argparse.Namespace, folder: Path) -> Results:
     return results
 
 
-def _record(text: str) -> None:
-    path = _PROJECT / "benchmarks" / "RESULTS.md"
-    earlier = path.read_text().removeprefix(_RESULTS_HEAD) if path.exists() else ""
-    path.write_text(f"{_RESULTS_HEAD}\n{text}{earlier}")
-
-
 def main(argv: Sequence[str]) -> int:
     options = _arguments(argv)
     folder = Path(tempfile.mkdtemp(prefix="lakelog-bench-"))
@@ -142,14 +131,11 @@ def main(argv: Sequence[str]) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{environment()}; median of {options.rounds} rounds\n")
-    show(results)
+    show(tables(results))
     if options.record:
-        repeat = [word for word in argv if word != "--record"]
-        _record(
-            markdown(
-                results, options.rounds, " ".join([".venv/bin/python benchmarks/run.py", *repeat])
-            )
-        )
+        command = repeat_command("run", argv)
+        about = f"Median of {options.rounds} interleaved rounds. Repeat with {command}."
+        record(section("", about, tables(results)))
     return 0
 
 

@@ -118,6 +118,7 @@ class SocketlessBroker:
             listener_name="PLAINTEXT",
             frame_size_max=1 << 20,
             memory=self.dispatcher.request_memory,
+            turns=self.dispatcher.turns,
         )
         self.connection.open()
 

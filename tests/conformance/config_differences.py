@@ -18,6 +18,9 @@ ONE_NODE = "one node is a whole cluster"
 NO_JAVA = "a Java class that does not run here"
 LOOPBACK = "nothing beyond loopback, and no TLS or SASL"
 DEFAULTS = {
+    "group.consumer.max.size": "the memory of groups is bounded",
+    "group.max.size": "the memory of groups is bounded",
+    "max.connections": "the memory of connections is bounded",
     "group.share.persister.class.name": NO_JAVA,
     "listener.security.protocol.map": LOOPBACK,
     "listeners": LOOPBACK,

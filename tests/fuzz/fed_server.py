@@ -9,6 +9,7 @@ from typing import Any
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.registry import api_for
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
@@ -17,8 +18,10 @@ from lakelog.server.app import ServeOptions, Server, World
 from lakelog.server.connection import Connection
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket
+from wire_client import FETCH_VERSION, PRODUCE_VERSION, batch_of, fetch_request, produce_request
 
 FRAME_SIZE_MAX = 104_857_600
+_TOPIC = "good"
 
 
 class FedSocket(FakeSocket):
@@ -80,8 +83,8 @@ class FedServer:
         await self._server.stop()
         self._tasks.close()
 
-    def connect(self) -> tuple[FedSocket, Connection]:
-        sock: Any = FedSocket()
+    def connect(self, kind: type[FedSocket] = FedSocket) -> tuple[FedSocket, Connection]:
+        sock: Any = kind()
         connection = Connection(
             sock,
             self.dispatcher,
@@ -91,7 +94,34 @@ class FedServer:
             listener_name="PLAINTEXT",
             frame_size_max=FRAME_SIZE_MAX,
             memory=self.dispatcher.request_memory,
+            turns=self.dispatcher.turns,
         )
-        self.dispatcher.connections[connection] = None
+        self.dispatcher.admit(connection)
         connection.open()
         return sock, connection
+
+
+class Good:
+    """A client that writes, and reads what it wrote."""
+
+    def __init__(self, sock: FedSocket) -> None:
+        self._sock = sock
+        self._count = 0
+
+    async def ask(self, message: Any, version: int) -> Any:
+        return await self._sock.ask(message, version)
+
+    async def check(self) -> None:
+        value = b"value %d" % self._count
+        produced = await self.ask(produce_request(_TOPIC, batch_of(value)), PRODUCE_VERSION)
+        (answer,) = produced.responses[0].partition_responses
+        assert (answer.error_code, answer.base_offset) == (0, self._count)
+        fetched = await self.ask(fetch_request(_TOPIC, self._count), FETCH_VERSION)
+        assert value in bytes(fetched.responses[0].partitions[0].records)
+        self._count += 1
+
+
+async def create(good: Good) -> None:
+    topic = CreatableTopic(name=_TOPIC, num_partitions=1, replication_factor=1)
+    created = await good.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+    assert created.topics[0].error_code == 0

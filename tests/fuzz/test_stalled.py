@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 import struct
@@ -9,13 +10,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
 from broker_process import BrokerProcess
+from fuzz.fed_server import FedServer, FedSocket, Good, create
 from fuzz.good_client import GoodClient, resident_bytes
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.registry import APIS
+from lakelog.server.request_turns import COSTLY_MAX, SHARE
 from lakelog.wire.framing import encode_request
 from wire_client import FETCH_VERSION, WireClient, create_topic, fetch_request
 
@@ -57,6 +61,75 @@ def _stalled(address: tuple[str, int], count: int) -> Iterator[None]:
             sock.connect(address)
             sock.sendall(kinds[number % len(kinds)])
         yield
+
+
+_TURNS_MAX = 24
+"""Of the loop, for a produce and a fetch: each is read, handled and awaited in a few."""
+_FLOOD = 300
+
+
+def _on_the_loop(sock: FedSocket, data: bytes) -> None:
+    """As a socket of the loop: what has come is read once a turn, for as long as there is any."""
+    sock.incoming += data
+
+    def read() -> None:
+        if sock.incoming and sock.readable is not None:
+            sock.readable()
+            asyncio.get_running_loop().call_soon(read)
+
+    asyncio.get_running_loop().call_soon(read)
+
+
+class _LoopFedSocket(FedSocket):
+    feed = _on_the_loop
+
+
+@pytest.mark.parametrize("request_", [_METADATA, _LONG_POLL], ids=["metadata", "fetch"])
+def test_a_flood_of_requests_takes_a_bounded_part_of_each_turn(
+    tmp_path: Path, request_: bytes
+) -> None:
+    """Nothing is timed: what is begun in one turn is counted, and a good client's turns are."""
+
+    async def scenario() -> None:
+        async with FedServer(tmp_path) as server:
+            good = Good(server.connect(_LoopFedSocket)[0])
+            await create(good)
+            await good.check()
+            counted = _Counted(server)
+            for _ in range(_FLOOD):
+                server.connect(_LoopFedSocket)[0].feed(request_ * 50)
+            for _ in range(20):
+                begun = counted.turns
+                await good.check()
+                assert counted.turns - begun <= _TURNS_MAX
+            assert 0 < counted.handled < _FLOOD * 50, "the flood is over, or never was"
+            cheap = _FLOOD + 8 * SHARE
+            most = COSTLY_MAX + 2 if request_ is _METADATA else cheap
+            assert counted.most_in_a_turn <= most
+
+    asyncio.run(scenario())
+
+
+class _Counted:
+    """Turns of the loop, and the requests of each that were handed to the dispatcher."""
+
+    def __init__(self, server: FedServer) -> None:
+        self.turns = self.handled = self.most_in_a_turn = 0
+        self._before = 0
+        self._server = server
+        self._on_request = server.dispatcher.on_request
+        server.dispatcher.on_request = self._note  # type: ignore[method-assign]
+        self._turn()
+
+    def _note(self, *arguments: Any) -> None:
+        self.handled += 1
+        self._on_request(*arguments)
+
+    def _turn(self) -> None:
+        self.turns += 1
+        self.most_in_a_turn = max(self.most_in_a_turn, self.handled - self._before)
+        self._before = self.handled
+        asyncio.get_running_loop().call_soon(self._turn)
 
 
 def _allow_files(count: int) -> None:

@@ -101,7 +101,20 @@ _NETWORK = (
         "Connections that wait to be accepted; the kernel's net.core.somaxconn bounds it.",
         at_least(1),
     ),
-    _dynamic("max.connections", _INT, _INT_MAX, "Connections open at once.", at_least(0)),
+    _dynamic(
+        "max.connections",
+        _INT,
+        10_000,
+        "Connections open at once. Apache Kafka's default is unlimited.",
+        at_least(0),
+    ),
+    _dynamic(
+        "max.connection.creation.rate",
+        _INT,
+        _INT_MAX,
+        "Connections accepted in a second; more wait until it is their turn.",
+        at_least(0),
+    ),
     _dynamic(
         "max.connections.per.ip",
         _INT,
@@ -267,7 +280,13 @@ _GROUPS = (
         "Longest session a member may ask.",
         at_least(1),
     ),
-    _fixed("group.max.size", _INT, _INT_MAX, "Members of one group.", at_least(1)),
+    _fixed(
+        "group.max.size",
+        _INT,
+        10_000,
+        "Members of one group. Apache Kafka's default is unlimited.",
+        at_least(1),
+    ),
     _fixed(
         "offset.metadata.max.bytes", _INT, 4096, "Longest text kept with an offset.", at_least(0)
     ),

@@ -20,7 +20,6 @@ from lakelog.base.config import (
     key_table,
 )
 
-_INT_MAX = (1 << 31) - 1
 _POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 _PROTOCOLS = ("classic", "consumer", "share", "streams")
 _TIMES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
@@ -67,7 +66,11 @@ CONSUMER_GROUP_KEYS = (
     ),
     _int("group.consumer.min.assignment.interval.ms", 0, "Lower bound of that time.", 0),
     _int("group.consumer.max.assignment.interval.ms", 15_000, "Upper bound of that time.", 0),
-    _int("group.consumer.max.size", _INT_MAX, "Members of one consumer group."),
+    _int(
+        "group.consumer.max.size",
+        10_000,
+        "Members of one consumer group. Apache Kafka's default is unlimited.",
+    ),
     ConfigKey(
         "group.consumer.assignors",
         ConfigType.LIST,

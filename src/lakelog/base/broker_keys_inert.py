@@ -276,7 +276,6 @@ max.connections.per.ip.overrides string "" cluster-wide
 # a commit waits for no other replica
 offsets.commit.timeout.ms int 5000 1..
 # there are no quotas
-max.connection.creation.rate int 2147483647 0.. cluster-wide
 quota.window.num int 11 1..
 quota.window.size.seconds int 1 1..
 # the kernel sizes socket buffers

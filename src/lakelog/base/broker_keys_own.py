@@ -15,6 +15,15 @@ OWN_KEYS = (
         UpdateMode.CLUSTER_WIDE,
     ),
     ConfigKey(
+        "lakelog.producer.ids.max",
+        ConfigType.INT,
+        "100000",
+        "Idempotent producers whose sequences are remembered, in all partitions together; beyond "
+        "it those that have not written for longest are forgotten.",
+        at_least(100),
+        UpdateMode.READ_ONLY,
+    ),
+    ConfigKey(
         "lakelog.metrics.compat",
         ConfigType.BOOLEAN,
         "false",

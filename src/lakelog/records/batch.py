@@ -52,6 +52,10 @@ _LENGTH_MIN = HEADER_SIZE - LENGTH_OVERHEAD
 _SEQUENCES = 1 << 31
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
+HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""As `HEADER` unpacks them and `BatchHeader` takes them."""
+PLACE = struct.Struct(">qii")
+"""Base offset, batch length and leader epoch, which a broker fills in."""
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")

@@ -90,6 +90,13 @@ class FetchSession:
         if self.targets.pop((topic, partition), None) is not None:
             self.memory -= _memory(topic)
 
+    def replace(self, key: PartitionKey, target: FetchTarget) -> None:
+        """Puts `target` into the place of the one of this partition, whose client it is told of."""
+        former = self.targets[key]
+        target.sent_high_watermark = former.sent_high_watermark
+        target.sent_log_start_offset = former.sent_log_start_offset
+        self.targets[key] = target
+
     def advance(self, now: float) -> None:
         """A request of the present epoch is being answered."""
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
@@ -207,6 +214,14 @@ class FetchSessions:
         ):
             return None
         return session
+
+    def only_target(self, session_id: int) -> FetchTarget | None:
+        """What the session fetches, if that is one partition."""
+        session = self._sessions.get(session_id)
+        if session is None or len(session.targets) != 1:
+            return None
+        (target,) = session.targets.values()
+        return target
 
     def _resume(self, request: FetchRequest, uses_topic_ids: bool, now: float) -> FetchSession:
         session = self._sessions.get(request.session_id)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.recompressed import recompressed
+from lakelog.replica.written import Written
 from lakelog.storage.checking import NotChecked, UncheckedSlice, begin_check
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
@@ -35,15 +36,10 @@ class Partition:
     """Raises `KafkaError` from every method that the protocol has an answer for."""
 
     __slots__ = (
-        "_active_segment",
         "_damage_told",
         "_flush_soon",
-        "_marker_bytes",
-        "_markers",
         "_retired",
-        "_rolled_bytes",
         "_settled",
-        "_start_offset",
         "fetched_bytes",
         "flushed_ms",
         "high_watermark",
@@ -54,6 +50,7 @@ class Partition:
         "offline_reason",
         "topic",
         "topic_id",
+        "written",
     )
 
     def __init__(
@@ -81,29 +78,10 @@ class Partition:
         self._settled = settled
         self.high_watermark = log.log_end_offset
         """The end of what consumers may read, exclusive."""
-        self._active_segment = log.active_segment
+        self.written = Written(log)
         self._damage_told = ""
         self.fetched_bytes = 0
         """Of records sent to consumers."""
-        self._start_offset = log.log_end_offset
-        self._rolled_bytes = -log.active_segment.size
-        self._markers = self._marker_bytes = 0
-
-    @property
-    def appended_records(self) -> int:
-        """Since this object was made; the markers of transactions are not counted."""
-        return self.log.log_end_offset - self._start_offset - self._markers
-
-    @property
-    def appended_bytes(self) -> int:
-        """Of the batches that held those records, as they were stored."""
-        return self._written_bytes() - self._marker_bytes
-
-    def _written_bytes(self) -> int:
-        """From sizes of segments, so that nothing need be counted when one is appended to."""
-        known, active = self._active_segment, self.log.active_segment
-        newer = active.size if active is not known else 0
-        return self._rolled_bytes + known.size + newer
 
     @property
     def last_stable_offset(self) -> int:
@@ -168,27 +146,40 @@ class Partition:
                 origin=origin,
                 verification=verification,
             )
-            if log.log_end_offset - log.recovery_point >= config.flush_messages:
-                self.log.flush()
+            self._follow_append()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
-        if config.durability == PAGE_CACHE:
-            self.high_watermark = log.log_end_offset
-        else:
-            self._commit_soon()
-        if log.active_segment is not self._active_segment:
-            self._note_roll()
         return result
 
-    def _note_roll(self) -> None:
-        self._rolled_bytes += self._active_segment.size
-        self._active_segment = self.log.active_segment
-        self._flush_soon(self)
-
-    def _commit_soon(self) -> None:
-        self.note_flush()
-        if self.high_watermark < self.log.log_end_offset:
+    def _follow_append(self) -> None:
+        """Commits what was appended, or has it flushed first. Raises `OSError`."""
+        log = self.log
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            log.flush()
+        if log.config.durability == PAGE_CACHE:
+            self.high_watermark = log.log_end_offset
+        else:
+            self.note_flush()
+            if self.high_watermark < log.log_end_offset:
+                self._flush_soon(self)
+        if self.written.note_roll():
             self._flush_soon(self)
+
+    def append_run(self, batches: Sequence[memoryview], now_ms: int) -> list[int]:
+        """As `append` for a client's batches that have come together; see `Log.append_run`.
+
+        After a `KafkaError` nothing was done to them.
+        """
+        if self._retired or self.offline_reason is not None:
+            return []
+        log = self.log
+        try:
+            offsets = log.append_run(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except (OSError, CorruptLog) as error:
+            raise self._storage_error(error) from error
+        if offsets:
+            self.high_watermark = log.log_end_offset
+        return offsets
 
     def start_verification(
         self,
@@ -228,10 +219,9 @@ class Partition:
         Raises `KafkaError` 47 or 52 for the marker of an older epoch or an older coordinator.
         """
         self.check_online()
-        log, before = self.log, self._written_bytes()
-        end = log.log_end_offset
+        before = self.written.all_bytes
         try:
-            offset = log.append_marker(
+            offset = self.log.append_marker(
                 producer_id,
                 producer_epoch,
                 EndTransactionMarker(commit, coordinator_epoch),
@@ -239,18 +229,10 @@ class Partition:
                 now_ms=now_ms,
                 transaction_version=transaction_version,
             )
-            if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-                self.log.flush()
+            self._follow_append()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
-        if log.config.durability == PAGE_CACHE:
-            self.high_watermark = log.log_end_offset
-        else:
-            self._commit_soon()
-        if log.active_segment is not self._active_segment:
-            self._note_roll()
-        self._markers += log.log_end_offset - end
-        self._marker_bytes += self._written_bytes() - before
+        self.written.note_marker(self.written.all_bytes - before)
         return offset
 
     @property
@@ -263,13 +245,14 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.log.assign_epoch(leader_epoch)
 
-    def read(self, offset: int, max_bytes: int, *, min_one: bool) -> LogSlice | None:
-        """Whole stored batches from the one that holds `offset`, up to the high watermark, or
+    def read(
+        self, offset: int, max_bytes: int, *, min_one: bool, end: int | None = None
+    ) -> LogSlice | None:
+        """Whole stored batches from the one that holds `offset`, up to the high watermark or `end`;
         `NotChecked` for what this process has not looked at yet."""
-        return self._read(offset, max_bytes, self.high_watermark, min_one=min_one)
-
-    def _read(self, offset: int, max_bytes: int, end: int, *, min_one: bool) -> LogSlice | None:
         self.check_online()
+        if end is None:
+            end = self.high_watermark
         try:
             found = self.log.read(offset, max_bytes, end_offset=end, min_one=min_one)
             if type(found) is UncheckedSlice:
@@ -285,7 +268,8 @@ class Partition:
         log = self.log
         if log.producers.first_unstable_offset < 0 and not log.has_aborted:
             return self.read(offset, max_bytes, min_one=min_one), []
-        found = self._read(offset, max_bytes, self.last_stable_offset, min_one=min_one)
+        end = self.last_stable_offset
+        found = self.read(offset, max_bytes, min_one=min_one, end=end)
         if found is None:
             return None, []
         try:

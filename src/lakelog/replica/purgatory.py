@@ -11,9 +11,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Hashable, Iterable
+from itertools import islice
 from typing import Protocol
 
 from lakelog.runtime.api import Clock, Tasks, Timer
+
+_TRIED_MAX = 128
+"""Waits tried in one turn of the loop: others have a turn after some milliseconds."""
 
 
 class Wait(Protocol):
@@ -53,6 +57,8 @@ class Purgatory:
         self._timer: Timer | None = None
         self._timer_due = 0.0
         self._count = 0
+        self._to_try: dict[Parked, None] = {}
+        self._trying_soon = False
 
     def __len__(self) -> int:
         return self._count
@@ -78,6 +84,34 @@ class Purgatory:
         for parked in list(waiting):
             if not parked.done and not parked.being_tried and self._try(parked):
                 self.cancel(parked)
+
+    def check_soon(self, key: Hashable) -> None:
+        """As `check`, after what the loop is at: whoever has made something happen is answered
+        first, and what happens to a key several times is looked at once.
+
+        Of many waits only some are tried in one turn of the loop.
+        """
+        waiting = self._by_key.get(key)
+        if waiting is not None:
+            self._to_try.update(waiting)
+            self._try_soon()
+
+    def _try_soon(self) -> None:
+        if not self._trying_soon:
+            self._trying_soon = True
+            self._tasks.call_soon(self._try_some)
+
+    def _try_some(self) -> None:
+        self._trying_soon = False
+        to_try = self._to_try
+        try:
+            for parked in list(islice(to_try, _TRIED_MAX)):
+                del to_try[parked]
+                if not parked.done and not parked.being_tried and self._try(parked):
+                    self.cancel(parked)
+        finally:
+            if to_try:
+                self._try_soon()
 
     def _try(self, parked: Parked) -> bool:
         parked.being_tried = True

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import Codec
 from lakelog.records.errors import CorruptRecord
 from lakelog.records.recompress import with_codec
-from lakelog.storage.validate import DECODED_BYTES_MAX, read_batch
+from lakelog.storage.validate import DECODED_AT_ONCE, DECODED_BYTES_MAX, SlowBatchError, read_batch
 
 _CODECS = {
     "uncompressed": Codec.NONE,
@@ -19,9 +20,23 @@ _CODECS = {
 
 
 def recompressed(batch: bytearray | memoryview, config: LogConfig) -> bytearray | memoryview:
-    """The batch in the topic's own codec; checked first, for its checksum is made anew."""
+    """The batch in the topic's own codec; checked first, for its checksum is made anew.
+
+    Raises `KafkaError`, and `SlowBatchError` for what is large when decompressed.
+    """
     header = read_batch(batch, config)
     codec = _CODECS[config.compression_type]
+    if header.codec == codec:
+        return batch
+    try:
+        return with_codec(batch, header, codec, DECODED_AT_ONCE)
+    except CorruptRecord as error:
+        raise SlowBatchError from error
+
+
+def recompressed_slowly(batch: bytearray, header: BatchHeader, config: LogConfig) -> bytearray:
+    """The same of any size, for a thread; `header` is of an intact batch. Raises `KafkaError`."""
+    codec = _CODECS.get(config.compression_type, header.codec)
     if header.codec == codec:
         return batch
     try:

@@ -60,8 +60,8 @@ class File(Protocol):
         """Up to `size` bytes; shorter only at the end of the file."""
         ...
 
-    def write_at(self, offset: int, data: Buffer) -> None:
-        """All of `data`, or an `OSError`."""
+    def write_at(self, offset: int, *data: Buffer) -> None:
+        """All of `data`, one after the other, or an `OSError`."""
         ...
 
     def truncate(self, size: int) -> None: ...

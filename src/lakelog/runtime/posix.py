@@ -74,13 +74,18 @@ class PosixFile:
             done += len(part)
         return b"".join(parts)
 
-    def write_at(self, offset: int, data: Buffer) -> None:
-        written = os.pwrite(self._fd, data, offset)
-        if written == len(data):
-            return
-        view = memoryview(data)
-        while written < len(view):
-            written += os.pwrite(self._fd, view[written:], offset + written)
+    def write_at(self, offset: int, *data: Buffer) -> None:
+        if len(data) == 1:
+            written = os.pwrite(self._fd, data[0], offset)
+            if written == len(data[0]):
+                return
+        else:
+            written = os.pwritev(self._fd, data, offset)
+            if written == sum(map(len, data)):
+                return
+        rest = memoryview(b"".join(data))
+        while written < len(rest):
+            written += os.pwrite(self._fd, rest[written:], offset + written)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

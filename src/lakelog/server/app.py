@@ -12,6 +12,7 @@ import logging
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
@@ -52,10 +53,12 @@ from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.routes import newer_api_versions, routes
+from lakelog.server.slow_batches import SlowBatches
 from lakelog.server.topics import Topics
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 from lakelog.storage.names import parse_dir_name
+from lakelog.storage.producer_room import ProducerRoom
 
 __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World"]
 
@@ -80,6 +83,12 @@ class World:
     """To which the disk adds, if it tells of them."""
 
 
+def _producer_room(config: BrokerConfig) -> ProducerRoom:
+    return ProducerRoom(
+        config.get_int("lakelog.producer.ids.max"), config.get_int("producer.id.expiration.ms")
+    )
+
+
 class Server:
     """One broker, from `start` to `stop`."""
 
@@ -93,7 +102,7 @@ class Server:
             clock,
             random,
             max_open_files=world.open_files_max,
-            producer_expiration_ms=options.config.get_int("producer.id.expiration.ms"),
+            producers=_producer_room(options.config),
         )
         self._metadata = MetadataLog(world.metadata, tasks, random, broker_id=options.node_id)
         self._partitions = Partitions()
@@ -114,6 +123,7 @@ class Server:
             partitions=self._partitions,
             purgatory=purgatory,
             checks=StoredChecks(tasks),
+            slow_batches=SlowBatches(tasks),
             fetch_sessions=FetchSessions(
                 random,
                 lambda topic, index: self._partitions.get(topic, index) is not None,

@@ -20,9 +20,11 @@ from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
 from lakelog.server.checks import StoredChecks
 from lakelog.server.connection import Connection
+from lakelog.server.known_metadata import KnownMetadata
 from lakelog.server.markers import LocalMarkers
 from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.producer_ids import ProducerIds
+from lakelog.server.slow_batches import SlowBatches
 from lakelog.server.topics import Topics
 
 
@@ -61,8 +63,10 @@ class Broker:
     advertised: Mapping[str, tuple[str, int]]
     static_config: BrokerConfig
     requests: RequestMetrics
+    slow_batches: SlowBatches
     config: BrokerConfig = field(init=False)
     fetch_bytes_max: int = field(init=False)
+    known_metadata: KnownMetadata = field(default_factory=KnownMetadata)
 
     def __post_init__(self) -> None:
         self.use_config(self.static_config)

@@ -20,6 +20,7 @@ from lakelog.server.receive_buffer import FRAME_SIZE, ReceiveBuffer
 from lakelog.server.reply import Part, Repeat, Reply, release
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation, RequestSink
+from lakelog.server.request_turns import MANY, RequestTurns
 from lakelog.storage.handles import LogSlice
 
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
@@ -32,9 +33,6 @@ _UNSENT_MAX = 1024 * 1024
 _UNREAD_MAX = 8 * 1024 * 1024
 """With more than this to send the peer is expected to read."""
 _PENDING_MAX = 128
-_REQUESTS_MAX = 64
-"""Produce and Fetch requests handled in one callback; of any other, whose cost is not bounded by
-its size, one."""
 _FETCH = 1
 _FRAME_HEAD = Struct(">ih")
 _FRAME_HEAD_SIZE = _FRAME_HEAD.size
@@ -55,8 +53,10 @@ class Connection(ReceiveBuffer):
         listener_name: str,
         frame_size_max: int,
         memory: RequestMemory,
+        turns: RequestTurns,
     ) -> None:
         super().__init__(memory)
+        self._turns = turns
         self.listener_name = listener_name
         self._sock = sock
         self._sink = sink
@@ -114,8 +114,11 @@ class Connection(ReceiveBuffer):
             self._flush()
 
     def _take_requests(self) -> None:
-        view, start, received = self._view, self._start, self._end
-        budget = _REQUESTS_MAX
+        if self._yielded:
+            return
+        start, received = self._start, self._end
+        view = self._view[:received]
+        share = budget = self._turns.share
         while received - start >= _FRAME_HEAD_SIZE and not self.closed:
             size, api_key = _FRAME_HEAD.unpack_from(view, start)
             if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
@@ -123,29 +126,36 @@ class Connection(ReceiveBuffer):
                     f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
                     f"{self._frame_size_max}, see socket.request.max.bytes)"
                 )
-            begin, start = start + 4, start + 4 + size
-            if start > received or (
+            end = start + FRAME_SIZE.size + size
+            if end > received or (
                 (self._pending or self._stalled or self._unsent > _UNSENT_MAX)
                 and self._must_wait(api_key)
             ):
-                return
-            if budget <= 0:
+                break
+            if budget <= 0 or (api_key > _FETCH and not self._turns.may_begin()):
                 self._yield()
-                return
+                break
+            self._start = end
+            handled, start = self._sink.on_request(self, view, start + 4, end, budget)
             self._start = start
-            self._sink.on_request(self, view, begin, start)
-            budget -= 1 if api_key <= _FETCH else _REQUESTS_MAX
+            budget = budget - handled if api_key <= _FETCH else 0
+        if share - budget > MANY:
+            self._turns.note(share - budget)
         if start == received:
             self._start = self._end = 0
-            if len(view) > _BUFFER_KEPT_MAX or self._memory.is_short:
+            if len(self._view) > _BUFFER_KEPT_MAX or self._memory.is_short:
                 self._drop_buffer()
 
     def _yield(self) -> None:
-        """Goes on in the next turn of the loop, which others have a turn in too."""
+        """Goes on in a later turn of the loop, which others have a turn in too."""
         self._stalled = True
         if not self._yielded:
             self._yielded = True
-            self._tasks.call_soon(self._go_on)
+            self._turns.wait(self._take_turn, is_first=not self._start)
+
+    def _take_turn(self) -> None:
+        self._yielded = False
+        self._go_on()
 
     def _must_wait(self, api_key: int) -> bool:
         """Whether the next request must wait: for its turn, or for the peer to read replies."""
@@ -188,8 +198,7 @@ class Connection(ReceiveBuffer):
             self._tasks.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Takes up requests that had to wait for an answer."""
-        self._yielded = False
+        """Takes up requests that had to wait."""
         if not self.closed and not self._handling:
             self._handle()
             self._resume_reading()

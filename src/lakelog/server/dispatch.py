@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from struct import Struct
 from types import CoroutineType
@@ -19,13 +20,15 @@ from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.closing_log import ClosingLog
 from lakelog.server.connection import Connection
+from lakelog.server.connection_rate import ConnectionRate
 from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.reply import Repeat, Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
+from lakelog.server.request_turns import RequestTurns
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
-from lakelog.wire.framing import decode_request_header, encode_response
+from lakelog.wire.framing import FRAME_SIZE_BYTES, decode_request_header, encode_response
 from lakelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,7 @@ logger = logging.getLogger(__name__)
 _PRODUCE = 0
 _API_VERSIONS = 18
 _KEY_AND_VERSION = Struct(">hh")
+_CORRELATION_ID = Struct(">i")
 
 
 class Deferred:
@@ -89,6 +93,15 @@ class Context(Reply):
             self.connection.close()
             return
         self.complete(parts)
+
+    def encode(self, response: Message) -> bytes:
+        """The frame of `response`, for `reply_encoded` of any request of this API and version."""
+        return b"".join(encode_response(self.api, self.version, 0, response))
+
+    def reply_encoded(self, frame: bytes) -> None:
+        own = bytearray(frame)
+        _CORRELATION_ID.pack_into(own, FRAME_SIZE_BYTES, self._correlation_id)
+        self.complete([own])
 
 
 Handler = Callable[[Context, Any], Any]
@@ -158,8 +171,11 @@ class Dispatcher:
         self._requests = requests
         self._tasks = tasks
         self.request_memory = request_memory
+        self.turns = RequestTurns(clock, tasks)
         self.connections: dict[Connection, None] = {}
         """In the order in which they came."""
+        self._of_host: Counter[str] = Counter()
+        self.connection_rate = ConnectionRate(clock)
         self.closings = ClosingLog(clock)
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -169,24 +185,51 @@ class Dispatcher:
         self.closings.closing(connection.peer_name, violation)
         connection.close()
 
-    def on_close(self, connection: Connection) -> None:
-        self.connections.pop(connection, None)
+    def admit(self, connection: Connection) -> None:
+        self.connections[connection] = None
+        self._of_host[connection.peer[0]] += 1
 
-    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
+    def connections_of(self, host: str) -> int:
+        return self._of_host.get(host, 0)
+
+    def on_close(self, connection: Connection) -> None:
+        if connection not in self.connections:
+            return
+        del self.connections[connection]
+        host = connection.peer[0]
+        self._of_host[host] -= 1
+        if not self._of_host[host]:
+            del self._of_host[host]
+
+    def on_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, most: int
+    ) -> tuple[int, int]:
         requests = self._requests
         begin = connection.last_active = requests.monotonic()
         repeat = connection.repeat
         if repeat is not None:
             try:
-                if repeat.answer(view, start, end):
-                    took = requests.monotonic() - begin
-                    repeat.note(took)
-                    if took > requests.noteworthy_s:
-                        peer, size = connection.peer_name, end - start
-                        requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
-                    return
+                taken = repeat.answer(view, start, end, most if requests.noteworthy_s > 0 else 1)
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
+            if count := taken[0]:
+                if connection.is_waiting:
+                    return taken
+                took = requests.monotonic() - begin
+                while count:
+                    repeat.note(took)
+                    count -= 1
+                if took > requests.noteworthy_s:
+                    peer, size = connection.peer_name, taken[1] - start
+                    requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
+                return taken
+        self._on_other_request(connection, view, start, end, begin)
+        return 1, end
+
+    def _on_other_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, begin: float
+    ) -> None:
+        """One that is not known; its turn came at `begin`."""
         key, version = _KEY_AND_VERSION.unpack_from(view, start)
         route = self._routes.get(key)
         if route is None:

@@ -25,7 +25,7 @@ class Acceptor:
     Args:
         name: the listener's name, which chooses the advertised address.
         config: the one in force. Beyond `max.connections`, and beyond `max.connections.per.ip` of
-            one address, a new connection is closed at once.
+            one address, a new connection is closed at once; `max.connection.creation.rate` delays.
     """
 
     def __init__(
@@ -64,6 +64,8 @@ class Acceptor:
 
     def _on_acceptable(self) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):
+            if self._must_wait():
+                return
             try:
                 sock = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -71,7 +73,16 @@ class Acceptor:
             except OSError as error:
                 self._pause(error)
                 return
+            self._dispatcher.connection_rate.take()
             self._welcome(sock)
+
+    def _must_wait(self) -> bool:
+        per_second = self._config().get_int("max.connection.creation.rate")
+        delay_s = self._dispatcher.connection_rate.delay_s(per_second)
+        if delay_s:
+            self._net.on_acceptable(self._listener, None)
+            self._tasks.call_later(delay_s, self.start)
+        return delay_s > 0
 
     def _welcome(self, sock: Socket) -> None:
         try:
@@ -84,6 +95,7 @@ class Acceptor:
                 listener_name=self.name,
                 frame_size_max=self._frame_size_max,
                 memory=self._dispatcher.request_memory,
+                turns=self._dispatcher.turns,
             )
         except OSError:
             sock.close()
@@ -94,7 +106,7 @@ class Acceptor:
             self._note_refusal(limit)
             return
         connection.last_active = self._clock.monotonic()
-        self._dispatcher.connections[connection] = None
+        self._dispatcher.admit(connection)
         connection.open()
 
     def _exceeded_limit(self, host: str) -> str | None:
@@ -104,9 +116,7 @@ class Acceptor:
         if len(connections) >= most:
             return f"max.connections={most}"
         most = config.get_int("max.connections.per.ip")
-        if len(connections) < most:
-            return None
-        if sum(connection.peer[0] == host for connection in connections) >= most:
+        if self._dispatcher.connections_of(host) >= most:
             return f"max.connections.per.ip={most} of {host}"
         return None
 

@@ -27,10 +27,12 @@ class Repeat(Protocol):
     @property
     def key(self) -> Asked: ...
 
-    def answer(self, view: memoryview, start: int, end: int) -> bool:
-        """Whether the request in `view[start:end]` is that again and has been answered.
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
+        """Answers the request in `view[start:end]` if it is that again, and up to `most` in all of
+        those that follow in `view` and are that too. A single one may be answered later: it then
+        has its place among the connection's replies, and is noted when it is complete.
 
-        Bytes of later requests may follow in `view`.
+        How many it has answered, and where the last one ends.
         """
         ...
 
@@ -53,6 +55,7 @@ class Reply:
         """`parts` may be empty: a request that is not answered."""
         assert self.parts is None
         self.parts = parts
+        self.on_abandon = None
         if self.on_complete is not None:
             self.on_complete(self)
         self.connection.on_reply(self)

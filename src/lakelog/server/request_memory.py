@@ -51,6 +51,13 @@ class RequestMemory:
         self.used += size
         return True
 
+    def try_take(self, size: int) -> bool:
+        """Takes what is convenient and no more, if that leaves others half of the budget."""
+        if 0 < self.limit < 2 * (self.used + size):
+            return False
+        self.used += size
+        return True
+
     def give(self, owner: object, size: int) -> None:
         """Returns all that was granted to `owner`, and lets those who wait ask again."""
         self.used -= size

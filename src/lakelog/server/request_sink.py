@@ -19,10 +19,14 @@ class RequestSink(Protocol):
         """Whether such a request may start while earlier ones of its kind wait."""
         ...
 
-    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
+    def on_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, most: int
+    ) -> tuple[int, int]:
         """Handles the request in `view[start:end]` before returning, or keeps a copy.
 
-        Raises `ProtocolViolation` if the connection is to be closed.
+        It may go on with what follows in `view`, up to `most` requests. Returns how many it has
+        taken, and where the last one ends. Raises `ProtocolViolation` if the connection is to be
+        closed.
         """
         ...
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import (
     HEADER_SIZE,
     MAGIC,
@@ -284,3 +285,10 @@ def _anchor(segment: Segment, checks: Checks, position: int) -> tuple[int, int]:
     if end >= begun:
         return end, expected if end else segment.base_offset
     return begun, -1
+
+
+def may_exceed(max_bytes: int, *, min_one: bool) -> bool:
+    """Whether one batch may be read where none is within the limit."""
+    if max_bytes < 0:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {max_bytes} bytes")
+    return min_one

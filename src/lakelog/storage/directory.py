@@ -37,7 +37,6 @@ from lakelog.storage.identity import load_identity
 from lakelog.storage.known_log import KnownLog
 from lakelog.storage.known_logs import FoundCheckpoints, checkpoint_files
 from lakelog.storage.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
-from lakelog.storage.local_log import PRODUCER_EXPIRATION_MS
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
     DELETE_DIR,
@@ -46,7 +45,7 @@ from lakelog.storage.names import (
     parse_dir_name,
     retired_dir_name,
 )
-from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.storage.producer_room import ProducerRoom
 from lakelog.storage.properties import (
     PARTITION_METADATA,
     MetaProperties,
@@ -72,14 +71,14 @@ class LogDirectory:
         random: Random,
         *,
         max_open_files: int = MAX_OPEN_DEFAULT,
-        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        producers: ProducerRoom | None = None,
     ) -> None:
         self.path = path
         self._disk = disk
         self._clock = clock
         self._random = random
         self.handles = HandleCache(disk, max_open_files)
-        self.producer_expiration_ms = producer_expiration_ms
+        self.producers = producers or ProducerRoom()
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, CorruptLog] = {}
         """Logs that are offline because durable data is missing or wrong."""
@@ -162,7 +161,7 @@ class LogDirectory:
             self.handles,
             now_ms=self._clock.wall_ms(),
             random_below=self._random.below,
-            producer_expiration_ms=self.producer_expiration_ms,
+            producers=self.producers,
             breathe=self._check_interrupted,
         )
         for key, folder in self._find_logs():
@@ -280,7 +279,7 @@ class LogDirectory:
             self.handles,
             [segment],
             random_below=self._random.below,
-            producers=ProducerStateTable(self.producer_expiration_ms),
+            producers=self.producers.new_table(),
             created=True,
         )
         log.before_truncate = self.write_checkpoints

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from lakelog.base.topic_config import LogConfig
-from lakelog.records.batch import BatchHeader
-from lakelog.runtime.api import Disk
+from lakelog.records.batch import BatchHeader, HeaderFields
+from lakelog.runtime.api import Buffer, Disk
 from lakelog.storage.checking import Checks
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
@@ -143,13 +144,34 @@ class IndexedSegment:
         if position == 0:
             self.first_timestamp = max_timestamp
         if self.bytes_since_entry > self._interval:
-            index.add(last_offset - self.base_offset, position)
-            index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-            self.bytes_since_entry = 0
-            self.full = self._is_full(index)
-            if len(index.offsets) - index.written >= _INDEX_RUN:
-                self.try_write_index()
+            self._add_entry(index, position, last_offset)
         self.bytes_since_entry += size
+
+    def note_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
+        """As `note` for each of some batches that were written where the segment ended."""
+        index = self._index if self._index is not None else self.index
+        position, end, greatest = self.size, self.next_offset, self.max_timestamp
+        if position == 0:
+            self.first_timestamp = headers[0][8]
+        for batch, fields in zip(batches, headers, strict=True):
+            end += fields[12]
+            if fields[8] > greatest:
+                self.max_timestamp = greatest = fields[8]
+                self.max_timestamp_offset = end - 1
+            if self.bytes_since_entry > self._interval:
+                self._add_entry(index, position, end - 1)
+            size = len(batch)
+            self.bytes_since_entry += size
+            position += size
+        self.size, self.next_offset = position, end
+
+    def _add_entry(self, index: SegmentIndex, position: int, last_offset: int) -> None:
+        index.add(last_offset - self.base_offset, position)
+        index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self.bytes_since_entry = 0
+        self.full = self._is_full(index)
+        if len(index.offsets) - index.written >= _INDEX_RUN:
+            self.try_write_index()
 
     def _is_full(self, index: SegmentIndex) -> bool:
         return (
@@ -206,15 +228,6 @@ class IndexedSegment:
             text = f"it ends at offset {self.next_offset}, the next segment begins at {end}"
             raise CorruptLog(self.path(LOG), self.size, text)
 
-    def find(self, size: int) -> None:
-        """Takes note of a file that is older than the process."""
-        self.size = self.unchecked = size
-        self.checks = Checks() if size else None
-
-    def note_checked(self) -> None:
-        """All of the file has been checked."""
-        self.unchecked, self.checks = 0, None
-
     def rebuild_index(self, reason: str) -> None:
         """Makes both indexes from the log, in memory and on disk. Raises as `index`."""
         end = self.next_offset
@@ -250,20 +263,6 @@ class IndexedSegment:
             self.seal()
         else:
             self.write_index()
-
-    def cut_at(self, position: int) -> None:
-        """Ends the file at `position`, up to which every batch has been noted."""
-        self.shorten(position)
-        self.write_index()
-
-    def shorten(self, position: int) -> None:
-        """Durably, lest old batches reappear after new ones that are written in their place."""
-        file = self.open().file
-        file.truncate(position)
-        file.sync()
-        self.size = position
-        if position < self.unchecked:
-            self.find(position)
 
     def greatest_timestamp(self) -> int:
         """Of all its records; -1 when none has one."""

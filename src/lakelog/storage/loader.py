@@ -32,7 +32,7 @@ from lakelog.storage.names import (
     file_name,
     offset_of,
 )
-from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.storage.producer_room import ProducerRoom
 from lakelog.storage.recovery import recover_segment, set_aside
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.segment import Segment
@@ -85,7 +85,7 @@ class LogLoader:
         *,
         now_ms: int,
         random_below: Callable[[int], int],
-        producer_expiration_ms: int,
+        producers: ProducerRoom,
         breathe: Callable[[], None],
     ) -> None:
         self._breathe = breathe
@@ -93,7 +93,7 @@ class LogLoader:
         self._disk = handles.disk
         self._now_ms = now_ms
         self._random_below = random_below
-        self._producer_expiration_ms = producer_expiration_ms
+        self._producers = producers
 
     def load(self, request: LoadRequest) -> tuple[Log, Recovery]:
         """Raises `CorruptLog` when data that was durable is missing or wrong, or cannot be made so
@@ -130,7 +130,7 @@ class LogLoader:
             log_start_offset=start,
             recovery_point=min(request.recovery_point, segments[-1].next_offset),
             leader_epochs=self._epochs(request, segments, start),
-            producers=ProducerStateTable(self._producer_expiration_ms),
+            producers=self._producers.new_table(),
             snapshots=snapshots,
         )
         snapshots.remove_beyond(log.log_end_offset)

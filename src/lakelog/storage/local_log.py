@@ -24,11 +24,10 @@ from lakelog.storage.known_batches import KnownBatches
 from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES, TXN_INDEX
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import PARTITION_METADATA
+from lakelog.storage.run import takes_runs
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
 from lakelog.storage.txn_index import TxnIndex
-
-PRODUCER_EXPIRATION_MS = 86_400_000
 
 
 class LocalLog:
@@ -58,6 +57,7 @@ class LocalLog:
         "snapshots",
         "swapping",
         "syncing",
+        "takes_runs",
         "topic",
         "topic_id",
         "truncations",
@@ -85,6 +85,7 @@ class LocalLog:
         self.partition = partition
         self.topic_id = topic_id
         self._config = config
+        self.takes_runs = takes_runs(config)
         self.folder = folder
         self.handles = handles
         self.segments = segments
@@ -95,9 +96,7 @@ class LocalLog:
         self.recovery_point = recovery_point
         """Everything before it is on the device."""
         self.leader_epochs = leader_epochs if leader_epochs is not None else EpochCache()
-        self.producers = (
-            producers if producers is not None else ProducerStateTable(PRODUCER_EXPIRATION_MS)
-        )
+        self.producers = producers if producers is not None else ProducerStateTable()
         self.snapshots = (
             snapshots if snapshots is not None else ProducerSnapshots(handles.disk, folder)
         )
@@ -127,6 +126,7 @@ class LocalLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
+        self.takes_runs = takes_runs(config)
         self.active_segment.roll_after = -1
         if config.durability != FSYNC:
             self.producers.commit_markers(self.log_end_offset)

@@ -23,14 +23,13 @@ from lakelog.records.batch import (
     set_append_time,
 )
 from lakelog.records.control import EndTransactionMarker, build_marker
-from lakelog.storage.checking import slice_of
-from lakelog.storage.errors import CorruptLog
+from lakelog.storage.checking import may_exceed, slice_of
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.known_batches import Place
 from lakelog.storage.local_log import LocalLog
-from lakelog.storage.names import LOG
 from lakelog.storage.producer_state import BatchMetadata
 from lakelog.storage.retention import count_deletable
+from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run
 from lakelog.storage.segment import Segment
 from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
 from lakelog.storage.transactions import aborted_in, collect_aborted, replay
@@ -38,7 +37,6 @@ from lakelog.storage.txn_index import AbortedTransaction
 from lakelog.storage.validate import Origin, check_incoming
 from lakelog.storage.verification import Verification
 
-_RELATIVE_MAX = 0x7FFFFFFF
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -111,6 +109,33 @@ class Log(LocalLog):
             assert header is not None
             self.producers.update(header, base)
         return AppendResult(base, last, append_time, self.log_start_offset, False)
+
+    def append_run(
+        self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
+    ) -> list[int]:
+        """Appends as many of a client's batches as can be with one write; their base offsets.
+
+        There are none if the first one needs `append`. Raises as that does, because of the first.
+        """
+        segment, end = self.active_segment, self.log_end_offset
+        if not self.takes_runs or segment.full or leader_epoch > self.leader_epochs.latest:
+            return []
+        headers, offsets, producer = place_run(self, batches, leader_epoch, now_ms)
+        if not headers:
+            return []
+        batches, position = batches[: len(headers)], segment.size
+        try:
+            segment.append_run(batches, headers)
+        except OSError as error:
+            for batch in batches:
+                patch_offset_and_epoch(batch, 0, 0, leader_epoch)
+            self.broken |= error.errno not in _DISK_FULL
+            raise
+        if producer is not None:
+            producer.add_run(headers, end)
+        self.log_end_offset = self.producers.end_offset = segment.next_offset
+        self._known.note(end, (segment, position, len(batches[0])))
+        return offsets
 
     def append_marker(
         self,
@@ -187,7 +212,7 @@ class Log(LocalLog):
             timestamp >= segment.roll_after
             or segment.full
             or segment.size + size > config.segment_bytes
-            or last - segment.base_offset > _RELATIVE_MAX
+            or last - segment.base_offset > RELATIVE_OFFSET_MAX
         ) and self._must_roll(segment, size, last, timestamp, now_ms):
             segment = self.roll(now_ms)
         if leader_epoch > self.leader_epochs.latest:
@@ -214,7 +239,7 @@ class Log(LocalLog):
         return (
             segment.full
             or segment.size + size > config.segment_bytes
-            or last - segment.base_offset > _RELATIVE_MAX
+            or last - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
         )
 
@@ -236,7 +261,7 @@ class Log(LocalLog):
             )
         if offset >= end_offset or offset == end:
             return None
-        if max_bytes <= 0 and not _may_exceed(max_bytes, min_one=min_one):
+        if max_bytes <= 0 and not may_exceed(max_bytes, min_one=min_one):
             return None
         segment, position, first = self._known.find(offset) or self._locate(offset)
         limit = segment.size
@@ -255,10 +280,7 @@ class Log(LocalLog):
         return LogSlice(segment.open(), position, size)
 
     def _locate(self, offset: int) -> Place:
-        """The batch that holds `offset`, or the next one where compaction took that.
-
-        Segments end where the next one begins, so one that does not reach that has lost records.
-        """
+        """The batch that holds `offset`, or the next one where compaction took that."""
         number = max(bisect_right(self._bases, offset) - 1, 0)
         while True:
             segment = self.segments[number]
@@ -267,10 +289,7 @@ class Log(LocalLog):
             if position < segment.size or number == len(self.segments):
                 return segment, position, None
             if segment.next_offset > offset:
-                reason = (
-                    f"the file ends before offset {offset}, the segment at {segment.next_offset}"
-                )
-                raise CorruptLog(segment.path(LOG), segment.size, reason)
+                raise segment.too_short(offset)
 
     def _note_following(self, segment: Segment, position: int) -> None:
         """Whoever reads in sequence asks next for the batch at `position`."""
@@ -379,10 +398,3 @@ class Log(LocalLog):
         replay(table, self.segments, start, reindexed)
         table.end_offset = self.log_end_offset
         self.has_aborted = any(segment.txn_index is not None for segment in self.segments)
-
-
-def _may_exceed(max_bytes: int, *, min_one: bool) -> bool:
-    """Whether one batch may be read where none is within the limit."""
-    if max_bytes < 0:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {max_bytes} bytes")
-    return min_one

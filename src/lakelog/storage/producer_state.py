@@ -15,19 +15,22 @@ Source: KIP-98, KIP-890; `ProducerStateManager`, `ProducerStateEntry` and `Produ
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from heapq import nsmallest
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.records.batch import TRANSACTIONAL, BatchHeader
+from lakelog.records.batch import TRANSACTIONAL, BatchHeader, HeaderFields
 from lakelog.records.control import EndTransactionMarker
 from lakelog.storage.txn_index import AbortedTransaction
-from lakelog.storage.validate import HeaderFields, Origin
+from lakelog.storage.validate import Origin
 from lakelog.storage.verification import Verification, Verifications
 
 BATCHES_KEPT = 5
+EXPIRATION_MS = 86_400_000
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
-_SEQUENCE_MAX = 0x7FFFFFFF
+SEQUENCE_MAX = 0x7FFFFFFF
 _BUMPS_EPOCH = 2
 """The first transaction version whose markers carry a bumped epoch."""
 
@@ -46,7 +49,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        return self.last_sequence - self.offset_delta & _SEQUENCE_MAX
+        return self.last_sequence - self.offset_delta & SEQUENCE_MAX
 
 
 class ProducerEntry:
@@ -73,9 +76,19 @@ class ProducerEntry:
         batches = self.batches
         if len(batches) == BATCHES_KEPT:
             del batches[0]
-        last_sequence = -1 if base_sequence < 0 else base_sequence + offset_delta & _SEQUENCE_MAX
+        last_sequence = -1 if base_sequence < 0 else base_sequence + offset_delta & SEQUENCE_MAX
         batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp))
         self.last_timestamp = timestamp
+
+    def add_run(self, headers: Sequence[HeaderFields], offset: int) -> None:
+        """Takes in batches of the present epoch that have been appended from `offset` on."""
+        batches = self.batches
+        for fields in headers:
+            delta, self.last_timestamp = fields[6], fields[8]
+            sequence = fields[11] + delta & SEQUENCE_MAX
+            batches.append(BatchMetadata(sequence, offset + delta, delta, fields[8]))
+            offset += delta + 1
+        del batches[:-BATCHES_KEPT]
 
     def begin_epoch(self, epoch: int) -> None:
         """Sequences start anew with each epoch."""
@@ -88,7 +101,9 @@ class ProducerStateTable:
     """The producers of one log. `end_offset` is how far the log is reflected in it."""
 
     __slots__ = (
+        "__weakref__",
         "_ended",
+        "_on_new",
         "_ongoing",
         "end_offset",
         "entries",
@@ -97,7 +112,11 @@ class ProducerStateTable:
         "verifications",
     )
 
-    def __init__(self, expiration_ms: int) -> None:
+    def __init__(
+        self, expiration_ms: int = EXPIRATION_MS, on_new: Callable[[], None] | None = None
+    ) -> None:
+        """`on_new` is called when a producer is known that was not."""
+        self._on_new = on_new
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, None] = {}
@@ -158,7 +177,7 @@ class ProducerStateTable:
             entry is not None
             and fields[10] == entry.epoch
             and (batches := entry.batches)
-            and fields[11] == batches[-1].last_sequence + 1 & _SEQUENCE_MAX
+            and fields[11] == batches[-1].last_sequence + 1 & SEQUENCE_MAX
             and (fields[5] & TRANSACTIONAL != 0) is (entry.txn_first_offset >= 0)
             and fields[9] not in self.verifications.held
         ):
@@ -204,7 +223,7 @@ class ProducerStateTable:
             return
         if header.producer_epoch != entry.epoch:
             last = -1
-        if sequence != (last + 1) & _SEQUENCE_MAX:
+        if sequence != (last + 1) & SEQUENCE_MAX:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} sent sequence {sequence} after {last}",
@@ -239,6 +258,7 @@ class ProducerStateTable:
     def update(self, header: BatchHeader, base_offset: int) -> None:
         """Takes in a batch that has been appended at `base_offset`, or is found in the log."""
         entry = self.entries.get(header.producer_id)
+        is_new = entry is None
         if entry is None:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
         elif entry.epoch != header.producer_epoch:
@@ -252,6 +272,8 @@ class ProducerStateTable:
                 self._ongoing[base_offset] = None
                 if self.first_unstable_offset < 0:
                     self.first_unstable_offset = base_offset
+        if is_new and self._on_new is not None:
+            self._on_new()
 
     def ending(self, producer_id: int, offset: int) -> AbortedTransaction | None:
         """The producer's transaction if a marker at `offset` aborts it; `None` without one."""
@@ -304,6 +326,25 @@ class ProducerStateTable:
             del self.entries[producer_id]
         self.verifications.remove_older(now_ms - self.expiration_ms)
         return len(expired)
+
+    def forget_idle(self, count: int) -> int:
+        """Forgets up to so many that have not written for longest; returns how many.
+
+        Those that have or had a transaction here stay, and so does the one that wrote last.
+        """
+        held = self.verifications.held
+        idle = (
+            (entry.batches[-1].last_offset, producer_id)
+            for producer_id, entry in self.entries.items()
+            if entry.batches
+            and entry.txn_first_offset < 0
+            and entry.coordinator_epoch < 0
+            and producer_id not in held
+        )
+        oldest = nsmallest(min(count, len(self.entries) - 1), idle)
+        for _, producer_id in oldest:
+            del self.entries[producer_id]
+        return len(oldest)
 
 
 def _older_epoch(producer_id: int, epoch: int, known: int) -> KafkaError:

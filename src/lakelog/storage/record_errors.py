@@ -17,6 +17,7 @@ from lakelog.records.heads import RecordHead
 
 _SHOWN_MAX = 3
 _NAMED_MAX = 1000
+_STEP = 1000
 RecordError = tuple[int, str]
 """The record's place in its batch, from 0, and what is wrong with it."""
 
@@ -29,9 +30,12 @@ class RecordsRefusedError(KafkaError):
         self.errors = errors
 
 
-def check_records(records: Iterable[RecordHead], config: LogConfig, now_ms: int) -> None:
-    """Raises `RecordsRefusedError` 87 for records without a key, where compaction needs one, and 32
-    for timestamps out of bounds. A record is at fault once, for its key first.
+def checking_records(
+    records: Iterable[RecordHead], config: LogConfig, now_ms: int
+) -> Iterator[None]:
+    """Looks at some thousand records at each step. Raises `RecordsRefusedError` 87 in the end for
+    records without a key, where compaction needs one, and 32 for timestamps out of bounds. A record
+    is at fault once, for its key first.
     """
     keys: list[RecordError] = []
     times: list[RecordError] = []
@@ -44,6 +48,8 @@ def check_records(records: Iterable[RecordHead], config: LogConfig, now_ms: int)
             times.append((index, f"timestamp {timestamp} is not in {_range(bounds)}"))
         if len(keys) + len(times) == _NAMED_MAX:
             break
+        if not index % _STEP:
+            yield
     errors = tuple(sorted(keys + times))
     if times:
         text = f"{len(times)} records have a timestamp that is not in {_range(bounds)}"

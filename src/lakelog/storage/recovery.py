@@ -45,8 +45,8 @@ def recover_segment(
 ) -> Cut | None:
     """Checks every batch on the device, builds the indexes anew and cuts off an invalid tail.
 
-    Every leader epoch is below `epoch_end`, and none below the one before it; a batch's checksum
-    leaves it out. Calls `breathe` for each megabyte; what it raises ends the scan, which the next
+    Every leader epoch must be below `epoch_end`; a batch's checksum leaves it out. Calls `breathe`
+    for each megabyte; what it raises ends the scan, which the next
     start repeats.
     Raises `CorruptLog` for an invalid batch below the recovery point.
     """
@@ -56,14 +56,11 @@ def recover_segment(
     try:
         file = segment.open().file
         segment.disk.drop_cached(file)
-        batches = _valid_batches(file, segment.base_offset, end, breathe)
-        epoch = -1
-        for position, header in batches:
-            if not epoch <= header.partition_leader_epoch < epoch_end:
+        for position, header in _valid_batches(file, segment.base_offset, end, breathe):
+            if header.partition_leader_epoch >= epoch_end:
                 raise CorruptRecord(
                     f"leader epoch {header.partition_leader_epoch} of offset {header.base_offset}"
                 )
-            epoch = header.partition_leader_epoch
             segment.note_header(position, header)
             valid = position + header.size
     except CorruptRecord as error:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Sequence
 
-from lakelog.records.batch import LENGTH_OVERHEAD
+from lakelog.records.batch import LENGTH_OVERHEAD, HeaderFields
 from lakelog.runtime.api import Buffer, File
+from lakelog.storage.checking import Checks
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle
@@ -31,21 +33,28 @@ class Segment(IndexedSegment):
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
         """Writes one whole batch at the end. After an `OSError` the segment is what it was."""
-        position = self.size
+        position, size = self.size, len(batch)
+        self._write(batch)
+        self.note(position, size, last_offset, max_timestamp)
+        self.size = position + size
+        self.next_offset = last_offset + 1
+
+    def append_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
+        """As `append`, with one write for all of them; the offsets follow from the headers."""
+        self._write(*batches)
+        self.note_run(batches, headers)
+
+    def _write(self, *batches: Buffer) -> None:
         handle = self.handle
         if handle is None or self.torn:
             handle = self._open_whole()
         handle.used = True
         try:
-            handle.file.write_at(position, batch)
+            handle.file.write_at(self.size, *batches)
         except OSError:
             self.torn = True
             self._cut_back(handle.file)
             raise
-        size = len(batch)
-        self.note(position, size, last_offset, max_timestamp)
-        self.size = position + size
-        self.next_offset = last_offset + 1
 
     def _open_whole(self) -> Handle:
         """The file, without what a failed write has left beyond its end."""
@@ -167,6 +176,11 @@ class Segment(IndexedSegment):
             return self.entry_before(position)
         return index.positions[entry] if entry >= 0 else 0
 
+    def too_short(self, offset: int) -> CorruptLog:
+        """What is wrong with a segment that does not reach an offset before the next one's."""
+        reason = f"the file ends before offset {offset}, the segment at {self.next_offset}"
+        return CorruptLog(self.path(LOG), self.size, reason)
+
     def batch_at(self, position: int) -> tuple[int, int] | None:
         """Base offset and size of the batch at `position`, or `None` where no header can be."""
         try:
@@ -238,7 +252,32 @@ class Segment(IndexedSegment):
             remove_if_exists(self.disk, self.path(TXN_INDEX))
             self.txn_index = None
 
+    # Older than the process
+
+    def find(self, size: int) -> None:
+        """Takes note of a file that is older than the process."""
+        self.size = self.unchecked = size
+        self.checks = Checks() if size else None
+
+    def note_checked(self) -> None:
+        """All of the file has been checked."""
+        self.unchecked, self.checks = 0, None
+
     # Ending
+
+    def cut_at(self, position: int) -> None:
+        """Ends the file at `position`, up to which every batch has been noted."""
+        self.shorten(position)
+        self.write_index()
+
+    def shorten(self, position: int) -> None:
+        """Durably, lest old batches reappear after new ones that are written in their place."""
+        file = self.open().file
+        file.truncate(position)
+        file.sync()
+        self.size = position
+        if position < self.unchecked:
+            self.find(position)
 
     def end_before(self, offset: int) -> int:
         """Where the log ends if the batch that holds `offset` is cut off; below it, mid-batch."""

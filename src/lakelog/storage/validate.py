@@ -9,6 +9,7 @@ Source: `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -21,6 +22,7 @@ from lakelog.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
     CorruptRecord,
+    HeaderFields,
     check_crc,
     clear_append_time,
     read_header,
@@ -28,19 +30,37 @@ from lakelog.records.batch import (
 from lakelog.records.crc import crc32c
 from lakelog.records.heads import iter_heads
 from lakelog.records.record import record_view
-from lakelog.storage.record_errors import check_records
+from lakelog.runtime.api import Buffer
+from lakelog.storage.record_errors import checking_records
 
 Origin = Literal["client", "coordinator"]
 _CODEC_MAX = 4
-_USUAL_ATTRIBUTES = frozenset(
-    codec | transactional for codec in range(_CODEC_MAX + 1) for transactional in (0, TRANSACTIONAL)
-)
+CODECS = frozenset(range(_CODEC_MAX + 1))
+"""The attributes of a batch that is nothing but compressed, or not."""
+_USUAL_ATTRIBUTES = CODECS | {codec | TRANSACTIONAL for codec in CODECS}
 _TIME_MAX = (1 << 63) - 1
 CRC_START = 21
-HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""As `BatchHeader` takes them."""
 DECODED_BYTES_MAX = 64 << 20
 """What the records of one batch may take decompressed."""
+WALKED_MAX = 1_000_000
+"""Records of one batch where each is to be looked at."""
+WALKED_AT_ONCE = 5_000
+"""The same of a batch that need not leave the loop to others meanwhile."""
+DECODED_AT_ONCE = 1 << 20
+"""What the records of such a batch may take decompressed."""
+
+
+class SlowBatchError(Exception):
+    """To look into the records of the batch takes too long for one turn of the loop.
+
+    Nothing was done. The batch may come again as a `WalkedBatch`.
+    """
+
+
+class WalkedBatch(bytearray):
+    """A batch whose records are as `config` wants them: `read_records` and `walking` say so."""
+
+    config: LogConfig
 
 
 def check_incoming(
@@ -112,7 +132,7 @@ def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
 def check_batch(
     batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> None:
-    """What a client may not send: raises `KafkaError` 87 or 32.
+    """What a client may not send: raises `KafkaError` 87, 32 or 10, or `SlowBatchError`.
 
     As in Apache Kafka, a delete horizon and unknown attributes are no reason; neither is the
     broker's time, where the topic has the producers' and the batch has any.
@@ -133,15 +153,52 @@ def check_batch(
         config.message_timestamp_type != "CreateTime" or header.max_timestamp < 0
     ):
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
-    if _needs_records(header, config, now_ms):
-        try:
-            data = record_view(batch, header, DECODED_BYTES_MAX)
-            check_records(iter_heads(data, header), config, now_ms)
-        except CorruptRecord as error:
-            raise _invalid(str(error)) from error
+    if needs_records(header, config, now_ms) and not _is_walked(batch, config):
+        _walk_at_once(batch, header, config, now_ms)
 
 
-def _needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+def _is_walked(batch: Buffer, config: LogConfig) -> bool:
+    return isinstance(batch, WalkedBatch) and batch.config is config
+
+
+def _walk_at_once(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    if header.records_count > WALKED_MAX:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{header.records_count} records in a batch; where each is looked at, as in a "
+            f"compacted topic, at most {WALKED_MAX} are taken",
+        )
+    if header.records_count > WALKED_AT_ONCE:
+        raise SlowBatchError
+    try:
+        data = record_view(batch, header, DECODED_AT_ONCE if header.codec else DECODED_BYTES_MAX)
+    except CorruptRecord as error:
+        if header.codec:
+            raise SlowBatchError from error
+        raise _invalid(str(error)) from error
+    for _ in walking(data, header, config, now_ms):
+        pass
+
+
+def read_records(batch: Buffer, header: BatchHeader) -> bytes | memoryview:
+    """The records of a batch, however large they are. Raises `KafkaError` 87."""
+    try:
+        return record_view(batch, header, DECODED_BYTES_MAX)
+    except CorruptRecord as error:
+        raise _invalid(str(error)) from error
+
+
+def walking(
+    data: bytes | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> Iterator[None]:
+    """Looks at some of the records at each step; raises `KafkaError` 87 or 32 in the end."""
+    try:
+        yield from checking_records(iter_heads(data, header), config, now_ms)
+    except CorruptRecord as error:
+        raise _invalid(str(error)) from error
+
+
+def needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
     """Whether the header does not settle it."""
     if "compact" in config.cleanup_policy:
         return True

@@ -69,9 +69,9 @@ class MemoryFile:
         self._disk.step("read", self._path)
         return bytes(self._node.data[offset : offset + size])
 
-    def write_at(self, offset: int, data: Buffer) -> None:
+    def write_at(self, offset: int, *data: Buffer) -> None:
         self._check()
-        content = bytes(data)
+        content = b"".join(data)
         allowed, error = self._disk.admit(self._path, offset + len(content), self._node)
         taken = content if error is None else content[: max(0, min(allowed - offset, len(content)))]
         if taken:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from lakelog.wire.codec import decode, encode_parts
 from lakelog.wire.errors import WireError
-from lakelog.wire.primitives import MAX_RESPONSE_ELEMENTS, skip_tagged_fields
+from lakelog.wire.primitives import MAX_CLIENT_ID_BYTES, MAX_RESPONSE_ELEMENTS, skip_tagged_fields
 from lakelog.wire.schema import Buffer, Message
 
 API_VERSIONS_KEY = 18
@@ -53,6 +53,10 @@ def decode_request_header(
     client_id = None
     if length >= 0:
         stop = position + length
+        if length > MAX_CLIENT_ID_BYTES:
+            raise WireError(
+                f"a client id of {length} bytes; at most {MAX_CLIENT_ID_BYTES} are allowed"
+            )
         if stop > end:
             raise WireError(f"a client id of {length} bytes passes the end")
         try:

@@ -4,20 +4,18 @@ import contextlib
 import gzip
 import time
 import tracemalloc
-import zlib
 
 import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bombs import BOMBS, XERIAL
 from lakelog.records.compression import Codec, compress, decompress
 from lakelog.records.errors import CorruptRecord
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
-GIGABYTE = 1 << 30
 LIMIT = 1 << 20
-XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 
 
 @settings(max_examples=40, deadline=None)
@@ -59,46 +57,9 @@ def test_unknown_codecs_are_corrupt(codec: int) -> None:
         decompress(codec, b"", LIMIT)
 
 
-def zeros_gzip() -> bytes:
-    """After a full flush a piece of the stream stands for itself and can be repeated."""
-    stream = zlib.compressobj(9, wbits=31)
-    first = stream.compress(bytes(1 << 24)) + stream.flush(zlib.Z_FULL_FLUSH)
-    again = stream.compress(bytes(1 << 24)) + stream.flush(zlib.Z_FULL_FLUSH)
-    return first + again * ((GIGABYTE >> 24) - 1) + stream.flush()
-
-
-def zeros_zstd() -> bytes:
-    """RLE blocks: 4 bytes for 128 KiB of zeros; a 1 MiB window and no content size."""
-    blocks = GIGABYTE >> 17
-    block = (1 << 17 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
-    last = (1 << 17 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"\0"
-    return b"\x28\xb5\x2f\xfd\x00\x50" + block * (blocks - 1) + last
-
-
-def zeros_lz4() -> bytes:
-    """The same 4 MiB block of zeros over and over."""
-    raw = bytes(cramjam.lz4.compress_block(bytes(4 << 20), store_size=False))
-    block = len(raw).to_bytes(4, "little") + raw
-    return bytes.fromhex("04224d186070 73") + block * (GIGABYTE >> 22) + bytes(4)
-
-
-def zeros_snappy() -> bytes:
-    raw = bytes(cramjam.snappy.compress_raw(bytes(1 << 20)))
-    return XERIAL + (len(raw).to_bytes(4, "big") + raw) * (GIGABYTE >> 20)
-
-
-@pytest.mark.parametrize(
-    ("codec", "bomb"),
-    [
-        (Codec.GZIP, zeros_gzip),
-        (Codec.ZSTD, zeros_zstd),
-        (Codec.LZ4, zeros_lz4),
-        (Codec.SNAPPY, zeros_snappy),
-    ],
-    ids=["gzip", "zstd", "lz4", "snappy"],
-)
-def test_a_gigabyte_of_zeros_is_refused_without_making_it(codec: Codec, bomb) -> None:  # type: ignore[no-untyped-def]
-    packed = bomb()
+@pytest.mark.parametrize("codec", BOMBS, ids=lambda codec: codec.name)
+def test_a_gigabyte_of_zeros_is_refused_without_making_it(codec: Codec) -> None:
+    packed = BOMBS[codec](1 << 30)
     tracemalloc.start()
     started = time.monotonic()
     with pytest.raises(CorruptRecord):
@@ -116,7 +77,9 @@ def test_the_bombs_are_what_they_claim_to_be() -> None:
     raw = bytes(cramjam.lz4.compress_block(bytes(4 << 20), store_size=False))
     frame = bytes.fromhex("04224d186070 73") + len(raw).to_bytes(4, "little") + raw + bytes(4)
     assert decompress(Codec.LZ4, frame, 4 << 20) == bytes(4 << 20)
-    small = zeros_snappy()[: 16 + 4 + len(bytes(cramjam.snappy.compress_raw(bytes(1 << 20))))]
+    small = BOMBS[Codec.SNAPPY](64 << 20)[
+        : 16 + 4 + len(bytes(cramjam.snappy.compress_raw(bytes(1 << 20))))
+    ]
     assert decompress(Codec.SNAPPY, small, 1 << 20) == bytes(1 << 20)
 
 
@@ -142,7 +105,7 @@ def test_raw_snappy_is_read() -> None:
 
 
 def test_zstd_frames_that_declare_too_much() -> None:
-    eight_bytes = b"\x28\xb5\x2f\xfd\xe0" + (GIGABYTE).to_bytes(8, "little") + b"\x01\0\0"
+    eight_bytes = b"\x28\xb5\x2f\xfd\xe0" + (1 << 30).to_bytes(8, "little") + b"\x01\0\0"
     window = b"\x28\xb5\x2f\xfd\x00" + bytes([(31 - 10) << 3]) + b"\x01\0\0"
     for frame in (eight_bytes, window):
         with pytest.raises(CorruptRecord, match="larger"):

@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from lakelog.replica.purgatory import Purgatory
 
 
@@ -12,6 +14,16 @@ class FakeLoop:
     def __init__(self) -> None:
         self.now = 100.0
         self.timers: list[tuple[float, Callable[[], object]]] = []
+        self.soon: list[Callable[[], object]] = []
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self.soon.append(callback)
+
+    def turn(self) -> None:
+        """Calls what was to be called soon, as of now."""
+        callbacks, self.soon = self.soon, []
+        for callback in callbacks:
+            callback()
 
     def monotonic(self) -> float:
         return self.now
@@ -145,3 +157,60 @@ def test_a_key_may_be_touched_again_while_a_wait_on_it_is_answered() -> None:
     purgatory.check("a")
     assert (touches.events, other.events) == (["completed"], ["completed"])
     assert len(purgatory) == 0
+
+
+def test_what_is_checked_soon_is_tried_once_in_the_next_turn() -> None:
+    loop, purgatory = make()
+    fetch = Fetch()
+    fetch.ready = True
+    purgatory.park(fetch, ["a", "b"], 101.0)
+    for key in ("a", "b", "a", "c"):
+        purgatory.check_soon(key)
+    assert fetch.events == []
+    loop.turn()
+    assert fetch.events == ["completed"]
+
+
+def test_what_was_dropped_meanwhile_is_not_tried() -> None:
+    loop, purgatory = make()
+    fetch = Fetch()
+    fetch.ready = True
+    parked = purgatory.park(fetch, ["a"], 101.0)
+    purgatory.check_soon("a")
+    purgatory.cancel(parked)
+    loop.turn()
+    assert fetch.events == []
+
+
+def test_one_turn_tries_a_bounded_number_of_waits() -> None:
+    loop, purgatory = make()
+    fetches = [Fetch() for _ in range(300)]
+    for fetch in fetches:
+        fetch.ready = True
+        purgatory.park(fetch, ["a"], 101.0)
+    purgatory.check_soon("a")
+    for tried in (128, 256, 300):
+        loop.turn()
+        assert sum(bool(fetch.events) for fetch in fetches) == tried
+    assert not loop.soon
+
+
+def test_a_wait_that_fails_keeps_no_other_from_being_tried() -> None:
+    loop, purgatory = make()
+
+    class Fails(Fetch):
+        def try_complete(self) -> bool:
+            raise RuntimeError("as told")
+
+    fetches = [Fetch() for _ in range(300)]
+    failing = purgatory.park(Fails(), ["a"], 101.0)
+    for fetch in fetches:
+        fetch.ready = True
+        purgatory.park(fetch, ["a"], 101.0)
+    purgatory.check_soon("a")
+    with pytest.raises(RuntimeError):
+        loop.turn()
+    purgatory.cancel(failing)
+    while loop.soon:
+        loop.turn()
+    assert all(fetch.events for fetch in fetches)

@@ -19,7 +19,9 @@ from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.reply import Reply
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
+from lakelog.server.request_turns import RequestTurns
 from lakelog.storage.handles import LogSlice
+from storage_kit import ManualClock
 
 PRODUCE = 0
 OTHER = 3
@@ -179,7 +181,9 @@ class Sink:
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == PRODUCE
 
-    def on_request(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
+    def on_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, most: int
+    ) -> tuple[int, int]:
         if self.violate:
             raise ProtocolViolation("as told")
         request = bytes(view[start:end])
@@ -189,6 +193,7 @@ class Sink:
         self.replies.append(reply)
         if not self.wait:
             reply.complete(self.answer(request))
+        return 1, end
 
     def answer(self, request: bytes) -> list[Any]:
         found = self.slices.get(request)
@@ -213,7 +218,9 @@ def request(number: int, key: int = OTHER, size: int = 8) -> bytes:
 
 
 def connect(
-    seed: int | None = None, memory: RequestMemory | None = None
+    seed: int | None = None,
+    memory: RequestMemory | None = None,
+    turns: RequestTurns | None = None,
 ) -> tuple[FakeWorld, Sink, Connection]:
     world = FakeWorld(seed)
     sink = Sink()
@@ -226,6 +233,7 @@ def connect(
         listener_name="PLAINTEXT",
         frame_size_max=8 << 20,
         memory=memory or RequestMemory(limit=0),
+        turns=turns or RequestTurns(ManualClock(), world),  # type: ignore[arg-type]
     )
     connection.open()
     return world, sink, connection

@@ -60,10 +60,10 @@ class GatedFile:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def write_at(self, offset: int, data: Any) -> None:
+    def write_at(self, offset: int, *data: Any) -> None:
         if self._gate.write_error is not None:
             raise self._gate.write_error
-        self._file.write_at(offset, data)
+        self._file.write_at(offset, *data)
 
     def sync(self) -> None:
         if TOPIC in str(self._file.path) and self._file.path.suffix == ".log":

@@ -46,7 +46,7 @@ class FakeWorld:
         self.timers: list[tuple[float, Callable[[], object]]] = []
         self.closed = False
         tasks: Any = self
-        clock = ManualClock()
+        self.clock = clock = ManualClock()
         self.dispatcher = Dispatcher(
             {},
             lambda context, request: None,
@@ -63,7 +63,7 @@ class FakeWorld:
             world,
             world,
             world,
-            ManualClock(),
+            clock,
             lambda: self.config,
         )
         self.acceptor.start()
@@ -170,3 +170,33 @@ def test_a_closed_acceptor_takes_nobody() -> None:
     world.run_timers()
     assert world.closed
     assert world.acceptable is None
+
+
+def test_new_connections_are_delayed_beyond_their_rate() -> None:
+    world = FakeWorld({"max.connection.creation.rate": "10"})
+    sockets = world.connect(*["10.0.0.1"] * 25)
+    assert len(world.dispatcher.connections) == 10
+    assert world.acceptable is None
+    ((delay_s, _),) = world.timers
+    assert delay_s == pytest.approx(0.1)
+    world.clock.now_ms += 101
+    world.run_timers()
+    assert len(world.dispatcher.connections) == 10, "the listener is asked again, nothing more"
+    world.connect()
+    assert len(world.dispatcher.connections) == 11
+    world.clock.now_ms += 60_000
+    world.run_timers()
+    world.connect()
+    assert len(world.dispatcher.connections) == 21, "a pause earns a second's worth"
+    assert refused(sockets) == []
+
+
+def test_addresses_are_forgotten_with_their_last_connection() -> None:
+    world = FakeWorld({})
+    world.connect("10.0.0.1", "10.0.0.1", "10.0.0.2")
+    assert world.dispatcher.connections_of("10.0.0.1") == 2
+    for connection in list(world.dispatcher.connections):
+        connection.close()
+        connection.close()
+    assert world.dispatcher.connections_of("10.0.0.1") == 0
+    assert not world.dispatcher._of_host

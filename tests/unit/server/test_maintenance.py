@@ -20,6 +20,7 @@ from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.maintenance import Maintenance
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.directory import LogDirectory
+from lakelog.storage.producer_room import ProducerRoom
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, TOPIC_ID, make_batch
@@ -64,7 +65,7 @@ class Broker:
             self.disk,
             self.clock,
             SeededRandom(1),
-            producer_expiration_ms=self.config.get_int("producer.id.expiration.ms"),
+            producers=ProducerRoom(expiration_ms=self.config.get_int("producer.id.expiration.ms")),
         )
         self.directory.open(None, 1)
         self.directory.load_logs(lambda topic, topic_id: LogConfig(), {TOPIC_ID})

@@ -72,7 +72,7 @@ class World:
         self.broker: Any = SimpleNamespace(
             clock=clock,
             partitions=self.partitions,
-            purgatory=SimpleNamespace(check=self.checked.append),
+            purgatory=SimpleNamespace(check_soon=self.checked.append),
             requests=SimpleNamespace(errors=Counter()),
             transactions=self.coordinator,
             config={"transaction.partition.verification.enable": True},

@@ -15,6 +15,7 @@ from lakelog.records.compression import Codec
 from lakelog.records.crc import crc32c
 from lakelog.storage.log import Log
 from lakelog.storage.record_errors import RecordsRefusedError
+from lakelog.storage.validate import WALKED_AT_ONCE
 from storage_kit import NOW, append, make_batch, memory_store, read_batches, read_records
 
 DAY = 86_400_000
@@ -262,7 +263,7 @@ def test_a_compacted_topic_looks_for_keys_and_passes_over_headers() -> None:
 def test_of_very_many_records_without_a_key_the_first_are_named() -> None:
     log = memory_store(LogConfig(cleanup_policy=frozenset({"compact"}))).create()
     builder = BatchBuilder()
-    builder.extend(NOW, [b""] * 100_000, 1 << 30)
+    builder.extend(NOW, [b""] * WALKED_AT_ONCE, 1 << 30)
     with pytest.raises(RecordsRefusedError) as refused:
         append(log, builder.build())
     assert refused.value.code is ErrorCode.INVALID_RECORD

@@ -25,6 +25,7 @@ def note_committed(path: Path, end: int, controller_epoch: int) -> None:
     head = struct.pack(">QQ", end, controller_epoch)
     with path.open("r+b" if path.exists() else "wb", buffering=0) as file:
         file.write(head + struct.pack(">II", zlib.crc32(head), 0))
+        file.truncate()
 
 
 def read_committed(path: Path) -> tuple[int, int]:

@@ -6,6 +6,9 @@ it. The answer then describes the new topic at once; a client need not ask again
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.metadata.controller.names import check_topic_name
@@ -18,7 +21,7 @@ from lakelog.protocol.metadata import (
     MetadataResponseTopic,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.dispatch import Context
+from lakelog.server.dispatch import DEFERRED, Context, Deferred
 from lakelog.server.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
@@ -30,9 +33,65 @@ _NULL_MEANS_ALL_SINCE = 1
 _TOPIC_IDS_SINCE = 12
 
 
-async def handle(broker: Broker, context: Context, request: MetadataRequest) -> MetadataResponse:
-    wanted = _wanted(broker, request, context.version)
-    refused = await _created(broker, request, wanted)
+def handle(
+    broker: Broker, context: Context, request: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse] | Deferred:
+    if _asks_for_all(request, context.version):
+        return _answer_all(broker, context, request)
+    wanted = list(dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ()))
+    missing = _missing_topics(broker, request, wanted)
+    if missing:
+        return _create_first(broker, context, request, wanted, missing)
+    return _response(broker, context, request, wanted, {})
+
+
+def _asks_for_all(request: MetadataRequest, version: int) -> bool:
+    """No list means all of them."""
+    return request.topics is None or (not request.topics and version < _NULL_MEANS_ALL_SINCE)
+
+
+def _answer_all(
+    broker: Broker, context: Context, request: MetadataRequest
+) -> MetadataResponse | Deferred:
+    """The answer grows with the broker, and clients ask for it often: it is kept as it was sent."""
+    key = (
+        context.version,
+        request.include_topic_authorized_operations,
+        request.include_cluster_authorized_operations,
+        tuple(broker.nodes_for(context.connection)),
+    )
+    known = broker.known_metadata
+    frame = known.find(broker.image, key)
+    if frame is None:
+        every: list[_Reference] = [(topic.name, ZERO_UUID) for topic in broker.image.topics]
+        frame = context.encode(_response(broker, context, request, every, {}))
+        known.keep(broker.image, key, frame)
+    context.reply_encoded(frame)
+    return DEFERRED
+
+
+async def _create_first(
+    broker: Broker,
+    context: Context,
+    request: MetadataRequest,
+    wanted: list[_Reference],
+    missing: list[str],
+) -> MetadataResponse:
+    """Answers of the topics that are `missing` too, or why they could not be created."""
+    try:
+        refused = await broker.topics.ensure(missing)
+    except KafkaError as error:
+        refused = dict.fromkeys(missing, error.code)
+    return _response(broker, context, request, wanted, refused)
+
+
+def _response(
+    broker: Broker,
+    context: Context,
+    request: MetadataRequest,
+    wanted: list[_Reference],
+    refused: dict[str, ErrorCode],
+) -> MetadataResponse:
     topics = [
         _described(broker, name, topic_id, context.version, refused) for name, topic_id in wanted
     ]
@@ -55,29 +114,19 @@ async def handle(broker: Broker, context: Context, request: MetadataRequest) -> 
     )
 
 
-def _wanted(broker: Broker, request: MetadataRequest, version: int) -> list[_Reference]:
-    """(name, id) of each topic asked for, once; no list means all of them."""
-    if request.topics is None or (not request.topics and version < _NULL_MEANS_ALL_SINCE):
-        return [(topic.name, ZERO_UUID) for topic in broker.image.topics]
-    return list(dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics))
-
-
-async def _created(
+def _missing_topics(
     broker: Broker, request: MetadataRequest, wanted: list[_Reference]
-) -> dict[str, ErrorCode]:
-    """Creates what is missing if that is allowed; returns why some could not be."""
+) -> list[str]:
+    """What is to be created, if that is allowed."""
     missing = [
         name
         for name, topic_id in wanted
         if name is not None and topic_id == ZERO_UUID and broker.image.topic(name) is None
     ]
     allowed = request.allow_auto_topic_creation
-    if not missing or not allowed or not broker.config.get_bool("auto.create.topics.enable"):
-        return {}
-    try:
-        return await broker.topics.ensure(missing)
-    except KafkaError as error:
-        return dict.fromkeys(missing, error.code)
+    if not allowed or not broker.config.get_bool("auto.create.topics.enable"):
+        return []
+    return missing
 
 
 def _described(

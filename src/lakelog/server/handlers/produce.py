@@ -10,12 +10,13 @@ agreed (`verifying`). It is copied for that, and what follows on its connection 
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Iterable
+from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import (
     BatchIndexAndErrorMessage,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -33,6 +34,7 @@ from lakelog.server.request_sink import ProtocolViolation
 from lakelog.server.topics import INTERNAL_TOPICS
 from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
 from lakelog.storage.record_errors import RecordsRefusedError
+from lakelog.storage.validate import SlowBatchError
 
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
@@ -55,9 +57,7 @@ def handle(
     if not check.must_ask or not _asks(broker, context.version):
         return _produce(broker, context, request, check, _refusal(request))
     context.pipelined = False
-    for topic in request.topic_data:
-        for entry in topic.partition_data:
-            entry.records = None if entry.records is None else bytearray(entry.records)
+    _copy_records(entry for topic in request.topic_data for entry in topic.partition_data)
     return _ask(broker, context, request, check)
 
 
@@ -68,11 +68,18 @@ def _asks(broker: Broker, version: int) -> bool:
     )
 
 
+def _copy_records(entries: Iterable[PartitionProduceData]) -> None:
+    """Out of the receive buffer, which is reused as soon as the handler returns."""
+    for entry in entries:
+        entry.records = None if entry.records is None else bytearray(entry.records)
+
+
 async def _ask(
     broker: Broker, context: Context, request: ProduceRequest, check: ProduceCheck
 ) -> ProduceResponse | Deferred | None:
     await check.ask(broker.transactions)
-    return _produce(broker, context, request, check, _refusal(request))
+    answer = _produce(broker, context, request, check, _refusal(request))
+    return await answer if isinstance(answer, Coroutine) else answer
 
 
 def _produce(
@@ -81,12 +88,13 @@ def _produce(
     request: ProduceRequest,
     check: ProduceCheck | None,
     refusal: KafkaError | None,
-) -> ProduceResponse | Deferred | None:
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
     """`check` has been made of a transactional request."""
     now_ms, version = broker.clock.wall_ms(), context.version
     responses = []
     touched: list[Partition] = []
     waiting: list[tuple[Appended, PartitionProduceResponse]] = []
+    slow: list[_Slow] = []
     for topic in request.topic_data:
         name = topic_key(topic, version)
         results = []
@@ -110,6 +118,9 @@ def _produce(
                     touched.append(partition)
                 else:
                     waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
+            except SlowBatchError:
+                results.append(PartitionProduceResponse(index=entry.index))
+                slow.append(_Slow(name, entry, results[-1]))
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
                 results.append(refused(entry.index, error))
@@ -119,15 +130,70 @@ def _produce(
             )
         )
     for partition in touched:
-        broker.purgatory.check(partition.key)
-    if request.acks == 0:
-        _check_unanswered(responses)
-        return None
+        broker.purgatory.check_soon(partition.key)
     response = ProduceResponse(responses=responses)
+    if slow:
+        context.pipelined = False
+        _copy_records(one.entry for one in slow)
+        return _append_slowly(broker, context, request, check, response, slow, waiting)
+    return _answer(broker, context, request, response, waiting)
+
+
+def _answer(
+    broker: Broker,
+    context: Context,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    waiting: list[tuple[Appended, PartitionProduceResponse]],
+) -> ProduceResponse | Deferred | None:
+    if request.acks == 0:
+        _check_unanswered(response.responses)
+        return None
     if not waiting:
         return response
     _acknowledge_later(broker, context, request.timeout_ms, response, waiting)
     return DEFERRED
+
+
+class _Slow(NamedTuple):
+    """A batch that could not be appended at once, and the result that it is to have."""
+
+    topic: str | bytes
+    entry: PartitionProduceData
+    result: PartitionProduceResponse
+
+
+async def _append_slowly(
+    broker: Broker,
+    context: Context,
+    request: ProduceRequest,
+    check: ProduceCheck | None,
+    response: ProduceResponse,
+    slow: list[_Slow],
+    waiting: list[tuple[Appended, PartitionProduceResponse]],
+) -> ProduceResponse | Deferred | None:
+    for topic, entry, result in slow:
+        try:
+            config = broker.partitions.find(topic, entry.index).log.config
+            now_ms = broker.clock.wall_ms()
+            batch = await broker.slow_batches.walked(entry.records, config, now_ms)
+            partition = broker.partitions.find(topic, entry.index)
+            verification = None if check is None else check.verification(topic, entry.index)
+            appended = partition.append(batch, now_ms, verification=verification)
+        except KafkaError as error:
+            broker.requests.errors["Produce", error.code] += 1
+            failed = refused(entry.index, error)
+            result.error_code, result.error_message = failed.error_code, failed.error_message
+            result.base_offset, result.record_errors = failed.base_offset, failed.record_errors
+            continue
+        result.base_offset = appended.base_offset
+        result.log_append_time_ms = appended.append_time_ms
+        result.log_start_offset = appended.log_start_offset
+        if partition.high_watermark > appended.last_offset:
+            broker.purgatory.check(partition.key)
+        else:
+            waiting.append((Appended(partition, appended.last_offset + 1), result))
+    return _answer(broker, context, request, response, waiting)
 
 
 def _acknowledge_later(

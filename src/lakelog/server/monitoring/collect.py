@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from lakelog import __version__
 from lakelog.base.errors import ErrorCode
@@ -106,14 +106,14 @@ def _topics(broker: Broker) -> Iterator[str]:
 
 
 def _traffic(topics: list[tuple[str, list[Partition]]]) -> Iterator[str]:
-    def summed(name: str, number: str) -> Iterator[str]:
-        samples = (((topic,), sum(getattr(p, number) for p in all_of)) for topic, all_of in topics)
+    def summed(name: str, number: Callable[[Partition], int]) -> Iterator[str]:
+        samples = (((topic,), sum(map(number, all_of))) for topic, all_of in topics)
         return exposed(OVERVIEW[name], samples)
 
-    yield from summed("produce_bytes_total", "appended_bytes")
-    yield from summed("fetch_bytes_total", "fetched_bytes")
+    yield from summed("produce_bytes_total", lambda p: p.written.bytes)
+    yield from summed("fetch_bytes_total", lambda p: p.fetched_bytes)
     records: Iterator[Sample] = (
-        ((topic, "produce"), sum(p.appended_records for p in all_of)) for topic, all_of in topics
+        ((topic, "produce"), sum(p.written.records for p in all_of)) for topic, all_of in topics
     )
     yield from exposed(OVERVIEW["records_total"], records)
     sizes: Iterator[Sample] = (

@@ -19,9 +19,9 @@ _OF_PARTITIONS: dict[str, Callable[[Partition], int]] = {
     "partition_log_size_bytes": lambda p: p.log.size,
     "partition_segments": lambda p: len(p.log.segments),
     "partition_producers": lambda p: len(p.log.producers),
-    "partition_produce_bytes_total": lambda p: p.appended_bytes,
+    "partition_produce_bytes_total": lambda p: p.written.bytes,
     "partition_fetch_bytes_total": lambda p: p.fetched_bytes,
-    "partition_records_total": lambda p: p.appended_records,
+    "partition_records_total": lambda p: p.written.records,
 }
 
 

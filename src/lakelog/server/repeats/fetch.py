@@ -1,80 +1,50 @@
-"""Fetch requests of one partition, one offset after the other, that find records at once."""
+"""Fetch requests of one partition, one offset after the other.
+
+They are answered from a template, at once or when there are records or it has become late.
+"""
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import NamedTuple
-
 from lakelog.base.errors import KafkaError
-from lakelog.protocol.fetch import (
-    FetchableTopicResponse,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
-from lakelog.protocol.registry import Api
+from lakelog.protocol.fetch import FetchRequest
 from lakelog.replica.fetch_session import (
     SESSIONLESS_EPOCH,
     TOPIC_IDS_SINCE,
+    FetchPlan,
+    FetchSession,
     FetchTarget,
     PartitionKey,
-    topic_fields,
 )
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 from lakelog.server.handlers.fetch import READ_COMMITTED, ZSTD_SINCE, read_one
+from lakelog.server.repeats.fetch_frames import FetchFrames, FetchKey
 from lakelog.server.repeats.known import KnownRequest, learn_known
+from lakelog.server.repeats.waiting_fetch import WaitingFetch
 from lakelog.server.reply import Repeat
 from lakelog.storage.checking import NotChecked
-from lakelog.storage.handles import LogSlice
-from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
-from lakelog.wire.primitives import encode_uvarint
 from lakelog.wire.template import Template
-
-_LENGTH_AND_TAGS = 4
-"""Bytes after the last field but `records` of a response without any."""
-_encode_length = Struct(">i").pack
-
-
-class _Key(NamedTuple):
-    """All that one request of a kind says, but for the offset and the session's epoch."""
-
-    client_id: str
-    version: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    session_id: int
-    topic: str | bytes
-    partition: int
-    current_leader_epoch: int
-    last_fetched_epoch: int
-    log_start_offset: int
-    partition_max_bytes: int
-    rack_id: str
 
 
 def learn(
     broker: Broker, last: Repeat | None, context: Context, request: FetchRequest
 ) -> Repeat | None:
-    """As `learn_known`.
+    """As `learn_known`. A request without topics is of the session that the last one was of."""
+    if request.topics or request.forgotten_topics_data:
+        key = _key(context, request)
+        if key is None:
+            return None
+    else:
+        key = _key_of_session(broker, last, context, request)
+        if key is None:
+            return last
+    name = "" if isinstance(key.topic, bytes) else key.topic
+    place = key.topic, key.partition
+    return learn_known(FetchRepeat, broker, last, context, key, place, name, key.rack_id)
 
-    A request that leaves its session as it is leaves `last` as it is: there was nothing new.
-    """
-    if request.session_id and not request.topics and not request.forgotten_topics_data:
-        return last
-    key = _key(context, request)
-    if key is None:
-        return None
-    place, names = (key.topic, key.partition), (request.topics[0].topic, key.rack_id)
-    return learn_known(FetchRepeat, broker, last, context, key, place, *names)
 
-
-def _key(context: Context, request: FetchRequest) -> _Key | None:
+def _key(context: Context, request: FetchRequest) -> FetchKey | None:
     topics, version = request.topics, context.version
     if (
         len(topics) != 1
@@ -84,7 +54,7 @@ def _key(context: Context, request: FetchRequest) -> _Key | None:
     ):
         return None
     entry = topics[0].partitions[0]
-    return _Key(
+    return FetchKey(
         context.client_id,
         version,
         request.max_wait_ms,
@@ -102,21 +72,51 @@ def _key(context: Context, request: FetchRequest) -> _Key | None:
     )
 
 
-class FetchRepeat(KnownRequest[_Key]):
+def _key_of_session(
+    broker: Broker, last: Repeat | None, context: Context, request: FetchRequest
+) -> FetchKey | None:
+    """What the request would say if it named the session's only partition."""
+    if isinstance(last, FetchRepeat) and last.key.session_id == request.session_id:
+        return last.key
+    target = broker.fetch_sessions.only_target(request.session_id)
+    if target is None or context.version < ZSTD_SINCE:
+        return None
+    return FetchKey(
+        context.client_id,
+        context.version,
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.isolation_level,
+        request.session_id,
+        target.topic,
+        target.partition,
+        target.current_leader_epoch,
+        target.last_fetched_epoch,
+        -1,
+        target.max_bytes,
+        request.rack_id,
+    )
+
+
+class FetchRepeat(KnownRequest[FetchKey]):
     """One partition, fetched without a session or as the only one of its session."""
 
-    __slots__ = ("_request", "_response", "_target")
+    __slots__ = ("_frames", "_request", "_target", "_unchanged")
 
-    def __init__(self, broker: Broker, context: Context, key: _Key, place: PartitionKey) -> None:
+    def __init__(
+        self, broker: Broker, context: Context, key: FetchKey, place: PartitionKey
+    ) -> None:
         super().__init__(broker, context, key, place)
         self._request: Template | None = None
+        self._unchanged: Template | None = None
 
     def prepare(self) -> None:
         if self._request is not None:
             return
-        api, key = self.api, self.key
-        self._request = Template(_request(api, key, 0), _request(api, key, -1), "iiq")
-        self._response = Template(_response(api, key, 0), _response(api, key, -1), "iiqqq")
+        key = self.key
+        self._frames = FetchFrames(self.api, key, self._tail)
+        self._request, self._unchanged = self._frames.request, self._frames.unchanged
         self._target = FetchTarget(
             key.topic,
             key.partition,
@@ -126,24 +126,32 @@ class FetchRepeat(KnownRequest[_Key]):
             key.last_fetched_epoch,
         )
 
-    def answer(self, view: memoryview, start: int, end: int) -> bool:
-        request = self._request
-        if request is None or end - start != request.size or self._connection.is_waiting:
-            return False
-        found = request.unpack(view, start)
-        return found is not None and self._read(*found)
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
+        request, size = self._request, end - start
+        if request is None or self._connection.is_waiting:
+            return 0, start
+        if size == request.size:
+            found = request.unpack(view, start)
+            return (1, end) if found is not None and self._read(size, *found) else (0, start)
+        unchanged = self._unchanged
+        if unchanged is None or size != unchanged.size:
+            return 0, start
+        found = unchanged.unpack(view, start)
+        taken = found is not None and self._read(size, found[0], found[1], None)
+        return (1, end) if taken else (0, start)
 
-    def _read(self, correlation_id: int, epoch: int, offset: int) -> bool:
-        """Answers if there are records enough, and nothing is to be told but them."""
-        broker, key, target = self._broker, self.key, self._target
+    def _read(self, size: int, correlation_id: int, epoch: int, offset: int | None) -> bool:
+        """Answers, now or later, if nothing is to be told but records.
+
+        `size` is the request's. Without an `offset` it is read on from where the session is.
+        """
+        broker, key = self._broker, self.key
         session = None
         if key.session_id:
             session = broker.fetch_sessions.of_one(key.session_id, epoch, self.place)
         if session is None and (key.session_id or epoch != SESSIONLESS_EPOCH):
             return False
-        target.fetch_offset = offset
-        target.max_bytes = key.partition_max_bytes
-        target.current_leader_epoch = key.current_leader_epoch
+        target = self._target_at(offset, session)
         bytes_max = min(key.max_bytes, broker.fetch_bytes_max)
         committed = key.isolation_level == READ_COMMITTED
         try:
@@ -156,71 +164,56 @@ class FetchRepeat(KnownRequest[_Key]):
         except KafkaError:
             return False
         if records is None:
-            return False
+            return self._wait(size, correlation_id, partition, target, session)
         if aborted or records.size < min(key.min_bytes, bytes_max):
             records.release()
-            return False
+            return not aborted and self._wait(size, correlation_id, partition, target, session)
         if session is not None:
             session.advance(self._connection.last_active)
             session.targets[self.place] = target
-        self._send(correlation_id, partition, records)
+        partition.fetched_bytes += records.size
+        head = self._frames.head(correlation_id, partition, target, records.size)
+        self._connection.queue_slice(records, head, self._tail)
         return True
 
-    def _send(self, correlation_id: int, partition: Partition, records: LogSlice) -> None:
-        target, response, size = self._target, self._response, records.size
-        target.sent_high_watermark = high_watermark = partition.high_watermark
-        partition.fetched_bytes += size
-        target.sent_log_start_offset = log_start = partition.log.log_start_offset
-        tail = self._tail
-        length = encode_uvarint(size + 1) if tail else _encode_length(size)
-        head = response.pack(
-            response.size - FRAME_SIZE_BYTES + len(length) + size + len(tail),
-            correlation_id,
-            high_watermark,
-            partition.last_stable_offset,
-            log_start,
+    def _target_at(self, offset: int | None, session: FetchSession | None) -> FetchTarget:
+        if offset is None:
+            assert session is not None
+            return session.targets[self.place]
+        key, target = self.key, self._target
+        target.fetch_offset = offset
+        target.max_bytes = key.partition_max_bytes
+        target.current_leader_epoch = key.current_leader_epoch
+        return target
+
+    def _wait(
+        self,
+        size: int,
+        correlation_id: int,
+        partition: Partition,
+        target: FetchTarget,
+        session: FetchSession | None,
+    ) -> bool:
+        broker, key, connection = self._broker, self.key, self._connection
+        if min(key.min_bytes, key.max_bytes, key.max_wait_ms) <= 0:
+            return False
+        if session is not None:
+            session.advance(connection.last_active)
+            session.replace(self.place, target)
+        context = Context(connection, self.api, key.version, correlation_id, key.client_id)
+        context.begun, context.size_bytes = connection.last_active, size
+        context.on_complete = self._on_late
+        connection.expect(context)
+        plan = FetchPlan([target], session, incremental=session is not None)
+        parked = broker.purgatory.park(
+            WaitingFetch(broker, context, plan, self._frames, correlation_id),
+            (partition.key,),
+            connection.last_active + key.max_wait_ms / 1000,
         )
-        self._connection.queue_slice(records, head + length, tail)
+        context.on_abandon = lambda: broker.purgatory.cancel(parked)
+        return True
 
-
-def _request(api: Api, key: _Key, number: int) -> bytes:
-    """The encoding of a request, from the API's key on, with `number` wherever one may differ."""
-    entry = FetchPartition(
-        partition=key.partition,
-        current_leader_epoch=key.current_leader_epoch,
-        fetch_offset=number,
-        last_fetched_epoch=key.last_fetched_epoch,
-        log_start_offset=key.log_start_offset,
-        partition_max_bytes=key.partition_max_bytes,
-    )
-    name, topic_id = topic_fields(key.topic)
-    message = FetchRequest(
-        max_wait_ms=key.max_wait_ms,
-        min_bytes=key.min_bytes,
-        max_bytes=key.max_bytes,
-        isolation_level=key.isolation_level,
-        session_id=key.session_id,
-        session_epoch=number,
-        topics=[FetchTopic(topic=name, topic_id=topic_id, partitions=[entry])],
-        rack_id=key.rack_id,
-    )
-    parts = encode_request(api, key.version, number, key.client_id, message)
-    return b"".join(parts)[FRAME_SIZE_BYTES:]
-
-
-def _response(api: Api, key: _Key, number: int) -> bytes:
-    """The encoding of a response up to its records' length, with `number` for what may differ."""
-    data = PartitionData(
-        partition_index=key.partition,
-        high_watermark=number,
-        last_stable_offset=number,
-        log_start_offset=number,
-        aborted_transactions=[] if key.isolation_level == READ_COMMITTED else None,
-        records=b"",
-    )
-    name, topic_id = topic_fields(key.topic)
-    topic = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[data])
-    message = FetchResponse(session_id=key.session_id, responses=[topic])
-    frame = b"".join(encode_response(api, key.version, number, message))
-    size = number.to_bytes(FRAME_SIZE_BYTES, "big", signed=True)
-    return size + frame[FRAME_SIZE_BYTES:-_LENGTH_AND_TAGS]
+    def _on_late(self, context: Context) -> None:
+        requests = self._broker.requests
+        took, peer = requests.monotonic() - context.begun, context.connection.peer_name
+        requests.on_late(context.api, context, peer, took, context.size_bytes)

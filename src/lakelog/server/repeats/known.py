@@ -44,7 +44,7 @@ class KnownRequest(ABC, Generic[K]):
         """Makes the templates, if that has not been done."""
 
     @abstractmethod
-    def answer(self, view: memoryview, start: int, end: int) -> bool: ...
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]: ...
 
 
 def learn_known(

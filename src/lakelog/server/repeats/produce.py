@@ -1,8 +1,10 @@
-"""Produce requests that bring one batch after the other to the same partition."""
+"""Produce requests that bring one batch after the other to the same partition.
+
+Those that have come in together are appended together, and answered together.
+"""
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import NamedTuple
 
 from lakelog.base.errors import KafkaError
@@ -16,21 +18,22 @@ from lakelog.protocol.produce import (
 )
 from lakelog.protocol.registry import Api
 from lakelog.replica.fetch_session import PartitionKey
+from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 from lakelog.server.handlers.produce import check_entry, refused, topic_key
 from lakelog.server.repeats.known import KnownRequest, learn_known
+from lakelog.server.repeats.produce_frames import ProduceFrames
 from lakelog.server.reply import Repeat
-from lakelog.wire.errors import WireError
+from lakelog.server.topics import INTERNAL_TOPICS
+from lakelog.storage.validate import SlowBatchError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
-from lakelog.wire.primitives import decode_uvarint
 from lakelog.wire.template import Template
 
 _VERSION_MIN = 7
 """Older requests may not bring zstd, and older responses do not say where the log starts."""
 _LENGTH_AND_TAGS = 4
 """Bytes after the partition's index of a request without records."""
-_LENGTH = Struct(">i")
 
 
 class _Key(NamedTuple):
@@ -53,6 +56,9 @@ def learn(
     if key is None:
         return None
     place = topic_key(request.topic_data[0], key.version), key.partition
+    partition = broker.partitions.get(*place)
+    if partition is not None and partition.topic in INTERNAL_TOPICS:
+        return None
     return learn_known(ProduceRepeat, broker, last, context, key, place, key.topic)
 
 
@@ -81,72 +87,76 @@ def _key(context: Context, request: ProduceRequest) -> _Key | None:
 class ProduceRepeat(KnownRequest[_Key]):
     """One batch for one partition, outside of any transaction, to be acknowledged."""
 
-    __slots__ = ("_head", "_response")
+    __slots__ = ("_frames", "_response")
 
     def __init__(self, broker: Broker, context: Context, key: _Key, place: PartitionKey) -> None:
         super().__init__(broker, context, key, place)
-        self._head: Template | None = None
+        self._frames: ProduceFrames | None = None
 
     def prepare(self) -> None:
-        if self._head is None:
+        if self._frames is None:
             api, key = self.api, self.key
-            self._head = Template(_head(api, key, 0), _head(api, key, -1), "i")
+            self._frames = ProduceFrames(_head(api, key), self._tail)
             self._response = Template(_response(api, key, 0), _response(api, key, -1), "iqqq")
 
-    def answer(self, view: memoryview, start: int, end: int) -> bool:
-        head = self._head
-        if head is None or start + head.size + _LENGTH_AND_TAGS > end:
-            return False
-        found = head.unpack(view, start)
-        if found is None or self._connection.is_waiting:
-            return False
-        begin, stop = self._records(view, start + head.size)
-        if not begin <= stop == end - len(self._tail) or view[stop:end] != self._tail:
-            return False
-        return self._append(found[0], view[begin:stop])
+    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
+        if self._frames is None or self._connection.is_waiting:
+            return 0, start
+        numbers, batches, ends = self._frames.find(view, start, end, most)
+        taken = self._append(numbers, batches) if batches else 0
+        return taken, ends[taken - 1] if taken else start
 
-    def _records(self, view: memoryview, position: int) -> tuple[int, int]:
-        """Where the records begin and end, by their length at `position`."""
-        if not self._tail:
-            (length,) = _LENGTH.unpack_from(view, position)
-            return position + _LENGTH.size, position + _LENGTH.size + length
-        try:
-            length, position = decode_uvarint(view, position)
-        except (IndexError, WireError):
-            return 0, -1
-        return position, position + length - 1
-
-    def _append(self, correlation_id: int, batch: memoryview) -> bool:
-        """Whether it was appended or refused: not if its acknowledgement would have to wait."""
-        broker, key = self._broker, self.key
+    def _append(self, numbers: list[int], batches: list[memoryview]) -> int:
+        """Appends what it can and answers; how many that was."""
+        broker = self._broker
         try:
             partition = broker.partitions.find(*self.place)
-            if partition.commits_durable:
-                return False
-            check_entry(partition, batch, key.acks, key.version, None)
-            result = partition.append(batch, broker.clock.wall_ms())
-        except KafkaError as error:
-            broker.requests.errors[self.api.name, error.code] += 1
-            self._refuse(correlation_id, error)
-            return True
-        broker.purgatory.check(partition.key)
-        base, _, append_time_ms, log_start, _ = result
-        self._connection.queue(self._response.pack(correlation_id, base, append_time_ms, log_start))
-        return True
+            offsets = partition.append_run(batches, broker.clock.wall_ms())
+        except KafkaError:
+            return 0
+        if not offsets:
+            return self._append_one(partition, numbers[0], batches[0])
+        broker.purgatory.check_soon(partition.key)
+        pack, log_start = self._response.pack, partition.log.log_start_offset
+        responses = [
+            pack(number, offset, -1, log_start)
+            for number, offset in zip(numbers, offsets, strict=False)
+        ]
+        self._connection.queue(b"".join(responses))
+        return len(offsets)
 
-    def _refuse(self, correlation_id: int, error: KafkaError) -> None:
+    def _append_one(self, partition: Partition, number: int, batch: memoryview) -> int:
+        """Whether the first batch was appended, or refused: not if either would have to wait."""
+        broker, key = self._broker, self.key
+        if partition.commits_durable:
+            return 0
+        try:
+            check_entry(partition, batch, key.acks, key.version, None)
+            base, _, append_time_ms, log_start, _ = partition.append(batch, broker.clock.wall_ms())
+        except SlowBatchError:
+            return 0
+        except KafkaError as error:
+            self._refuse(number, error)
+            return 1
+        broker.purgatory.check_soon(partition.key)
+        self._connection.queue(self._response.pack(number, base, append_time_ms, log_start))
+        return 1
+
+    def _refuse(self, number: int, error: KafkaError) -> None:
+        """The batch may have been written over: it cannot be tried again."""
         key = self.key
-        context = Context(self._connection, self.api, key.version, correlation_id, key.client_id)
+        self._broker.requests.errors[self.api.name, error.code] += 1
+        context = Context(self._connection, self.api, key.version, number, key.client_id)
         self._connection.expect(context)
         context.reply(_of_one(key, refused(key.partition, error)))
 
 
-def _head(api: Api, key: _Key, correlation_id: int) -> bytes:
+def _head(api: Api, key: _Key) -> bytes:
     """The encoding of a request from the API's key to the partition's index."""
     entry = PartitionProduceData(index=key.partition, records=b"")
     topic = TopicProduceData(name=key.topic, topic_id=key.topic_id, partition_data=[entry])
     message = ProduceRequest(acks=key.acks, timeout_ms=key.timeout_ms, topic_data=[topic])
-    parts = encode_request(api, key.version, correlation_id, key.client_id, message)
+    parts = encode_request(api, key.version, 0, key.client_id, message)
     return b"".join(parts)[FRAME_SIZE_BYTES:-_LENGTH_AND_TAGS]
 
 

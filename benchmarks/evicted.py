@@ -1,0 +1,208 @@
+"""A producer's latency while a consumer reads what the page cache no longer holds, beside Kafka's.
+
+A topic is filled, then round by round put out of the page cache (`posix_fadvise`, checked with
+`mincore`). In each round an open-loop producer of another topic is measured alone, and again while
+one consumer fetches the evicted topic as fast as it can, from another place each time. Nothing
+here judges: all rounds are printed, and the medians are the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+_PROJECT = Path(__file__).parent.parent
+sys.path.insert(0, str(_PROJECT / "tests"))
+
+from brokers import Broker, BrokerError, KafkaBroker, LakelogBroker  # noqa: E402
+from load import Case, LoadGenerator, Measurement, measured  # noqa: E402
+from page_cache import evict  # noqa: E402
+from programs import Program  # noqa: E402
+from rounds import note  # noqa: E402
+from tables import Table, environment, record, repeat_command, section, show  # noqa: E402
+
+from kafka_jars import JavaMissingError  # noqa: E402
+
+_BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}
+_OLD, _LIVE = "old", "live"
+_BATCH_BYTES = 1_000_000
+_BATCH_RECORDS = 1000
+_FETCH_BYTES = 1 << 20
+_FILL_MEGABYTES = 2000
+_ROOM = 1.25
+"""Of the disk for one byte that is filled in."""
+_RESIDENT_MAX = 0.01
+_COLUMNS = (
+    "p99 ms alone",
+    "p99 ms beside",
+    "beside/alone",
+    "consumer MB/s",
+    "alone / beside of each round",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    alone: Measurement
+    beside: Measurement
+    consumer: Measurement
+
+    def __str__(self) -> str:
+        return (
+            f"p99 {self.alone.p99_ms:.2f} ms alone, {self.beside.p99_ms:.2f} ms beside "
+            f"{self.consumer.mb_per_s:,.0f} MB/s ({self.consumer.bytes / 1e9:.1f} GB cold)"
+        )
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks/evicted.py", description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=8000, help="what is evicted, in 10^6 B")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds")
+    parser.add_argument("--seconds", type=int, default=4, help="of one measurement")
+    parser.add_argument("--rate", type=int, default=2000, help="of the producer, 1 KB requests/s")
+    parser.add_argument("--broker", choices=_BROKERS, help="measure this one alone")
+    parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
+    return parser.parse_args(argv)
+
+
+class Evicted:
+    """The measurement, with what it needs of the command line."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        build = _PROJECT / "build" / "bench"
+        self._load, self._consume = LoadGenerator(build), Program("load", build)
+        self._steady = Program("steady", build)
+        self._options = options
+
+    def fill(self, broker: Broker) -> None:
+        self._load.create_topic(broker, _OLD, 1)
+        self._load.create_topic(broker, _LIVE, 1)
+        left = self._options.megabytes
+        while left > 0:
+            part = min(left, _FILL_MEGABYTES)
+            note(f"{broker.name}: {left} MB to fill in")
+            case = Case("fill", "produce", _OLD, _BATCH_BYTES, part, records=_BATCH_RECORDS)
+            done = self._load.measure(broker, case, seconds_max=60)
+            left -= max(1, done.bytes // 1_000_000)
+
+    def round(self, broker: Broker, number: int) -> Round:
+        self._evict(broker)
+        alone = self._produce(broker)
+        reading = self._consume.start(
+            broker,
+            "fetch",
+            topic=_OLD,
+            batch=_FETCH_BYTES,
+            megabytes=self._options.megabytes,
+            seconds=self._options.seconds,
+            offset=self._first_offset(number),
+        )
+        beside = self._produce(broker)
+        found = self._consume.finish(reading, broker)
+        return Round(alone, beside, Measurement(cpu_s=0, **found))
+
+    def _evict(self, broker: Broker) -> None:
+        files = list((broker.folder / "data").glob(f"{_OLD}-0/*.log"))
+        resident = sum(map(evict, files))
+        size = sum(file.stat().st_size for file in files)
+        if not size or resident > size * _RESIDENT_MAX:
+            raise BrokerError(f"{resident} of {size} bytes stay in the page cache")
+
+    def _produce(self, broker: Broker) -> Measurement:
+        options = self._options
+        return measured(
+            self._steady, broker, topic=_LIVE, rate=options.rate, seconds=options.seconds
+        )
+
+    def _first_offset(self, number: int) -> int:
+        """Each round begins elsewhere."""
+        records = self._options.megabytes * 1_000_000 // _BATCH_BYTES * _BATCH_RECORDS
+        return records * (number % self._options.rounds) // self._options.rounds
+
+
+def _measure(options: argparse.Namespace, brokers: Sequence[Broker]) -> dict[str, list[Round]]:
+    """Round 0 warms both up and is not counted."""
+    evicted = Evicted(options)
+    for broker in brokers:
+        evicted.fill(broker)
+    found: dict[str, list[Round]] = {broker.name: [] for broker in brokers}
+    for number in range(options.rounds + 1):
+        for broker in brokers if number % 2 else reversed(brokers):
+            measured_round = evicted.round(broker, number)
+            note(f"round {number} of {options.rounds}, {broker.name}: {measured_round}")
+            if number:
+                found[broker.name].append(measured_round)
+    return found
+
+
+def _table(found: dict[str, list[Round]]) -> Table:
+    rows = []
+    for name, rounds in found.items():
+        alone = median(one.alone.p99_ms for one in rounds)
+        beside = median(one.beside.p99_ms for one in rounds)
+        rows.append(
+            [
+                "evicted",
+                name,
+                f"{alone:.2f}",
+                f"{beside:.2f}",
+                f"{beside / alone:.2f} x",
+                f"{median(one.consumer.mb_per_s for one in rounds):,.0f}",
+                ", ".join(f"{one.alone.p99_ms:.2f} / {one.beside.p99_ms:.2f}" for one in rounds),
+            ]
+        )
+    return Table(("case", "broker", *_COLUMNS), rows, len(found))
+
+
+def _fit(options: argparse.Namespace, folder: Path, brokers: int) -> None:
+    """Asks for less if the disk has not the room."""
+    room = int(shutil.disk_usage(folder).free / 1e6 / _ROOM / brokers)
+    if options.megabytes > room:
+        note(f"the disk has room for {room} MB a broker, not for {options.megabytes}")
+        options.megabytes = room
+
+
+def _run(options: argparse.Namespace, folder: Path) -> Table:
+    kinds = [_BROKERS[options.broker]] if options.broker else list(_BROKERS.values())
+    _fit(options, folder, len(kinds))
+    brokers = [kind(folder / kind.name) for kind in kinds]
+    try:
+        for broker in brokers:
+            broker.prepare()
+            broker.start()
+        return _table(_measure(options, brokers))
+    finally:
+        for broker in brokers:
+            broker.stop()
+
+
+def main(argv: Sequence[str]) -> int:
+    options = _arguments(argv)
+    folder = Path(tempfile.mkdtemp(prefix="lakelog-bench-"))
+    try:
+        table = _run(options, folder)
+    except (BrokerError, JavaMissingError) as error:
+        note(f"bench: {error}")
+        return 1
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{environment()}; {options.megabytes} MB, median of {options.rounds} rounds\n")
+    show([table])
+    if options.record:
+        about = (
+            f"{options.megabytes} MB are evicted; {options.rate} requests/s of 1 KB are measured "
+            f"alone and beside a consumer of the evicted data. Median of {options.rounds} rounds, "
+            f"each of which follows. Repeat with {repeat_command('evicted', argv)}."
+        )
+        record(section("beside a consumer of evicted data", about, [table]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

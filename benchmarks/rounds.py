@@ -1,0 +1,67 @@
+"""Rounds of a benchmark: warmed until they repeat, then measured, brokers in turn."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from brokers import Broker
+
+_STEADY_RATIO = 1.1
+WARM_UP_MAX = 4
+"""Rounds of warming, at most: on a machine that others use, rounds may never repeat."""
+
+M = TypeVar("M")
+
+
+def note(text: str) -> None:
+    """Says what is going on, beside the results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def is_steady(figures: Sequence[float]) -> bool:
+    """Whether the last two differ by less than a tenth."""
+    if len(figures) < 2:
+        return False
+    low, high = sorted(figures[-2:])
+    return high < low * _STEADY_RATIO
+
+
+def warmed(measure: Callable[[], float]) -> list[float]:
+    """Measures until it is steady; all figures."""
+    figures: list[float] = []
+    while not is_steady(figures) and len(figures) < WARM_UP_MAX:
+        figures.append(measure())
+    return figures
+
+
+def interleaved(
+    name: str,
+    brokers: Sequence[Broker],
+    rounds: int,
+    measure: Callable[[Broker], M],
+    figure: Callable[[M], float],
+) -> dict[str, list[M]]:
+    """Each broker's measured rounds, after as many as all brokers needed to become steady.
+
+    Whoever was measured last in a round is the first in the next.
+    """
+    order = list(brokers)
+    warming: dict[str, list[float]] = {broker.name: [] for broker in brokers}
+    while not all(map(is_steady, warming.values())) and _fewest(warming) < WARM_UP_MAX:
+        for broker in order:
+            warming[broker.name].append(figure(measure(broker)))
+        order.reverse()
+    found: dict[str, list[M]] = {broker.name: [] for broker in brokers}
+    for number in range(1, rounds + 1):
+        for broker in order:
+            measured = measure(broker)
+            note(f"{name}, round {number} of {rounds}, {broker.name}: {measured}")
+            found[broker.name].append(measured)
+        order.reverse()
+    return found
+
+
+def _fewest(warming: dict[str, list[float]]) -> int:
+    return min(map(len, warming.values()))

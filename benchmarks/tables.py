@@ -1,0 +1,81 @@
+"""Tables of results: for people on a terminal, and as sections of `RESULTS.md`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as RichTable
+
+_WIDTH = 110
+_RESULTS = Path(__file__).parent / "RESULTS.md"
+_RESULTS_HEAD = """\
+# Benchmark results
+
+Newest first. MB and GB are powers of ten; CPU-seconds are the server's own (user and system);
+"per CPU-s" is lakelog's work per CPU-second over Kafka's. How it is measured: `benchmarks/run.py`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The first two columns are words, the others numbers. A rule follows each `group` rows."""
+
+    columns: Sequence[str]
+    rows: list[list[str]]
+    group: int
+
+
+def show(tables: list[Table]) -> None:
+    console = Console()
+    console.width = max(console.width, _WIDTH)
+    for table in tables:
+        shown = RichTable(*table.columns[:2], box=SIMPLE_HEAD, header_style="bold")
+        for column in table.columns[2:]:
+            shown.add_column(column, justify="right")
+        for number, row in enumerate(table.rows, 1):
+            shown.add_row(*row, end_section=number % table.group == 0)
+        console.print(shown)
+        console.print()
+
+
+def section(topic: str, about: str, tables: list[Table]) -> str:
+    """A section for `RESULTS.md`; `about` says what the figures are and what repeats them."""
+    title = f"## {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    parts = [title + (f", {topic}" if topic else ""), f"{environment()}. {about}"]
+    for table in tables:
+        lines = ["| " + " | ".join(table.columns) + " |", "|" + " --- |" * len(table.columns)]
+        lines += ["| " + " | ".join(row) + " |" for row in table.rows]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def record(text: str) -> None:
+    """Puts a section before the others of `RESULTS.md`."""
+    earlier = _RESULTS.read_text().removeprefix(_RESULTS_HEAD) if _RESULTS.exists() else ""
+    _RESULTS.write_text(f"{_RESULTS_HEAD}\n{text}{earlier}")
+
+
+def repeat_command(script: str, argv: Sequence[str]) -> str:
+    """What makes a run again, without recording it, as Markdown."""
+    words = [shlex.quote(word) for word in argv if word != "--record"]
+    return f"`{' '.join(['.venv/bin/python', f'benchmarks/{script}.py', *words])}`"
+
+
+def environment() -> str:
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    return f"{os.cpu_count()} x {model}, {platform.system()}, Python {platform.python_version()}"

@@ -1,0 +1,29 @@
+"""Answers about all topics as they were encoded, for as long as nothing has changed.
+
+Whoever asks next is answered with a copy. It costs the broker the same for ten topics and for ten
+thousand, however many clients ask at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from lakelog.metadata.image import MetadataImage
+
+_KEPT_MAX = 8
+
+
+class KnownMetadata:
+    """Of one image at a time. A key says all that an answer depends on beside the image."""
+
+    def __init__(self) -> None:
+        self._image: MetadataImage | None = None
+        self._frames: dict[Hashable, bytes] = {}
+
+    def find(self, image: MetadataImage, key: Hashable) -> bytes | None:
+        return self._frames.get(key) if image is self._image else None
+
+    def keep(self, image: MetadataImage, key: Hashable, frame: bytes) -> None:
+        if image is not self._image or len(self._frames) >= _KEPT_MAX:
+            self._image, self._frames = image, {}
+        self._frames[key] = frame

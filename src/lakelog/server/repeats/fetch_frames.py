@@ -1,0 +1,146 @@
+"""Fetch requests and responses of one partition, of which all is known but a few numbers."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from lakelog.protocol.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from lakelog.protocol.registry import Api
+from lakelog.replica.fetch_session import FetchTarget, topic_fields
+from lakelog.replica.partition import Partition
+from lakelog.server.handlers.fetch import READ_COMMITTED
+from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
+from lakelog.wire.primitives import encode_uvarint
+from lakelog.wire.template import Template
+
+_LENGTH_AND_TAGS = 4
+"""Bytes after the last field but `records` of a response without any."""
+_encode_length = Struct(">i").pack
+
+
+class FetchKey(NamedTuple):
+    """All that one request of a kind says, but for the offset and the session's epoch."""
+
+    client_id: str
+    version: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    topic: str | bytes
+    partition: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    partition_max_bytes: int
+    rack_id: str
+
+
+class FetchFrames:
+    """The templates of one kind. `tail` is what follows the records of a response."""
+
+    __slots__ = ("_nothing", "_response", "message", "request", "tail", "unchanged")
+
+    def __init__(self, api: Api, key: FetchKey, tail: bytes) -> None:
+        self.tail = tail
+        self.message = _message(key, 0)
+        """Such a request, decoded."""
+        self.request = Template(_request(api, key, 0), _request(api, key, -1), "iiq")
+        """The holes are the correlation id, the session's epoch and the offset."""
+        self._response = Template(_response(api, key, 0), _response(api, key, -1), "iiqqq")
+        self.unchanged: Template | None = None
+        """One that does not name the partition, for the session has it: all but the offset."""
+        self._nothing: Template | None = None
+        if key.session_id:
+            self.unchanged = Template(_unchanged(api, key, 0), _unchanged(api, key, -1), "ii")
+            self._nothing = Template(_nothing(api, key, 0), _nothing(api, key, -1), "i")
+
+    def head(
+        self, correlation_id: int, partition: Partition, target: FetchTarget, size: int
+    ) -> bytes:
+        """A response up to its `size` bytes of records; what it tells is noted in `target`."""
+        response, tail = self._response, self.tail
+        target.sent_high_watermark = high_watermark = partition.high_watermark
+        target.sent_log_start_offset = log_start = partition.log.log_start_offset
+        length = encode_uvarint(size + 1) if tail else _encode_length(size)
+        head = response.pack(
+            response.size - FRAME_SIZE_BYTES + len(length) + size + len(tail),
+            correlation_id,
+            high_watermark,
+            partition.last_stable_offset,
+            log_start,
+        )
+        return head + length
+
+    def nothing(self, correlation_id: int) -> bytes:
+        """The response when the session has no news."""
+        assert self._nothing is not None
+        return self._nothing.pack(correlation_id)
+
+
+def _message(key: FetchKey, number: int, *, named: bool = True) -> FetchRequest:
+    entry = FetchPartition(
+        partition=key.partition,
+        current_leader_epoch=key.current_leader_epoch,
+        fetch_offset=number,
+        last_fetched_epoch=key.last_fetched_epoch,
+        log_start_offset=key.log_start_offset,
+        partition_max_bytes=key.partition_max_bytes,
+    )
+    name, topic_id = topic_fields(key.topic)
+    topic = FetchTopic(topic=name, topic_id=topic_id, partitions=[entry])
+    return FetchRequest(
+        max_wait_ms=key.max_wait_ms,
+        min_bytes=key.min_bytes,
+        max_bytes=key.max_bytes,
+        isolation_level=key.isolation_level,
+        session_id=key.session_id,
+        session_epoch=number,
+        topics=[topic] if named else [],
+        rack_id=key.rack_id,
+    )
+
+
+def _request(api: Api, key: FetchKey, number: int) -> bytes:
+    """The encoding of a request, from the API's key on, with `number` wherever one may differ."""
+    parts = encode_request(api, key.version, number, key.client_id, _message(key, number))
+    return b"".join(parts)[FRAME_SIZE_BYTES:]
+
+
+def _unchanged(api: Api, key: FetchKey, number: int) -> bytes:
+    """As `_request`, of one that names no partition."""
+    message = _message(key, number, named=False)
+    parts = encode_request(api, key.version, number, key.client_id, message)
+    return b"".join(parts)[FRAME_SIZE_BYTES:]
+
+
+def _response(api: Api, key: FetchKey, number: int) -> bytes:
+    """The encoding of a response up to its records' length, with `number` for what may differ."""
+    data = PartitionData(
+        partition_index=key.partition,
+        high_watermark=number,
+        last_stable_offset=number,
+        log_start_offset=number,
+        aborted_transactions=[] if key.isolation_level == READ_COMMITTED else None,
+        records=b"",
+    )
+    name, topic_id = topic_fields(key.topic)
+    topic = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[data])
+    message = FetchResponse(session_id=key.session_id, responses=[topic])
+    frame = b"".join(encode_response(api, key.version, number, message))
+    size = number.to_bytes(FRAME_SIZE_BYTES, "big", signed=True)
+    return size + frame[FRAME_SIZE_BYTES:-_LENGTH_AND_TAGS]
+
+
+def _nothing(api: Api, key: FetchKey, number: int) -> bytes:
+    message = FetchResponse(session_id=key.session_id)
+    return b"".join(encode_response(api, key.version, number, message))

@@ -1,0 +1,67 @@
+"""A known fetch that waits for records: answered from templates, as one that finds them at once."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import KafkaError
+from lakelog.replica.fetch_session import FetchPlan
+from lakelog.server.broker import Broker
+from lakelog.server.dispatch import Context
+from lakelog.server.handlers.fetch import PendingFetch, read_one
+from lakelog.server.repeats.fetch_frames import FetchFrames
+from lakelog.server.reply import Part
+from lakelog.storage.checking import NotChecked
+
+
+class WaitingFetch(PendingFetch):
+    """Of one partition. What no template says is left to the ordinary way."""
+
+    __slots__ = ("_correlation_id", "_frames")
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: Context,
+        plan: FetchPlan,
+        frames: FetchFrames,
+        correlation_id: int,
+    ) -> None:
+        super().__init__(broker, context, frames.message, plan)
+        self._frames = frames
+        self._correlation_id = correlation_id
+
+    def try_complete(self) -> bool:
+        answered = self._answer(self.bytes_min)
+        return super().try_complete() if answered is None else answered
+
+    def expire(self) -> None:
+        if not self._answer(0):
+            super().expire()
+
+    def _answer(self, at_least: int) -> bool | None:
+        """Whether there was enough to answer with; none if it takes more than a template."""
+        (target,) = self._plan.targets
+        try:
+            partition, records, aborted = read_one(
+                self._broker, target, self._bytes_max, committed=self._committed, min_one=True
+            )
+        except NotChecked as first:
+            first.job.abandon()
+            return None
+        except KafkaError:
+            return None
+        size = 0 if records is None else records.size
+        if records is not None and (aborted or size < at_least):
+            records.release()
+        if aborted or size < at_least:
+            return None if aborted else False
+        high_watermark, log_start = partition.high_watermark, partition.log.log_start_offset
+        if not self._plan.includes(target, 0, size, high_watermark, log_start):
+            self._context.complete([self._frames.nothing(self._correlation_id)])
+            return True
+        partition.fetched_bytes += size
+        parts: list[Part] = [self._frames.head(self._correlation_id, partition, target, size)]
+        if records is not None:
+            parts.append(records)
+        parts.append(self._frames.tail)
+        self._context.complete(parts)
+        return True

@@ -1,0 +1,50 @@
+"""Looks into record batches that would hold up the loop: millions of records, or much compressed.
+
+Decompression goes to a thread, where it runs beside the loop; the walk over the records is Python
+and would take the loop's time there as well, so it is done here, a thousand records in a turn. Of
+all connections two batches are worked on at a time, since each may take 64 MiB decompressed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.replica.recompressed import recompressed_slowly
+from lakelog.runtime.api import Tasks
+from lakelog.storage.validate import (
+    WalkedBatch,
+    needs_records,
+    read_batch,
+    read_records,
+    walking,
+)
+
+_AT_A_TIME = 2
+_LANE = "records"
+
+
+class SlowBatches:
+    """One for all connections of a broker."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._free = asyncio.Semaphore(_AT_A_TIME)
+
+    async def walked(self, batch: bytearray, config: LogConfig, now_ms: int) -> WalkedBatch:
+        """The batch as `Partition.append` takes it without `SlowBatchError`.
+
+        Raises `KafkaError` for what that would have refused.
+        """
+        async with self._free:
+            header = read_batch(batch, config)
+            changed = await self._tasks.offload(
+                _LANE, lambda: recompressed_slowly(batch, header, config)
+            )
+            if needs_records(header, config, now_ms):
+                data = await self._tasks.offload(_LANE, lambda: read_records(batch, header))
+                for _ in walking(data, header, config, now_ms):
+                    await asyncio.sleep(0)
+        walked = WalkedBatch(changed)
+        walked.config = config
+        return walked

@@ -1,0 +1,104 @@
+"""Batches of one partition that have come in together, and are appended with one write.
+
+They are those of one producer, or of none that is idempotent, each valid and going on where the one
+before it ended, for which the active segment has room. The first that is not so ends the run. It is
+left to `Log.append`, which says what is wrong with it, if anything is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import LONG_MAX, PAGE_CACHE
+from lakelog.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    PLACE,
+    HeaderFields,
+)
+from lakelog.records.crc import crc32c
+from lakelog.storage.producer_state import SEQUENCE_MAX, ProducerEntry
+from lakelog.storage.validate import CODECS, CRC_START
+
+if TYPE_CHECKING:
+    from lakelog.storage.log import Log
+
+RELATIVE_OFFSET_MAX = 0x7FFFFFFF
+"""What an index can say of an offset, from the segment's first."""
+
+
+def takes_runs(config: LogConfig) -> bool:
+    """Whether a batch of a client's is committed by its append, and its header tells all."""
+    return (
+        config.compression_type == "producer"
+        and config.message_timestamp_type == "CreateTime"
+        and config.message_timestamp_before_max_ms == LONG_MAX
+        and "compact" not in config.cleanup_policy
+        and config.durability == PAGE_CACHE
+        and config.flush_messages == LONG_MAX
+        and config.min_insync_replicas <= 1
+    )
+
+
+class Run(NamedTuple):
+    """`headers` are as they came; `producer` is that of the batches if it is idempotent."""
+
+    headers: list[HeaderFields]
+    offsets: list[int]
+    producer: ProducerEntry | None
+
+
+def place_run(log: Log, batches: Sequence[memoryview], leader_epoch: int, now_ms: int) -> Run:
+    """Finds the run and gives its batches their offsets, from the log's end on, and the epoch."""
+    config, segment, unpack, place = (
+        log.config,
+        log.active_segment,
+        HEADER.unpack_from,
+        PLACE.pack_into,
+    )
+    headers: list[HeaderFields] = []
+    offsets: list[int] = []
+    offset, room = log.log_end_offset, config.segment_bytes - segment.size
+    size_max, offset_max = config.max_message_bytes, segment.base_offset + RELATIVE_OFFSET_MAX
+    timestamp_max = min(now_ms + config.message_timestamp_after_max_ms, segment.roll_after - 1)
+    producer, expected = None, (-1, -1, -1)
+    for batch in batches:
+        size = len(batch)
+        if size < HEADER_SIZE:
+            break
+        header: HeaderFields = unpack(batch)
+        base, length, _, magic, crc, attributes, delta, _, timestamp, owner, epoch, first, count = (
+            header
+        )
+        room -= size
+        if (
+            length + LENGTH_OVERHEAD != size
+            or size > size_max
+            or magic != MAGIC
+            or base
+            or delta + 1 != count
+            or delta < 0
+            or attributes not in CODECS
+            or timestamp > timestamp_max
+            or offset + delta > offset_max
+            or room < 0
+            or crc32c(batch[CRC_START:]) != crc
+        ):
+            break
+        if headers:
+            if (owner, epoch, first) != expected:
+                break
+        elif owner >= 0:
+            producer = log.producers.expecting(header)
+            if producer is None:
+                break
+        place(batch, 0, offset, length, leader_epoch)
+        headers.append(header)
+        offsets.append(offset)
+        offset += count
+        expected = owner, epoch, first if producer is None else first + count & SEQUENCE_MAX
+    return Run(headers, offsets, producer)

@@ -1,0 +1,165 @@
+"""Batches whose records take long to look into: others are served meanwhile, and order is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.registry import api_for
+from lakelog.records.batch import read_header
+from lakelog.records.compression import Codec
+from lakelog.records.crc import crc32c
+from lakelog.storage.validate import WALKED_MAX
+from lakelog.wire.framing import decode_response, encode_request
+from socketless_broker import FakeSocket, SocketlessBroker
+from storage_kit import make_batch
+from wire_client import PRODUCE_VERSION, produce_request
+
+RECORDS = 30_000
+PRODUCER = 7
+
+
+def _frame(message: Any, version: int, correlation_id: int) -> bytes:
+    api = api_for(type(message))
+    return b"".join(encode_request(api, version, correlation_id, "test", message))
+
+
+def _responses(sent: bytes) -> list[tuple[int, int, int]]:
+    """Correlation id, error and base offset of each whole response."""
+    found = []
+    while sent:
+        size = int.from_bytes(sent[:4], "big")
+        number, response = decode_response(
+            api_for(ProduceRequest), PRODUCE_VERSION, sent[4 : 4 + size]
+        )
+        result = response.responses[0].partition_responses[0]
+        found.append((number, result.error_code, result.base_offset))
+        sent = sent[4 + size :]
+    return found
+
+
+def _produce(number: int, topic: str, batch: bytes) -> bytes:
+    return _frame(produce_request(topic, bytes(batch)), PRODUCE_VERSION, number)
+
+
+class World:
+    def __init__(self, data: Path) -> None:
+        self.broker = SocketlessBroker(data)
+
+    async def start(self, **topics: dict[str, str]) -> None:
+        await self.broker.start()
+        for name, configs in topics.items():
+            topic = CreatableTopic(
+                name=name,
+                num_partitions=1,
+                replication_factor=1,
+                configs=[CreatableTopicConfig(name=key, value=configs[key]) for key in configs],
+            )
+            self.broker.socket.was_sent.clear()
+            self.broker.ask(_frame(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5, 1))
+            await self.broker.socket.was_sent.wait()
+        self.broker.take_answer()
+
+    def connect(self) -> FakeSocket:
+        self.broker.connect()
+        return self.broker.socket
+
+    def send(self, sock: FakeSocket, frames: bytes) -> None:
+        sock.incoming += frames
+        while sock.incoming:
+            assert sock.readable is not None
+            sock.readable()
+
+    async def answers(self, sock: FakeSocket, count: int) -> list[tuple[int, int, int]]:
+        while len(found := _responses(bytes(sock.sent))) < count:
+            sock.was_sent.clear()
+            await sock.was_sent.wait()
+        return found
+
+
+def _run(data: Path, scenario: Callable[[World], Any]) -> None:
+    async def run() -> None:
+        world = World(data)
+        await scenario(world)
+        await world.broker.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_others_are_served_while_a_compacted_topic_takes_a_slow_batch(
+    tmp_path: Path, codec: Codec
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(slow={"cleanup.policy": "compact"}, quick={})
+        slow = make_batch(RECORDS, size=5, codec=codec, producer=(PRODUCER, 0, 0))
+        more = make_batch(10, producer=(PRODUCER, 0, RECORDS))
+        first, good = world.connect(), world.connect()
+        world.send(first, _produce(1, "slow", slow) + _produce(2, "slow", more))
+        assert not first.sent
+        for number in range(10):
+            world.send(good, _produce(number, "quick", make_batch()))
+            await asyncio.sleep(0)
+        assert _responses(bytes(good.sent)) == [(number, 0, number) for number in range(10)]
+        assert not first.sent, "it took no longer than ten turns of the loop"
+        assert await world.answers(first, 2) == [(1, 0, 0), (2, 0, RECORDS)]
+        world.send(first, _produce(3, "slow", slow))
+        assert (await world.answers(first, 3))[2] == (3, 0, 0), "a retry is known again"
+
+    _run(tmp_path, scenario)
+
+
+def test_what_is_wrong_with_a_slow_batch_is_told(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(slow={"cleanup.policy": "compact"})
+        sock = world.connect()
+        too_many = make_batch(10, size=5)
+        cut = make_batch(RECORDS, size=5)
+        del cut[-5:]
+        world.send(sock, _produce(1, "slow", _sealed(cut)))
+        world.send(sock, _produce(2, "slow", _sealed(too_many, count=WALKED_MAX + 1)))
+        answers = await world.answers(sock, 2)
+        assert [code for _, code, _ in answers] == [
+            ErrorCode.INVALID_RECORD,
+            ErrorCode.MESSAGE_TOO_LARGE,
+        ]
+
+    _run(tmp_path, scenario)
+
+
+def test_a_large_batch_is_given_the_codec_of_its_topic(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(packed={"compression.type": "gzip"})
+        sock = world.connect()
+        batch = make_batch(RECORDS, size=100, codec=Codec.ZSTD)
+        world.send(sock, _produce(1, "packed", batch) + _produce(2, "packed", make_batch()))
+        assert await world.answers(sock, 2) == [(1, 0, 0), (2, 0, RECORDS)]
+        partition = world.broker.server.broker.partitions.find("packed", 0)
+        found = partition.read(0, 1 << 20, min_one=True)
+        assert found is not None
+        stored = found.file.read_at(found.position, 61)
+        assert read_header(stored).codec == Codec.GZIP
+        found.release()
+
+    _run(tmp_path, scenario)
+
+
+def _sealed(batch: bytearray, *, count: int | None = None) -> bytearray:
+    """With a length, a checksum and counts that fit."""
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    if count is not None:
+        batch[23:27] = (count - 1).to_bytes(4, "big")
+        batch[57:61] = count.to_bytes(4, "big")
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    return batch

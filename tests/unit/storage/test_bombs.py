@@ -1,0 +1,110 @@
+"""A batch that is right from the outside and huge inside harms nobody who has to look into it."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from bombs import BOMBS, XERIAL, batch_with
+from compaction_kit import Cleaner
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import read_header
+from lakelog.records.compression import Codec
+from lakelog.replica import recompressed
+from lakelog.storage import timestamps, validate
+from lakelog.storage.compaction import clean
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.validate import SlowBatchError
+from storage_kit import NOW, make_batch, memory_store
+
+LIMIT = 4 << 20
+ZEROS = 64 << 20
+LARGE = LogConfig(max_message_bytes=8 << 20)
+LYING_CHUNKS = {
+    "a snappy chunk of 2^31 - 1": XERIAL + b"\x7f\xff\xff\xff" + bytes(100),
+    "a snappy chunk of -1": XERIAL + b"\xff\xff\xff\xff" + bytes(100),
+    "raw snappy of 2^31 - 1": b"\xff\xff\xff\xff\x07" + bytes(100),
+}
+BATCHES: dict[str, Callable[[], bytearray]] = {
+    **{
+        codec.name.lower(): (lambda codec=codec: batch_with(BOMBS[codec](ZEROS), codec))
+        for codec in BOMBS
+    },
+    **{
+        name: (lambda content=content: batch_with(content, Codec.SNAPPY))
+        for name, content in LYING_CHUNKS.items()
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (validate, timestamps, clean, recompressed):
+        monkeypatch.setattr(module, "DECODED_BYTES_MAX", LIMIT)
+
+
+@pytest.fixture(params=BATCHES)
+def batch(request: pytest.FixtureRequest) -> bytearray:
+    return BATCHES[request.param]()
+
+
+def _peak(work: Callable[[], object], kind: type[Exception]) -> int:
+    """What was allocated at once until `work` failed with `kind`."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(kind):
+            work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_produced_to_a_topic_whose_records_are_looked_at(batch: bytearray) -> None:
+    compacted = LogConfig(max_message_bytes=8 << 20, cleanup_policy=frozenset({"compact"}))
+    log = memory_store(compacted).create()
+    work = lambda: log.append(batch, leader_epoch=1, now_ms=NOW)  # noqa: E731
+    assert _peak(work, SlowBatchError) < 2 * validate.DECODED_AT_ONCE + 2 * len(batch)
+    header = read_header(batch)
+    work = lambda: validate.read_records(batch, header)  # noqa: E731
+    assert _peak(work, KafkaError) < 2 * LIMIT + 2 * len(batch)
+    assert log.log_end_offset == 0
+
+
+def test_produced_to_a_topic_with_a_codec_of_its_own(batch: bytearray) -> None:
+    config = LogConfig(max_message_bytes=8 << 20, compression_type="uncompressed")
+    work = lambda: recompressed.recompressed(batch, config)  # noqa: E731
+    assert _peak(work, SlowBatchError) < 2 * validate.DECODED_AT_ONCE + 2 * len(batch)
+    header = read_header(batch)
+    with pytest.raises(KafkaError) as refusal:
+        recompressed.recompressed_slowly(batch, header, config)
+    assert refusal.value.code is ErrorCode.INVALID_RECORD
+    work = lambda: recompressed.recompressed_slowly(batch, header, config)  # noqa: E731
+    assert _peak(work, KafkaError) < 2 * LIMIT + 2 * len(batch)
+
+
+def test_found_by_a_search_for_a_time(batch: bytearray) -> None:
+    log = memory_store(LARGE).create()
+    log.append(batch, leader_epoch=1, now_ms=NOW)
+    for work in (lambda: log.offset_for_timestamp(NOW), log.max_timestamp):
+        assert _peak(work, CorruptLog) < 2 * LIMIT + 4 * len(batch)
+
+
+def test_found_by_compaction(batch: bytearray) -> None:
+    """In a topic that has become compacted after it was written."""
+    store = memory_store(LARGE)
+    log = store.create()
+    log.append(batch, leader_epoch=1, now_ms=NOW)
+    log.roll(NOW)
+    log.flush()
+    log.append(make_batch(), leader_epoch=1, now_ms=NOW)
+    log.config = LogConfig(
+        max_message_bytes=8 << 20,
+        cleanup_policy=frozenset({"compact"}),
+        min_cleanable_dirty_ratio=0.0,
+    )
+    cleaner = Cleaner(store)
+    assert _peak(cleaner.run, CorruptLog) < 2 * LIMIT + 4 * len(batch) + (4 << 20)
+    assert log.log_end_offset == 2
