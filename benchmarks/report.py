@@ -19,6 +19,7 @@ LOAD_COLUMNS = (
     "p99 ms",
     "per CPU-s",
 )
+ROUND_COLUMNS = ("requests/CPU-s", "broker", "rounds")
 START_COLUMNS = ("start", "broker", "ready s", "idle MB")
 
 
@@ -60,6 +61,12 @@ class Results:
             self._ratio(case, name),
         ]
 
+    def round_rows(self) -> list[list[str]]:
+        return [
+            [case.name, name, ", ".join(f"{run.requests_per_cpu_s:,.0f}" for run in runs)]
+            for (case, name), runs in self.loads.items()
+        ]
+
     def _ratio(self, case: Case, name: str) -> str:
         """This broker's requests per server-CPU-second over those of the other one."""
         if name == self.brokers[-1]:
@@ -77,5 +84,6 @@ class Results:
 def tables(results: Results) -> list[Table]:
     group = len(results.brokers)
     loads = Table(LOAD_COLUMNS, results.load_rows(), group)
+    rounds = Table(ROUND_COLUMNS, results.round_rows(), group)
     starts = Table(START_COLUMNS, results.start_rows(), group)
-    return [table for table in (loads, starts) if table.rows]
+    return [table for table in (loads, rounds, starts) if table.rows]

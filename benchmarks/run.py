@@ -20,8 +20,10 @@ _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
 from brokers import Broker, BrokerError, KafkaBroker, LakelogBroker  # noqa: E402
-from load import Case, LoadGenerator  # noqa: E402
+from load import Case, LoadGenerator, Measurement  # noqa: E402
+from page_cache import back_free_memory  # noqa: E402
 from report import Results, Start, tables  # noqa: E402
+from rounds import interleaved, note  # noqa: E402
 from tables import environment, record, repeat_command, section, show  # noqa: E402
 
 from kafka_jars import JavaMissingError  # noqa: E402
@@ -44,7 +46,7 @@ CASES = (
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/run.py", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="measured rounds per case")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds per case")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--broker", choices=_BROKERS, help="measure this one alone")
     parser.add_argument("--no-start", action="store_true", help="skip ready time and memory")
@@ -52,13 +54,9 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _measure_start(results: Results, name: str, brokers: list[Broker]) -> None:
     for broker in brokers:
-        _note(f"{broker.name}: start, {name}")
+        note(f"{broker.name}: start, {name}")
         ready_s = [broker.start()]
         while len(ready_s) < _STARTS:
             broker.stop()
@@ -79,14 +77,21 @@ def _measure_starts(results: Results, brokers: list[Broker], load: LoadGenerator
 def _measure_loads(
     results: Results, brokers: list[Broker], load: LoadGenerator, cases: list[Case], rounds: int
 ) -> None:
-    """Round 0 warms both up (a JVM compiles what is hot) and is not counted."""
-    for number in range(rounds + 1):
-        for case in cases:
-            for broker in brokers:
-                _note(f"round {number} of {rounds}: {case.name}, {broker.name}")
-                measurement = load.measure(broker, case)
-                if number > 0:
-                    results.loads.setdefault((case, broker.name), []).append(measurement)
+    """Each case by itself, after as many rounds as it takes until both brokers repeat themselves:
+    a JVM compiles what is hot.
+    """
+    for case in cases:
+
+        def measure(broker: Broker, case: Case = case) -> Measurement:
+            if case.mode == "produce":
+                back_free_memory(broker.folder, case.megabytes)
+            return load.measure(broker, case)
+
+        measured = interleaved(
+            case.name, brokers, rounds, measure, lambda found: found.requests_per_cpu_s
+        )
+        for name, found in measured.items():
+            results.loads[case, name] = found
 
 
 def _select(cases: Sequence[Case], part: str) -> list[Case]:
@@ -126,7 +131,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         results = _run(options, folder)
     except (BrokerError, JavaMissingError) as error:
-        _note(f"bench: {error}")
+        note(f"bench: {error}")
         return 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -78,4 +79,7 @@ def environment() -> str:
         ),
         platform.machine(),
     )
-    return f"{os.cpu_count()} x {model}, {platform.system()}, Python {platform.python_version()}"
+    built = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    kind = "optimized build" if "--enable-optimizations" in built else "plain build"
+    python = f"Python {platform.python_version()} ({kind})"
+    return f"{os.cpu_count()} x {model}, {platform.system()}, {python}"

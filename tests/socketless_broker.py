@@ -124,10 +124,12 @@ class SocketlessBroker:
 
     def ask(self, frames: bytes) -> bytes:
         """The bytes that come back for requests that arrive together."""
+        turns = self.dispatcher.turns
         self.socket.incoming += frames
-        while self.socket.incoming and not self.connection.closed:
-            assert self.socket.readable is not None
-            self.socket.readable()
+        while (self.socket.incoming or turns.waiting) and not self.connection.closed:
+            if self.socket.incoming and self.socket.readable is not None:
+                self.socket.readable()
+            turns.next_turn()
         return self.take_answer()
 
     def take_answer(self) -> bytes:

@@ -5,6 +5,8 @@ Source: https://developers.google.com/protocol-buffers/docs/encoding, "Signed In
 
 from __future__ import annotations
 
+from struct import iter_unpack
+
 from lakelog.records.errors import CorruptRecord
 
 _MAX_SHIFT = 63
@@ -21,9 +23,16 @@ def _encode(value: int) -> bytes:
     return bytes(out)
 
 
-VARINTS = tuple(_encode(value) for value in range(64)) + tuple(
-    bytes((value << 1 & 0x7F | 0x80, value >> 6)) for value in range(64, _TABLE_SIZE)
-)
+def _two_bytes() -> tuple[bytes, ...]:
+    """Those of 64 and up: sixty-four first bytes, with each second byte in turn."""
+    seconds = _TABLE_SIZE // 64
+    pairs = bytearray(2 * 64 * (seconds - 1))
+    pairs[0::2] = bytes(range(0x80, 0x100, 2)) * (seconds - 1)
+    pairs[1::2] = b"".join(bytes((second,)) * 64 for second in range(1, seconds))
+    return tuple([pair for (pair,) in iter_unpack("2s", pairs)])
+
+
+VARINTS = tuple(_encode(value) for value in range(64)) + _two_bytes()
 """The encodings of 0 and up that are worth a table."""
 
 

@@ -22,7 +22,12 @@ from lakelog.storage.checking import NotChecked, UncheckedSlice, begin_check
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
-from lakelog.storage.timestamps import TimestampOffset
+from lakelog.storage.timestamps import (
+    Search,
+    TimestampOffset,
+    search_max_timestamp,
+    search_timestamp,
+)
 from lakelog.storage.txn_index import AbortedTransaction
 from lakelog.storage.validate import Origin
 from lakelog.storage.verification import Verification
@@ -278,21 +283,19 @@ class Partition:
             found.release()
             raise self._reading_error(error) from error
 
-    def at_time(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record at or after a time, or none."""
+    def at_time(self, timestamp_ms: int | None) -> Search:
+        """Looks for the first record at or after a time, or without one for that with the greatest
+        timestamp. `SlowBatches.found` goes through the steps."""
         self.check_online()
+        log = self.log
         try:
-            return self._if_committed(self.log.offset_for_timestamp(timestamp_ms))
+            if timestamp_ms is None:
+                found = yield from search_max_timestamp(log)
+            else:
+                found = yield from search_timestamp(log, timestamp_ms)
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
-
-    def max_timestamp(self) -> TimestampOffset | None:
-        """The record with the largest timestamp, or none in an empty log."""
-        self.check_online()
-        try:
-            return self._if_committed(self.log.max_timestamp())
-        except (OSError, CorruptLog) as error:
-            raise self._reading_error(error) from error
+        return self._if_committed(found)
 
     def _if_committed(self, found: TimestampOffset | None) -> TimestampOffset | None:
         return found if found is not None and found.offset < self.high_watermark else None

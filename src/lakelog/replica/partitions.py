@@ -10,22 +10,26 @@ from collections import Counter
 from collections.abc import Iterator
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_keys import LONG_MAX
 from lakelog.replica.partition import Partition
 
 
 class Partitions:
     def __init__(self) -> None:
         self._by_key: dict[tuple[str | bytes, int], Partition] = {}
+        self._all: dict[Partition, None] = {}
+        self.flushed_by_age: dict[Partition, None] = {}
+        """Those with a `flush.ms`, in no order."""
         self._offline: dict[tuple[str | bytes, int], str] = {}
         self._known: Counter[bytes] = Counter()
         """Partitions by topic id."""
 
     def __iter__(self) -> Iterator[Partition]:
         """Each partition once."""
-        return (entry for (topic, _), entry in self._by_key.items() if isinstance(topic, str))
+        return iter(self._all)
 
     def __len__(self) -> int:
-        return len(self._by_key) // 2
+        return len(self._all)
 
     def get(self, topic: str | bytes, index: int) -> Partition | None:
         return self._by_key.get((topic, index))
@@ -47,8 +51,20 @@ class Partitions:
     def add(self, partition: Partition) -> None:
         key = partition.topic_id, partition.index
         self._known[partition.topic_id] += key not in self._by_key
+        replaced = self._by_key.get(key)
+        if replaced is not None:
+            self._forget(replaced)
         self._by_key[partition.topic, partition.index] = partition
         self._by_key[key] = partition
+        self._all[partition] = None
+        self.note_config(partition)
+
+    def note_config(self, partition: Partition) -> None:
+        """The partition's configuration may have changed."""
+        if partition.log.config.flush_ms < LONG_MAX:
+            self.flushed_by_age[partition] = None
+        else:
+            self.flushed_by_age.pop(partition, None)
 
     def add_offline(self, topic: str, topic_id: bytes, index: int, reason: str) -> None:
         """The partition exists and its log cannot be used: corrupt is not absent."""
@@ -81,16 +97,35 @@ class Partitions:
         """Of each partition now, by topic name and number."""
         return {(entry.topic, entry.index): entry.high_watermark for entry in self}
 
+    def marks(self) -> tuple[list[Partition], list[int], list[int], list[int]]:
+        """All that the checkpoint files say of the partitions, to be compared with what it was.
+
+        That takes a twentieth of the time in which what they say is put together.
+        """
+        every = list(self._all)
+        logs = [entry.log for entry in every]
+        return (
+            every,
+            [entry.high_watermark for entry in every],
+            [log.recovery_point for log in logs],
+            [log.log_start_offset for log in logs],
+        )
+
     def is_offline(self, topic: str, index: int) -> bool:
         return (topic, index) in self._offline
 
     def remove(self, partition: Partition) -> None:
         """Whoever holds the partition still is told that its topic is gone."""
         partition.retire()
+        self._forget(partition)
         for key in ((partition.topic, partition.index), (partition.topic_id, partition.index)):
             if self._by_key.get(key) is partition:
                 del self._by_key[key]
                 self._forget_one(key[0])
+
+    def _forget(self, partition: Partition) -> None:
+        self._all.pop(partition, None)
+        self.flushed_by_age.pop(partition, None)
 
     def _forget_one(self, topic: str | bytes) -> None:
         if isinstance(topic, bytes):

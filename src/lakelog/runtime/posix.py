@@ -17,7 +17,9 @@ from lakelog.runtime.api import Buffer, File, FileLock
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _PROBE = (bytearray(1),)
 """Takes bytes that nobody looks at."""
-_READ_AHEAD_CHUNK = 256 * 1024
+_UNREAD = bytearray(64 * 1024)
+"""Where bytes go that are read only to be in the page cache. It never leaves the processor's."""
+_READ_AHEAD_MAX = 1024 * 1024
 
 
 def _nobody_asks(_: float) -> None:
@@ -122,7 +124,12 @@ class PosixDisk:
         return PosixFile(path, os.open(path, flags, 0o644), self._on_sync)
 
     def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+        """Without the layers of `open()`, which cost a small file five times as much."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return PosixFile(path, fd).read_at(0, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
 
     def write_atomic(self, path: Path, data: Buffer) -> None:
         temporary = path.with_name(path.name + ".tmp")
@@ -217,11 +224,12 @@ class PosixDisk:
         return buffer if got == size else None
 
     def read_ahead(self, file: File, offset: int, size: int) -> None:
+        fd, end = file.fileno(), offset + size
         with contextlib.suppress(OSError):
-            os.posix_fadvise(file.fileno(), offset, size, os.POSIX_FADV_WILLNEED)
-        end = offset + size
+            os.posix_fadvise(fd, offset, size, os.POSIX_FADV_WILLNEED)
         while offset < end:
-            got = len(file.read_at(offset, min(_READ_AHEAD_CHUNK, end - offset)))
+            chunks = -(-min(end - offset, _READ_AHEAD_MAX) // len(_UNREAD))
+            got = os.preadv(fd, [_UNREAD] * chunks, offset)
             if not got:
                 return
             offset += got

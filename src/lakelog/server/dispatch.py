@@ -213,8 +213,6 @@ class Dispatcher:
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
             if count := taken[0]:
-                if connection.is_waiting:
-                    return taken
                 took = requests.monotonic() - begin
                 while count:
                     repeat.note(took)
@@ -223,6 +221,8 @@ class Dispatcher:
                     peer, size = connection.peer_name, taken[1] - start
                     requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
                 return taken
+            if taken[1] != start:
+                return 1, end
         self._on_other_request(connection, view, start, end, begin)
         return 1, end
 

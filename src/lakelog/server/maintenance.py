@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
-from lakelog.base.topic_keys import LONG_MAX
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
@@ -33,6 +33,8 @@ _SWEEP_S = 5.0
 _RETENTION_DELAY_S = 30.0
 _PURGE_S = 5.0
 _EXPIRE_S = 600.0
+_PARTITIONS_PER_TURN = 256
+"""A millisecond or two of looking at them."""
 
 
 class Maintenance:
@@ -63,6 +65,8 @@ class Maintenance:
         self._timers: dict[str, Timer] = {}
         self._under_way: set[asyncio.Future[None]] = set()
         self._checkpointing = self._checkpoint_again = False
+        self._written_marks: object = None
+        """As they were for the last checkpoint that was written."""
         self._unserved: list[asyncio.Future[None]] = []
         """Who waits for the next checkpoint to be written."""
         self._stopped = False
@@ -88,7 +92,7 @@ class Maintenance:
         self._every(
             "checkpoint",
             lambda: self._seconds("replica.high.watermark.checkpoint.interval.ms"),
-            self._checkpoint,
+            self._checkpoint_changes,
         )
         first = min(_RETENTION_DELAY_S, self._seconds("log.retention.check.interval.ms"))
         self._every(
@@ -145,9 +149,8 @@ class Maintenance:
     def _flush_aged(self) -> None:
         """`flush.ms`: nothing stays unflushed for longer."""
         now = self._clock.wall_ms()
-        for partition in self._partitions:
-            flush_ms = partition.log.config.flush_ms
-            if flush_ms < LONG_MAX and now - partition.flushed_ms >= flush_ms:
+        for partition in list(self._partitions.flushed_by_age):
+            if now - partition.flushed_ms >= partition.log.config.flush_ms:
                 partition.flushed_ms = now
                 self._flush(partition)
 
@@ -201,25 +204,37 @@ class Maintenance:
         self._checkpoint()
         await waiter
 
+    def _checkpoint_changes(self) -> None:
+        if self._marks() != self._written_marks:
+            self._checkpoint()
+
+    def _marks(self) -> object:
+        """What the checkpoint files are made of."""
+        directory = self._directory
+        return self._partitions.marks(), dict(directory.cleaner_offsets), len(directory.failed)
+
     def _checkpoint(self) -> None:
         if self._checkpointing:
             self._checkpoint_again = True
             return
         self._checkpoint_again = False
         served, self._unserved = self._unserved, []
+        marks = self._marks()
         job = self._directory.begin_checkpoints(self._partitions.high_watermarks)
         self._checkpointing = True
         work = self._tasks.offload("checkpoint", job.run)
         self._under_way.add(work)
-        work.add_done_callback(partial(self._on_checkpointed, served))
+        work.add_done_callback(partial(self._on_checkpointed, served, marks))
 
     def _on_checkpointed(
-        self, served: list[asyncio.Future[None]], work: asyncio.Future[None]
+        self, served: list[asyncio.Future[None]], marks: object, work: asyncio.Future[None]
     ) -> None:
         self._under_way.discard(work)
         self._checkpointing = False
         if work.exception() is not None:
             logger.error("the checkpoints could not be written: %s", work.exception())
+        else:
+            self._written_marks = marks
         for waiter in served:
             if not waiter.done():
                 waiter.set_result(None)
@@ -228,24 +243,22 @@ class Maintenance:
         ):
             self._checkpoint()
 
+    def _for_each(self, chore: Callable[[Partition], None]) -> None:
+        """The loop has a turn after some partitions."""
+        self._go_on_with(iter(list(self._partitions)), chore)
+
+    def _go_on_with(self, left: Iterator[Partition], chore: Callable[[Partition], None]) -> None:
+        if self._stopped:
+            return
+        some = list(islice(left, _PARTITIONS_PER_TURN))
+        for partition in some:
+            if partition.is_online:
+                chore(partition)
+        if len(some) == _PARTITIONS_PER_TURN:
+            self._tasks.call_soon(self._go_on_with, left, chore)
+
     def _retain(self) -> None:
-        now = self._clock.wall_ms()
-        for partition in list(self._partitions):
-            if partition.offline_reason is not None:
-                continue
-            try:
-                deleted = partition.delete_old_segments(now)
-            except KafkaError as error:  # the others have their turn all the same
-                logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
-                continue
-            if deleted:
-                logger.info(
-                    "retention: %s-%d now starts at offset %d (%d segments deleted)",
-                    partition.topic,
-                    partition.index,
-                    partition.log.log_start_offset,
-                    deleted,
-                )
+        self._for_each(partial(_retain_one, self._clock.wall_ms()))
 
     def _purge(self) -> None:
         """Directories of deleted topics, when their delay has passed."""
@@ -257,9 +270,28 @@ class Maintenance:
         """`producer.id.expiration.ms`: forgets the sequences of producers long gone."""
         now = self._clock.wall_ms()
         expiration_ms = self._config().get_int("producer.id.expiration.ms")
-        for partition in self._partitions:
+
+        def expire(partition: Partition) -> None:
             partition.log.producers.expiration_ms = expiration_ms
             partition.log.producers.remove_expired(now)
+
+        self._for_each(expire)
+
+
+def _retain_one(now_ms: int, partition: Partition) -> None:
+    try:
+        deleted = partition.delete_old_segments(now_ms)
+    except KafkaError as error:  # the others have their turn all the same
+        logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
+        return
+    if deleted:
+        logger.info(
+            "retention: %s-%d now starts at offset %d (%d segments deleted)",
+            partition.topic,
+            partition.index,
+            partition.log.log_start_offset,
+            deleted,
+        )
 
 
 def _log_failed_removal(path: Path, work: asyncio.Future[None]) -> None:

@@ -4,9 +4,10 @@ The record comes first, the files follow: a topic's directories are made after t
 that it exists, and renamed away after it says that it does not. What a crash leaves between the two
 is put right at the next start, from the image.
 
-Thousands of logs take seconds, so the loop has a turn after every few of them. Nobody sees a topic
-before its logs are there; after a deletion they go while others are being served. What is done to
-many logs is done in the order of their names, for a simulation to be repeatable.
+Thousands of logs take seconds, so a thread makes their files, some at a time, and the loop has a
+turn after every few that are removed. Nobody sees a topic before its logs are there; after a
+deletion they go while others are being served. What is done to many logs is done in the order of
+their names, for a simulation to be repeatable.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
+from typing import TypeVar
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
@@ -37,10 +39,14 @@ from lakelog.storage.directory import LogDirectory
 from lakelog.storage.loader import EPOCH_END
 from lakelog.storage.log import Log
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 _LOGS_PER_TURN = 8
-"""About ten milliseconds of work."""
+"""Removed or taken into use: a millisecond or two of work."""
+_LOGS_AT_ONCE = 32
+"""Made by a thread before it is asked whether the broker stops."""
 
 _NAMES_USED_MAX = 1000
 
@@ -86,20 +92,24 @@ class Replicas:
         A thread does what may take minutes, alone, so that the loop hears of a signal; when this is
         cancelled, the thread is told, and waited for.
         """
-        loading = self._tasks.offload("load", partial(self._load_logs, image))
-        try:
-            await asyncio.shield(loading)
-        except asyncio.CancelledError:
-            self._directory.interrupt()
-            await asyncio.wait([loading])
-            loading.exception()  # asked for, or asyncio logs that nobody did
-            raise
+        await self._in_thread("load", partial(self._load_logs, image))
         for (topic, index), error in self._directory.failed.items():
             found = image.topic(topic)
             if found is not None:
                 self._partitions.add_offline(topic, found.topic_id, index, str(error))
         for topic_image in sorted(image.topics, key=lambda topic: topic.name):
             await self._ensure(image, topic_image)
+
+    async def _in_thread(self, lane: str, work: Callable[[], T]) -> T:
+        """Nothing is left to the thread when this is cancelled."""
+        working = self._tasks.offload(lane, work)
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            self._directory.interrupt()
+            await asyncio.wait([working])
+            working.exception()  # asked for, or asyncio logs that nobody did
+            raise
 
     def _load_logs(self, image: MetadataImage) -> None:
         configs = self._log_configs(image)
@@ -170,47 +180,61 @@ class Replicas:
             self._names_used.clear()
             await self._checkpointed()
         configs = self._log_configs(image)
-        for _, partition in sorted(topic.partitions.items()):
+        wanted = [
+            partition
+            for _, partition in sorted(topic.partitions.items())
+            if self._node_id in partition.replicas
+            and not self._partitions.is_offline(topic.name, partition.partition)
+        ]
+        known = self._directory.logs
+        missing = [p.partition for p in wanted if (topic.name, p.partition) not in known]
+        for start in range(0, len(missing), _LOGS_AT_ONCE):
             if self._stopped:
                 return
-            if self._node_id not in partition.replicas:
-                continue
-            is_new = self._partitions.get(topic.name, partition.partition) is None
-            self._ensure_partition(topic, partition, configs)
-            if is_new:
+            await self._make_logs(topic, missing[start : start + _LOGS_AT_ONCE], configs)
+        for partition in wanted:
+            if self._stopped:
+                return
+            if self._ensure_partition(topic, partition):
                 await self._breathe()
 
-    def _ensure_partition(
-        self, topic: TopicImage, wanted: PartitionImage, configs: Callable[[str], LogConfig]
-    ) -> None:
-        index = wanted.partition
-        partition = self._partitions.get(topic.name, index)
+    def _ensure_partition(self, topic: TopicImage, wanted: PartitionImage) -> bool:
+        """Whether it is new to this broker."""
+        partition = known = self._partitions.get(topic.name, wanted.partition)
         if partition is None:
-            if self._partitions.is_offline(topic.name, index):
-                return
-            log = self._open_log(topic, index, configs)
+            log = self._directory.logs.get((topic.name, wanted.partition))
             if log is None:
-                return
+                return False
             partition = Partition(log, wanted.leader_epoch, self._flush_soon, self._settled)
             self._partitions.add(partition)
         if wanted.leader == self._node_id:
             partition.become_leader(wanted.leader_epoch)
+        return known is None
 
-    def _open_log(
-        self, topic: TopicImage, index: int, configs: Callable[[str], LogConfig]
-    ) -> Log | None:
-        log = self._directory.logs.get((topic.name, index))
-        if log is not None:
-            return log
-        try:
-            return self._directory.create_log(
-                topic.name, index, topic.topic_id, configs(topic.name)
-            )
-        except OSError as error:
+    async def _make_logs(
+        self, topic: TopicImage, indexes: list[int], configs: Callable[[str], LogConfig]
+    ) -> None:
+        """In a thread: nearly all of it is the file system's work."""
+        make = partial(self._make_files, topic, indexes, configs(topic.name))
+        logs, failures = await self._in_thread("create", make)
+        for log in logs:
+            self._directory.add_log(log)
+        for index, error in failures:
             reason = f"its log cannot be created: {error}"
             logger.error("partition %s-%d is offline: %s", topic.name, index, reason)
             self._partitions.add_offline(topic.name, topic.topic_id, index, reason)
-            return None
+
+    def _make_files(
+        self, topic: TopicImage, indexes: list[int], config: LogConfig
+    ) -> tuple[list[Log], list[tuple[int, OSError]]]:
+        logs: list[Log] = []
+        failures: list[tuple[int, OSError]] = []
+        for index in indexes:
+            try:
+                logs.append(self._directory.make_log(topic.name, index, topic.topic_id, config))
+            except OSError as error:
+                failures.append((index, error))
+        return logs, failures
 
     async def _delete(self, topic: TopicImage) -> None:
         self._names_used.add(topic.name)
@@ -235,6 +259,7 @@ class Replicas:
         configs = self._log_configs(image)
         for partition in partitions:
             partition.use_config(configs(partition.topic))
+            self._partitions.note_config(partition)
 
     def _log_configs(self, image: MetadataImage) -> Callable[[str], LogConfig]:
         """Logs of one topic share one value."""
@@ -255,10 +280,10 @@ class _TopicIds:
         self._image = image
 
     def epoch_of(self, topic_id: bytes, index: int) -> int:
-        """A registration of the broker has raised it already."""
+        """The end of those that there can be."""
         topic = self._image.topic_by_id(topic_id)
         partition = topic.partitions.get(index) if topic is not None else None
-        return partition.leader_epoch if partition is not None else EPOCH_END
+        return partition.leader_epoch + 1 if partition is not None else EPOCH_END
 
     def of(self, name: str) -> bytes | None:
         topic = self._image.topic(name)

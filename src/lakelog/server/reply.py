@@ -29,10 +29,11 @@ class Repeat(Protocol):
 
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
         """Answers the request in `view[start:end]` if it is that again, and up to `most` in all of
-        those that follow in `view` and are that too. A single one may be answered later: it then
-        has its place among the connection's replies, and is noted when it is complete.
+        those that follow in `view` and are that too.
 
-        How many it has answered, and where the last one ends.
+        How many it has answered, and where the last one ends. If none, and it ends beyond `start`,
+        the one request is answered later: it has its place among the replies of the connection, and
+        is noted when it is complete.
         """
         ...
 

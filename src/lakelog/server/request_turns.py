@@ -18,11 +18,11 @@ from collections.abc import Callable
 from lakelog.runtime.api import Clock, Tasks
 
 SHARE = 64
-"""Produce and Fetch requests of one connection handled in one callback while nobody waits, and of
-all that have waited in one turn."""
+"""Produce and Fetch requests of one connection handled in one callback while nobody waits, or after
+it has waited."""
 MANY = 16
 """Requests of one connection in one callback that need not be told of."""
-_TOGETHER = 256
+_TOGETHER = 512
 """Beyond so many that have been told of, one callback has one more in the same turn."""
 COSTLY_MAX = 4
 """Requests of other APIs that begin in one turn, and connections that go on after a wait."""
@@ -85,18 +85,17 @@ class RequestTurns:
         if not self._next_is_due:
             self._next_is_due = True
             self._begun = self._clock.monotonic()
-            self._tasks.call_soon(self._next)
+            self._tasks.call_soon(self.next_turn)
 
-    def _next(self) -> None:
+    def next_turn(self) -> None:
         """Begins a turn: before anything is read in it, those that wait have theirs."""
         self._next_is_due = False
         self._noted = 0
         took_s = self._clock.monotonic() - self._begun
         allowed = self._allowed // 2 if took_s > _TURN_S else self._allowed + 1
         self._left = self._allowed = min(max(1, allowed), COSTLY_MAX)
-        chosen = self._chosen()
-        self.share = SHARE // max(1, len(chosen))
-        for resume in chosen:
+        self.share = SHARE
+        for resume in self._chosen():
             self._granted = True
             resume()
         self._granted = False

@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 _LOG_FILES_MAX = 8192
 """More would cost kernel memory and gain nothing: a log is opened again in microseconds."""
+_SETTLED_S = 1.0
+"""After being ready."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -56,10 +58,21 @@ async def _serve(options: ServeOptions) -> None:
             # What a start has made stays; to look at it once again takes tens of milliseconds.
             gc.freeze()
             options.ready(server.ready_info)
+            loop.call_later(_SETTLED_S, _keep_what_there_is)
             await stopping.wait()
             await server.stop()
     finally:
         tasks.close()
+
+
+def _keep_what_there_is() -> None:
+    """Collects garbage, and takes what is left out of all later collections.
+
+    One that went through the modules and all logs would hold the loop for tens of milliseconds.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 async def _start(server: Server, stopping: asyncio.Event) -> bool:

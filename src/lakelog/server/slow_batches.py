@@ -1,5 +1,7 @@
 """Looks into record batches that would hold up the loop: millions of records, or much compressed.
 
+Batches that come in are such, and those in which a time is looked for.
+
 Decompression goes to a thread, where it runs beside the loop; the walk over the records is Python
 and would take the loop's time there as well, so it is done here, a thousand records in a turn. Of
 all connections two batches are worked on at a time, since each may take 64 MiB decompressed.
@@ -10,8 +12,10 @@ from __future__ import annotations
 import asyncio
 
 from lakelog.base.topic_config import LogConfig
+from lakelog.records.errors import CorruptRecord
 from lakelog.replica.recompressed import recompressed_slowly
 from lakelog.runtime.api import Tasks
+from lakelog.storage.timestamps import Search, TimestampOffset
 from lakelog.storage.validate import (
     WalkedBatch,
     needs_records,
@@ -48,3 +52,23 @@ class SlowBatches:
         walked = WalkedBatch(changed)
         walked.config = config
         return walked
+
+    async def found(self, search: Search) -> TimestampOffset | None:
+        """What is found in the end, at once if that is soon. Raises what the search does."""
+        try:
+            work = next(search)
+            async with self._free:
+                while True:
+                    if work is None:
+                        await asyncio.sleep(0)
+                        work = next(search)
+                        continue
+                    try:
+                        records = await self._tasks.offload(_LANE, work)
+                    except CorruptRecord as error:
+                        work = search.throw(error)
+                    else:
+                        work = search.send(records)
+        except StopIteration as stop:
+            found: TimestampOffset | None = stop.value
+            return found

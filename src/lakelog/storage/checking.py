@@ -227,9 +227,7 @@ def _read(file: File, position: int, size: int, end: int) -> bytes:
     return file.read_at(position, min(size, end - position))
 
 
-def slice_of(
-    segment: Segment, position: int, size: int, offset: int, epochs: EpochCache
-) -> LogSlice:
+def slice_of(segment: Segment, position: int, size: int, offset: int) -> LogSlice:
     """A slice of a segment that is older than the process; unchecked unless it has been checked.
 
     It ends before what is known to be damaged. Raises `CorruptLog` where nothing is left.

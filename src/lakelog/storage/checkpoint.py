@@ -37,6 +37,32 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     )
 
 
+class _OffsetsFile:
+    """What one file of offsets says, encoded again and again.
+
+    Thousands of logs are written down every few seconds, of which few have changed.
+    """
+
+    __slots__ = ("_data", "_lines", "_offsets")
+
+    def __init__(self) -> None:
+        self._offsets: dict[TopicPartition, int] = {}
+        self._lines: dict[TopicPartition, str] = {}
+        self._data = encode_offsets({})
+
+    def encode(self, offsets: dict[TopicPartition, int]) -> bytes:
+        """As `encode_offsets`; the caller leaves `offsets` as they are from now on."""
+        before, lines = self._offsets, self._lines
+        if offsets != before:
+            self._lines = {
+                key: lines[key] if before.get(key) == offset else f"{key[0]} {key[1]} {offset}"
+                for key, offset in offsets.items()
+            }
+            self._data = _encode(self._lines.values())
+            self._offsets = offsets
+        return self._data
+
+
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     offsets = {}
     for line in _lines(data):
@@ -86,6 +112,30 @@ def _whole(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise MalformedCheckpoint(f"{text!r} is not a whole number")
     return int(text)
+
+
+class Checkpoints:
+    """The files of offsets in a data folder."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._files: dict[str, _OffsetsFile] = {}
+        self._written: dict[Path, bytes] = {}
+
+    def begin(
+        self, offsets: Mapping[str, dict[TopicPartition, int]], first: Mapping[str, bytes]
+    ) -> CheckpointJob:
+        """Encodes those that have changed, by the names of the files; `first` are written first."""
+        files = dict(first)
+        for name, values in offsets.items():
+            files[name] = self._files.setdefault(name, _OffsetsFile()).encode(values)
+        changed = {}
+        for name, data in files.items():
+            path = self._folder / name
+            if self._written.get(path) != data:
+                changed[path] = data
+        return CheckpointJob(self._disk, changed, self._written)
 
 
 class CheckpointJob:

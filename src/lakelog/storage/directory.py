@@ -24,8 +24,13 @@ from pathlib import Path
 from lakelog.base.topic_config import LogConfig
 from lakelog.runtime.api import Clock, Disk, FileLock, Random
 from lakelog.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
     LEADER_EPOCHS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
     CheckpointJob,
+    Checkpoints,
     TopicPartition,
     encode_epochs,
 )
@@ -35,7 +40,7 @@ from lakelog.storage.files import is_blank, read_if_exists, replace
 from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
 from lakelog.storage.identity import load_identity
 from lakelog.storage.known_log import KnownLog
-from lakelog.storage.known_logs import FoundCheckpoints, checkpoint_files
+from lakelog.storage.known_logs import KNOWN_LOGS, FoundCheckpoints, KnownLogsFile, known_logs
 from lakelog.storage.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
@@ -95,7 +100,7 @@ class LogDirectory:
         self._interrupted = False
         self._offline: dict[TopicPartition, KnownLog] = {}
         self._doomed: list[tuple[int, Path]] = []
-        self._written: dict[Path, bytes] = {}
+        self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where each log is compacted."""
 
@@ -128,15 +133,10 @@ class LogDirectory:
         except BaseException:
             self._release()
             raise
-        self.clean = self._is_clean()
-
-    def _is_clean(self) -> bool:
-        """A file that says anything but what a clean stop writes says nothing."""
-        path = self.path / _CLEAN_SHUTDOWN
-        content = read_if_exists(self._disk, path)
-        if content not in (None, _CLEAN_SHUTDOWN_CONTENT):
-            _logger.warning("%s is damaged; all logs are recovered", path)
-        return content == _CLEAN_SHUTDOWN_CONTENT
+        found = read_if_exists(self._disk, self.path / _CLEAN_SHUTDOWN)
+        if found not in (None, _CLEAN_SHUTDOWN_CONTENT):
+            _logger.warning("%s is damaged; all is recovered", self.path / _CLEAN_SHUTDOWN)
+        self.clean = found == _CLEAN_SHUTDOWN_CONTENT
 
     # Loading
 
@@ -149,7 +149,7 @@ class LogDirectory:
     ) -> dict[TopicPartition, Log]:
         """Opens every log of a known topic; recovers them all after an unclean stop.
 
-        `epoch_of` gives a partition's present leader epoch, in which nothing is written yet.
+        `epoch_of` gives the end, exclusive, of the leader epochs that a partition can have had.
 
         Directories of unknown topics become `-stray`. What cannot be used is in `failed`. Raises
         `LoadInterrupted` after `interrupt`.
@@ -255,22 +255,21 @@ class LogDirectory:
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
         """A new, empty log. `FileExistsError` if its directory is there."""
-        key = topic, partition
+        log = self.make_log(topic, partition, topic_id, config)
+        self.add_log(log)
+        return log
+
+    def make_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
+        """The files of a new log, for `add_log`; may be in a thread."""
         folder = self.path / dir_name(topic, partition)
         if self._disk.exists(folder):
             raise FileExistsError(f"{folder} exists")
-        self.cleaner_offsets.pop(key, None)
         self._disk.make_dirs(folder)
         replace(self._disk, folder / PARTITION_METADATA, encode_partition_metadata(topic_id))
         replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
-        segment = Segment(
-            self.handles,
-            folder,
-            0,
-            config,
-            created_ms=self._clock.wall_ms(),
-        ).create()
-        log = self.logs[key] = Log(
+        now_ms = self._clock.wall_ms()
+        segment = Segment(self.handles, folder, 0, config, created_ms=now_ms).create()
+        return Log(
             topic,
             partition,
             topic_id,
@@ -282,8 +281,13 @@ class LogDirectory:
             producers=self.producers.new_table(),
             created=True,
         )
+
+    def add_log(self, log: Log) -> None:
+        """Takes into use what `make_log` has made."""
+        key = log.topic, log.partition
+        self.cleaner_offsets.pop(key, None)
         log.before_truncate = self.write_checkpoints
-        return log
+        self.logs[key] = log
 
     def schedule_delete(self, log: Log) -> None:
         """Takes a log out of use; its files go with `purge_deleted` after the topic's delay.
@@ -329,15 +333,18 @@ class LogDirectory:
 
         `high_watermarks` are of all logs that are in use; those of others stay as they are.
         """
+        committed = self.high_watermarks
         if high_watermarks is not None:
-            known = self.high_watermarks.items()
-            offline = {key: offset for key, offset in known if key in self._offline}
-            self.high_watermarks = {**offline, **high_watermarks}
-        files = checkpoint_files(
-            self.path, self.logs, self._offline, self.high_watermarks, self.cleaner_offsets
-        )
-        changed = {path: data for path, data in files.items() if self._written.get(path) != data}
-        return CheckpointJob(self._disk, changed, self._written)
+            offline = {key: offset for key, offset in committed.items() if key in self._offline}
+            committed = self.high_watermarks = {**offline, **high_watermarks}
+        known = known_logs(self.logs, self._offline, committed, self.cleaner_offsets)
+        files = {
+            RECOVERY_POINTS: {key: log.recovery_point for key, log in known.items()},
+            LOG_STARTS: {key: log.start for key, log in known.items() if log.start},
+            HIGH_WATERMARKS: dict(committed),
+            CLEANER_OFFSETS: dict(self.cleaner_offsets),
+        }
+        return self._checkpoints.begin(files, {KNOWN_LOGS: self._known_logs.encode(known)})
 
     def write_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None

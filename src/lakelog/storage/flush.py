@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.storage.handles import Handle
+from lakelog.storage.names import SYNC_FAILED
 
 if TYPE_CHECKING:
     from lakelog.storage.local_log import LocalLog
@@ -44,8 +45,14 @@ class FlushJob:
                 self._sync()
             except OSError:
                 self.failed = True
+                self._leave_mark()
                 raise
             self.done = True
+
+    def _leave_mark(self) -> None:
+        """For the next start. It need not be durable: it lasts as long as the cache it is about."""
+        with suppress(OSError):
+            self.log.handles.disk.open(self.log.folder / SYNC_FAILED, create=True).close()
 
     def _sync(self) -> None:
         for handle in self.handles:

@@ -62,6 +62,9 @@ class HandleCache:
         self.disk = disk
         self._max_open = max_open
         self._owners: OrderedDict[Evictable, None] = OrderedDict()
+        self._loads: dict[Evictable, int] = {}
+        self._loaded = 0
+        """Bytes, of all in `_loads`: to count them anew at each load would cost what all have."""
 
     def __len__(self) -> int:
         return len(self._owners)
@@ -79,16 +82,20 @@ class HandleCache:
         if handle is not None:
             owner.handle = None
             del self._owners[owner]
+            self._loaded -= self._loads.pop(owner, 0)
             handle.retire()
 
     def make_room(self, newest: Evictable) -> None:
-        """Called when `newest` has loaded much: others give up theirs if all have too much."""
-        loaded = sum(owner.unloadable_bytes for owner in self._owners)
-        while loaded > _INDEX_BYTES_MAX:
+        """Called when `newest` can give up what it could not: others do if all have too much."""
+        size = newest.unloadable_bytes
+        if not size or newest not in self._owners:
+            return
+        self._loaded += size - self._loads.get(newest, 0)
+        self._loads[newest] = size
+        while self._loaded > _INDEX_BYTES_MAX:
             victim = self._next_victim()
             if victim is newest:
                 return
-            loaded -= victim.unloadable_bytes
             victim.unload()
 
     def _next_victim(self) -> Evictable:

@@ -74,6 +74,7 @@ class IndexFiles:
     def _truncate(self, suffix: str, size: int) -> None:
         file = self._disk.open(self._path(suffix), create=True)
         try:
-            file.truncate(size)
+            if file.size() != size:  # to cut off nothing would cost a transaction of a journal
+                file.truncate(size)
         finally:
             file.close()

@@ -379,6 +379,7 @@ class IndexedSegment:
         index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         self.write_index()
         self.sealed = True
+        self._handles.make_room(self)
 
     @property
     def unloadable_bytes(self) -> int:

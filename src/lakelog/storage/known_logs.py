@@ -32,7 +32,6 @@ from lakelog.storage.checkpoint import (
     MalformedCheckpoint,
     TopicPartition,
     decode_offsets,
-    encode_offsets,
 )
 from lakelog.storage.files import read_if_exists
 from lakelog.storage.known_log import KnownLog
@@ -47,13 +46,35 @@ _logger = logging.getLogger(__name__)
 KnownLogs = dict[TopicPartition, KnownLog]
 
 
-def encode_known_logs(logs: Mapping[TopicPartition, KnownLog]) -> bytes:
-    rows = [
-        json.dumps([*key, encode_uuid(known.topic_id), *known[1:]], separators=(",", ":"))
-        for key, known in logs.items()
-    ]
-    body = "".join(f"{row}\n" for row in rows).encode()
-    return _HEAD % crc32c(body) + body
+class KnownLogsFile:
+    """What the file says, encoded again and again although few logs have changed."""
+
+    __slots__ = ("_data", "_known", "_rows")
+
+    def __init__(self) -> None:
+        self._known: KnownLogs = {}
+        self._rows: dict[TopicPartition, bytes] = {}
+        self._data = _HEAD % crc32c(b"")
+
+    def encode(self, logs: KnownLogs) -> bytes:
+        before, rows = self._known, self._rows
+        if logs != before:
+            self._rows = {
+                key: rows[key] if before.get(key) == known else _row(key, known)
+                for key, known in logs.items()
+            }
+            body = b"".join(self._rows.values())
+            self._data, self._known = _HEAD % crc32c(body) + body, logs
+        return self._data
+
+
+def _row(key: TopicPartition, known: KnownLog) -> bytes:
+    fields = [*key, encode_uuid(known.topic_id), *known[1:]]
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def encode_known_logs(logs: KnownLogs) -> bytes:
+    return KnownLogsFile().encode(logs)
 
 
 def decode_known_logs(data: bytes) -> KnownLogs:
@@ -148,28 +169,17 @@ class FoundCheckpoints:
         return known
 
 
-def checkpoint_files(
-    folder: Path,
+def known_logs(
     logs: Mapping[TopicPartition, Log],
     offline: Mapping[TopicPartition, KnownLog],
     high_watermarks: Mapping[TopicPartition, int],
     cleaned: Mapping[TopicPartition, int],
-) -> dict[Path, bytes]:
-    """What is to be in each file, in the order in which they are to be written."""
+) -> KnownLogs:
+    """Of those that are in use, and of those that are not."""
     known = {
         key: log._replace(high_watermark=high_watermarks.get(key, -1), cleaned=cleaned.get(key, -1))
         for key, log in offline.items()
     }
     for key, found in logs.items():
         known[key] = known_of(found, high_watermarks.get(key, -1), cleaned.get(key, -1))
-    offsets = {
-        RECOVERY_POINTS: {key: log.recovery_point for key, log in known.items()},
-        LOG_STARTS: {key: log.start for key, log in known.items() if log.start},
-        HIGH_WATERMARKS: {
-            key: log.high_watermark for key, log in known.items() if log.high_watermark >= 0
-        },
-        CLEANER_OFFSETS: {key: log.cleaned for key, log in known.items() if log.cleaned >= 0},
-    }
-    files = {folder / KNOWN_LOGS: encode_known_logs(known)}
-    files.update({folder / name: encode_offsets(entries) for name, entries in offsets.items()})
-    return files
+    return known

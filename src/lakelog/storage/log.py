@@ -78,7 +78,7 @@ class Log(LocalLog):
 
         Raises `KafkaError` with nothing done: 2 checksum, 10 too large, 18 larger than a segment,
         32 timestamp, 45 sequence gap, 47 producer epoch, 48 transaction, 87 anything else. An
-        `OSError` leaves the log as it was.
+        `OSError` leaves the log as it was, and a batch that may be tried again.
         """
         config = self._config
         fields = check_incoming(batch, config, now_ms, origin)
@@ -100,6 +100,7 @@ class Log(LocalLog):
         try:
             self._write(batch, base, last, timestamp, leader_epoch, now_ms)
         except OSError as error:
+            patch_offset_and_epoch(batch, 0, 0, leader_epoch)
             self.broken |= error.errno not in _DISK_FULL
             raise
         self.log_end_offset = self.producers.end_offset = last + 1
@@ -273,11 +274,9 @@ class Log(LocalLog):
             if size > max_bytes and not min_one:
                 return None
             self._note_following(segment, position + size)
-        if size <= 0:
-            return None
-        if position < segment.unchecked:
-            return slice_of(segment, position, size, offset, self.leader_epochs)
-        return LogSlice(segment.open(), position, size)
+        if position < segment.unchecked and size > 0:
+            return slice_of(segment, position, size, offset)
+        return LogSlice(segment.open(), position, size) if size > 0 else None
 
     def _locate(self, offset: int) -> Place:
         """The batch that holds `offset`, or the next one where compaction took that."""

@@ -21,6 +21,8 @@ SWAP = ".swap"
 """After a segment file's name: about to take the place of the segments it was made from."""
 CUT = ".cut"
 """`<base offset>.<position>.cut`: what recovery took from a segment, from that byte on."""
+SYNC_FAILED = ".sync-failed"
+"""In a log's folder after a failed sync: the page cache may hold what the device does not."""
 
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 DELETE_DIR = "-delete"

@@ -5,8 +5,9 @@ no record is touched. At or above it a batch may be half written: the log is cut
 cut off is kept in `<base>.<position>.cut` for a person to look at. Later segments go the same way
 as a whole, as `<base>.0.cut`.
 
-What a device failed to take may still be in the page cache, which calls it clean; so the cache is
-asked to forget what it can read again.
+After a failed sync, what the device did not take may still be in the page cache, which calls it
+clean; the cache is then asked to forget what it can read again. Otherwise it is believed, as all
+other reads do: what it has not written yet it will, or the next sync fails.
 """
 
 from __future__ import annotations
@@ -41,13 +42,18 @@ class Cut(NamedTuple):
 
 
 def recover_segment(
-    segment: Segment, recovery_point: int, breathe: Callable[[], None], epoch_end: int
+    segment: Segment,
+    recovery_point: int,
+    breathe: Callable[[], None],
+    epoch_end: int,
+    *,
+    from_device: bool,
 ) -> Cut | None:
-    """Checks every batch on the device, builds the indexes anew and cuts off an invalid tail.
+    """Checks every batch, builds the indexes anew and cuts off an invalid tail.
 
-    Every leader epoch must be below `epoch_end`; a batch's checksum leaves it out. Calls `breathe`
-    for each megabyte; what it raises ends the scan, which the next
-    start repeats.
+    `from_device` does without the page cache, which takes a gigabyte some times as long. Every
+    leader epoch must be below `epoch_end`; a batch's checksum leaves it out. Calls `breathe` for
+    each megabyte; what it raises ends the scan, which the next start repeats.
     Raises `CorruptLog` for an invalid batch below the recovery point.
     """
     segment.begin_rebuild()
@@ -55,7 +61,8 @@ def recover_segment(
     valid, reason = 0, ""
     try:
         file = segment.open().file
-        segment.disk.drop_cached(file)
+        if from_device:
+            segment.disk.drop_cached(file)
         for position, header in _valid_batches(file, segment.base_offset, end, breathe):
             if header.partition_leader_epoch >= epoch_end:
                 raise CorruptRecord(

@@ -182,15 +182,20 @@ class Segment(IndexedSegment):
         return CorruptLog(self.path(LOG), self.size, reason)
 
     def batch_at(self, position: int) -> tuple[int, int] | None:
-        """Base offset and size of the batch at `position`, or `None` where no header can be."""
+        """Base offset and size of the batch at `position`.
+
+        `None` where no header can be, and where the device would have to be waited for.
+        """
+        head = self.disk.read_resident(self.open().file, position, SPAN.size)
+        if head is None:
+            return None
         try:
-            head = self.open().file.read_at(position, SPAN.size)
             base, length, _ = self._span(head, 0, position)
         except CorruptLog:
             return None
         return base, length + LENGTH_OVERHEAD
 
-    def _span(self, window: bytes, at: int, position: int) -> tuple[int, int, int]:
+    def _span(self, window: Buffer, at: int, position: int) -> tuple[int, int, int]:
         try:
             base, length, delta = SPAN.unpack_from(window, at)
         except struct.error:

@@ -3,12 +3,16 @@
 A batch's header may claim a time that none of its records has: a producer is believed there, as it
 is not walked when it comes in. A search gives up when it has read too much of that kind.
 
+A search may take seconds, so it goes in steps: it stops after some thousand records, and before a
+large batch is decompressed, which may be done in a thread. Between two steps anything may happen to
+the log; the file that is being read stays open.
+
 Source: KIP-33, KIP-734; `LogSegment.findOffsetByTimestamp` of Apache Kafka.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,22 +38,50 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def find_by_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
+_RECORDS_AT_ONCE = 1000
+_COMPRESSED_AT_ONCE = 16 << 10
+"""A larger compressed batch is not decompressed by the search itself."""
+
+Work = Callable[[], bytes | memoryview]
+"""What a step of a search asks for; it is sent the result, or thrown a `CorruptRecord`."""
+Search = Generator[Work | None, bytes | memoryview, TimestampOffset | None]
+
+
+def at_once(search: Search) -> TimestampOffset | None:
+    """What is found, in as long as that takes."""
+    try:
+        work = next(search)
+        while True:
+            work = next(search) if work is None else _sent(search, work)
+    except StopIteration as stop:
+        found: TimestampOffset | None = stop.value
+        return found
+
+
+def _sent(search: Search, work: Work) -> Work | None:
+    try:
+        result = work()
+    except CorruptRecord as error:
+        return search.throw(error)
+    return search.send(result)
+
+
+def search_timestamp(log: Log, timestamp: int) -> Search:
     """The first record, in offset order, whose timestamp is at least `timestamp`."""
     search = _Search(log)
-    for segment in log.segments:
+    for segment in list(log.segments):
         if segment.next_offset <= search.start:
             continue
         search.check_end(segment)
         if segment.greatest_timestamp() < timestamp:
             continue
-        found = search.first_in(segment, timestamp)
+        found = yield from search.first_in(segment, timestamp)
         if found is not None:
             return found
     return None
 
 
-def find_max_timestamp(log: Log) -> TimestampOffset | None:
+def search_max_timestamp(log: Log) -> Search:
     """The first record with the greatest timestamp of all."""
     search = _Search(log)
     live = [segment for segment in log.segments if segment.next_offset > log.log_start_offset]
@@ -58,88 +90,128 @@ def find_max_timestamp(log: Log) -> TimestampOffset | None:
     live.sort(key=lambda segment: segment.greatest_timestamp(), reverse=True)
     if not live or live[0].greatest_timestamp() < 0:
         return None
-    found = search.first_in(live[0], live[0].greatest_timestamp())
-    return found or search.greatest_in(live)
+    found = yield from search.first_in(live[0], live[0].greatest_timestamp())
+    return found or (yield from search.greatest_in(live))
+
+
+def find_by_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
+    return at_once(search_timestamp(log, timestamp))
+
+
+def find_max_timestamp(log: Log) -> TimestampOffset | None:
+    return at_once(search_max_timestamp(log))
 
 
 class _Search:
-    """For one answer, among the records from `start` on."""
+    """For one answer, among the records from the log's start on."""
 
     def __init__(self, log: Log) -> None:
-        self._epochs = log.leader_epochs
         self.start = log.log_start_offset
+        self._log = log
         self._left = DECODED_BYTES_MAX
         """Of records that may be read without finding there what the header claims."""
 
     def check_end(self, segment: Segment) -> None:
         """Of a segment that is older than the process: its greatest timestamp is told there."""
         if segment.unchecked:
-            check_now(segment, segment.last_time_position(), segment.size, self._epochs)
+            position = segment.last_time_position()
+            check_now(segment, position, segment.size, self._log.leader_epochs)
 
-    def first_in(self, segment: Segment, timestamp: int) -> TimestampOffset | None:
+    def first_in(self, segment: Segment, timestamp: int) -> Search:
+        if segment not in self._log.segments:
+            return None
         position = max(segment.position_before_time(timestamp), segment.position_of(self.start))
-        file = segment.open().file
-        for at, header in scan_headers(file, position, segment.size):
-            if header.newest_timestamp < timestamp:
-                continue
-            check_now(segment, position, at + header.size, self._epochs)
-            for time_ms, offset in self._times(file, at, header):
-                if time_ms >= timestamp:
-                    return TimestampOffset(time_ms, offset, header.partition_leader_epoch)
+        handle, end = segment.open(), segment.size
+        handle.readers += 1
+        try:
+            for at, header in scan_headers(handle.file, position, end):
+                if header.newest_timestamp < timestamp:
+                    continue
+                check_now(segment, position, at + header.size, self._log.leader_epochs)
+                found = yield from self._in_batch(handle.file, at, header, timestamp)
+                if found is not None:
+                    return found
+        finally:
+            handle.release()
         return None
 
-    def greatest_in(self, segments: list[Segment]) -> TimestampOffset | None:
+    def greatest_in(self, segments: list[Segment]) -> Search:
         """Where what an index tells is of a record before the start, or of none."""
         best: TimestampOffset | None = None
         for segment in segments:
             if best is not None and segment.greatest_timestamp() < best.timestamp:
                 break
-            best = self._greatest_of(segment, best)
+            if segment in self._log.segments:
+                best = yield from self._greatest_of(segment, best)
         return best if best is not None and best.timestamp >= 0 else None
 
-    def _greatest_of(
-        self, segment: Segment, best: TimestampOffset | None
-    ) -> TimestampOffset | None:
+    def _greatest_of(self, segment: Segment, best: TimestampOffset | None) -> Search:
         """Of the first batch, of which a part may be before the start, and of the newest other."""
-        file, position = segment.open().file, segment.position_of(self.start)
-        batches = scan_headers(file, position, segment.size)
-        best = self._greater(best, file, islice(batches, 1))
-        newest = max(batches, key=lambda entry: entry[1].newest_timestamp, default=None)
-        if newest is None:
+        handle, position, end = segment.open(), segment.position_of(self.start), segment.size
+        file = handle.file
+        handle.readers += 1
+        try:
+            batches = scan_headers(file, position, end)
+            best = yield from self._greater(best, file, islice(batches, 1))
+            newest = max(batches, key=lambda entry: entry[1].newest_timestamp, default=None)
+            if newest is None:
+                return best
+            best = yield from self._greater(best, file, [newest])
+            if best is None or best.timestamp < newest[1].newest_timestamp:
+                best = yield from self._greater(best, file, scan_headers(file, position, end))
             return best
-        best = self._greater(best, file, [newest])
-        if best is None or best.timestamp < newest[1].newest_timestamp:
-            best = self._greater(best, file, scan_headers(file, position, segment.size))
-        return best
+        finally:
+            handle.release()
 
     def _greater(
         self,
         best: TimestampOffset | None,
         file: File,
         batches: Iterable[tuple[int, BatchHeader]],
-    ) -> TimestampOffset | None:
+    ) -> Search:
         """The greatest of `best` and what is in the batches; of equal ones the first."""
         for at, header in batches:
-            if best is not None and header.newest_timestamp < best.timestamp:
-                continue
-            for time_ms, offset in self._times(file, at, header):
-                if best is None or (time_ms, -offset) > (best.timestamp, -best.offset):
-                    best = TimestampOffset(time_ms, offset, header.partition_leader_epoch)
+            if best is None or header.newest_timestamp >= best.timestamp:
+                best = yield from self._in_batch(file, at, header, None, best)
         return best
 
-    def _times(self, file: File, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
-        """Timestamp and offset of the records of a batch, lazily."""
-        newest = -1
+    def _in_batch(
+        self,
+        file: File,
+        position: int,
+        header: BatchHeader,
+        timestamp: int | None,
+        best: TimestampOffset | None = None,
+    ) -> Search:
+        """The first record at or after `timestamp`, or without one the greatest, unless it is
+        `best`."""
+        newest, epoch = -1, header.partition_leader_epoch
         try:
-            batch = file.read_at(position, header.size)
-            data = record_view(batch, header, DECODED_BYTES_MAX)
-            for offset, time_ms, _ in iter_heads(data, header):
+            data = yield from _records(file, position, header)
+            for number, (offset, time_ms, _) in enumerate(iter_heads(data, header), 1):
                 newest = max(newest, time_ms)
-                if offset >= self.start:
-                    yield time_ms, offset
+                if not number % _RECORDS_AT_ONCE:
+                    yield None
+                if offset < self.start:
+                    continue
+                if timestamp is None:
+                    if best is None or (time_ms, -offset) > (best.timestamp, -best.offset):
+                        best = TimestampOffset(time_ms, offset, epoch)
+                elif time_ms >= timestamp:
+                    return TimestampOffset(time_ms, offset, epoch)
         except CorruptRecord as error:
             raise CorruptLog(file.path, position, str(error)) from error
         if newest < header.newest_timestamp:
             self._left -= len(data)
         if self._left < 0:
             raise CorruptLog(file.path, position, "too many batches without the time they claim")
+        return best
+
+
+def _records(
+    file: File, position: int, header: BatchHeader
+) -> Generator[Work | None, bytes | memoryview, bytes | memoryview]:
+    batch = file.read_at(position, header.size)
+    if header.codec and header.size > _COMPRESSED_AT_ONCE:
+        return (yield lambda: record_view(batch, header, DECODED_BYTES_MAX))
+    return record_view(batch, header, DECODED_BYTES_MAX)

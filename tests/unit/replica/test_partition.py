@@ -11,6 +11,7 @@ from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.names import LOG, TXN_INDEX
+from lakelog.storage.timestamps import at_once
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_batches
@@ -203,7 +204,7 @@ def test_a_damaged_batch_is_told_where_it_is_read(caplog: pytest.LogCaptureFixtu
     for read in (
         lambda: partition.read(0, 1_000, min_one=True),
         lambda: partition.read(0, 1_000, min_one=True),
-        lambda: partition.at_time(0),
+        lambda: at_once(partition.at_time(0)),
     ):
         with pytest.raises(KafkaError) as error:
             read()

@@ -7,7 +7,7 @@ import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -29,6 +29,8 @@ from lakelog.storage.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import NOW, ManualClock, make_batch
+
+T = TypeVar("T")
 
 DATA = Path("/data")
 NODE = 1
@@ -62,10 +64,9 @@ class Node:
     async def _checkpointed(self) -> None:
         self.directory.write_checkpoints()
 
-    def offload(self, lane: str, work: Callable[[], None]) -> asyncio.Future[None]:
+    def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
         done = asyncio.get_running_loop().create_future()
-        work()
-        done.set_result(None)
+        done.set_result(work())
         return done
 
     def apply(self, records: Iterable[Record], *, named: bool = True) -> DeletedTopics:

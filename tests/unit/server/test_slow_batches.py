@@ -15,6 +15,11 @@ from lakelog.protocol.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from lakelog.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.protocol.registry import api_for
 from lakelog.records.batch import read_header
@@ -23,11 +28,12 @@ from lakelog.records.crc import crc32c
 from lakelog.storage.validate import WALKED_MAX
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket, SocketlessBroker
-from storage_kit import make_batch
+from storage_kit import NOW, make_batch
 from wire_client import PRODUCE_VERSION, produce_request
 
 RECORDS = 30_000
 PRODUCER = 7
+LIST_OFFSETS_VERSION = 7
 
 
 def _frame(message: Any, version: int, correlation_id: int) -> bytes:
@@ -151,6 +157,37 @@ def test_a_large_batch_is_given_the_codec_of_its_topic(tmp_path: Path) -> None:
         stored = found.file.read_at(found.position, 61)
         assert read_header(stored).codec == Codec.GZIP
         found.release()
+
+    _run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("timestamp", [NOW + RECORDS - 1, -3], ids=["time", "greatest"])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_others_are_served_while_a_time_is_looked_for(
+    tmp_path: Path, codec: Codec, timestamp: int
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(slow={}, quick={})
+        batch = make_batch(RECORDS, size=20, codec=codec)
+        asking, good = world.connect(), world.connect()
+        world.send(asking, _produce(1, "slow", batch))
+        await world.answers(asking, 1)
+        asking.sent.clear()
+        entry = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        topic = ListOffsetsTopic(name="slow", partitions=[entry])
+        world.send(asking, _frame(ListOffsetsRequest(topics=[topic]), LIST_OFFSETS_VERSION, 2))
+        for number in range(10):
+            world.send(good, _produce(number, "quick", make_batch()))
+            await asyncio.sleep(0)
+        assert len(_responses(bytes(good.sent))) == 10
+        assert not asking.sent, "it took no longer than ten turns of the loop"
+        world.broker.server.broker.partitions.find("slow", 0).log.roll(NOW)
+        asking.was_sent.clear()
+        await asking.was_sent.wait()
+        _, response = decode_response(
+            api_for(ListOffsetsRequest), LIST_OFFSETS_VERSION, bytes(asking.sent[4:])
+        )
+        assert response.topics[0].partitions[0].offset == RECORDS - 1
 
     _run(tmp_path, scenario)
 

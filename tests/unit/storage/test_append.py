@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 
 import pytest
@@ -16,6 +17,7 @@ from lakelog.records.crc import crc32c
 from lakelog.storage.log import Log
 from lakelog.storage.record_errors import RecordsRefusedError
 from lakelog.storage.validate import WALKED_AT_ONCE
+from lakelog.testing.disk import MemoryDisk
 from storage_kit import NOW, append, make_batch, memory_store, read_batches, read_records
 
 DAY = 86_400_000
@@ -268,3 +270,15 @@ def test_of_very_many_records_without_a_key_the_first_are_named() -> None:
         append(log, builder.build())
     assert refused.value.code is ErrorCode.INVALID_RECORD
     assert [place for place, _ in refused.value.errors] == list(range(1000))
+
+
+def test_a_batch_whose_write_failed_may_be_tried_again_as_it_is() -> None:
+    store = memory_store()
+    log = store.create()
+    append(log, make_batch(producer=(7, 0, 0)))
+    batch = make_batch(producer=(7, 0, 1))
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.fail("write", errno.ENOSPC, suffix=".log", partial=20)
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+        append(log, batch)
+    assert append(log, batch) == 1

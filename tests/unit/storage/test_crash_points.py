@@ -51,4 +51,4 @@ def test_a_snapshot_of_something_else_is_found_out(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(ProducerSnapshots, "newest", stale)
     with pytest.raises(AssertionError, match="by the log alone"):
-        by_name("everything").run(every=3)
+        by_name("everything").run(every=1)

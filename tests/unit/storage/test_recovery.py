@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
-from lakelog.storage.names import LOG
+from lakelog.storage.names import LOG, SYNC_FAILED
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
@@ -44,8 +45,8 @@ def flip(disk: Disk, path: Path, position: int) -> None:
     file.close()
 
 
-def test_what_only_the_page_cache_has_is_not_recovered() -> None:
-    """After a failed sync the kernel calls the pages clean: they would go at any time."""
+def test_what_only_the_page_cache_has_is_not_recovered_after_a_failed_sync() -> None:
+    """The kernel calls the pages clean: they would go at any time."""
     store = memory_store()
     assert isinstance(store.disk, MemoryDisk)
     log = store.create()
@@ -54,11 +55,28 @@ def test_what_only_the_page_cache_has_is_not_recovered() -> None:
     store.directory.write_checkpoints()
     end = log.log_end_offset
     fill(log, 2, 3)
+    store.disk.fail("sync", errno.EIO, suffix=LOG)
+    with pytest.raises(OSError, match="error"):
+        log.flush()
     store.disk.lose_writes(log.active_segment.path(LOG))
     log = store.killed()
     assert read_batches(log) == kept
+    assert not store.disk.exists(log.folder / SYNC_FAILED), "what is left is on the device"
     assert log.log_end_offset == log.recovery_point == end
     assert log.active_segment.size == store.disk.size(log.active_segment.path(LOG))
+
+
+@pytest.mark.parametrize(("durability", "dropped"), [("page-cache", 0), ("fsync", 1)])
+def test_the_page_cache_is_believed_unless_a_sync_has_failed_or_all_must_be_durable(
+    monkeypatch: pytest.MonkeyPatch, durability: str, dropped: int
+) -> None:
+    """To read a gigabyte from the device after each kill would take seconds."""
+    drops: list[Path] = []
+    monkeypatch.setattr(MemoryDisk, "drop_cached", lambda _, file: drops.append(file.path))
+    store = memory_store(LogConfig(durability=durability))
+    batches = fill(store.create())
+    assert read_batches(store.killed()) == batches
+    assert len(drops) == dropped
 
 
 def test_a_clean_stop_loses_nothing_and_scans_nothing() -> None:

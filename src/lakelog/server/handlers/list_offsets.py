@@ -7,6 +7,8 @@ told.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.list_offsets import (
@@ -35,10 +37,13 @@ _SINCE_VERSION = {
 _READ_COMMITTED = 1
 
 
-def handle(broker: Broker, context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(
+    broker: Broker, context: Context, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     committed = request.isolation_level == _READ_COMMITTED
     topics = []
     repeated = _repeated(request)
+    searches: list[_Lookup] = []
     for topic in request.topics:
         results = []
         for entry in topic.partitions:
@@ -48,12 +53,39 @@ def handle(broker: Broker, context: Context, request: ListOffsetsRequest) -> Lis
                 partition = broker.partitions.find(topic.name, entry.partition_index)
                 partition.check_epoch(entry.current_leader_epoch)
                 result = _offset(partition, entry, committed, context.version)
+                if entry.timestamp >= 0 or entry.timestamp == MAX_TIMESTAMP:
+                    searches.append(_Lookup(partition, entry.timestamp, result))
             except KafkaError as error:
                 result = ListOffsetsPartitionResponse(error_code=error.code)
             result.partition_index = entry.partition_index
             results.append(result)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
-    return ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse(topics=topics)
+    return _search(broker, response, searches, committed) if searches else response
+
+
+class _Lookup(NamedTuple):
+    """A time, and the result that what is found belongs into."""
+
+    partition: Partition
+    timestamp: int
+    result: ListOffsetsPartitionResponse
+
+
+async def _search(
+    broker: Broker, response: ListOffsetsResponse, searches: list[_Lookup], committed: bool
+) -> ListOffsetsResponse:
+    for partition, timestamp, result in searches:
+        search = partition.at_time(None if timestamp == MAX_TIMESTAMP else timestamp)
+        try:
+            found = await broker.slow_batches.found(search)
+        except KafkaError as error:
+            result.error_code = error.code
+            continue
+        if found is not None and not (committed and found.offset >= partition.last_stable_offset):
+            result.timestamp, result.offset = found.timestamp, found.offset
+            result.leader_epoch = found.leader_epoch
+    return response
 
 
 def _repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
@@ -68,23 +100,17 @@ def _repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
 def _offset(
     partition: Partition, entry: ListOffsetsPartition, committed: bool, version: int
 ) -> ListOffsetsPartitionResponse:
+    """Of a time it is what is answered if nothing is found."""
     wanted = entry.timestamp
     if wanted < EARLIEST_PENDING_UPLOAD or version < _SINCE_VERSION.get(wanted, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    log = partition.log
     if wanted == LATEST:
         end = partition.last_stable_offset if committed else partition.high_watermark
         return ListOffsetsPartitionResponse(offset=end, leader_epoch=partition.leader_epoch)
     if wanted in (EARLIEST, EARLIEST_LOCAL):
+        log = partition.log
         start = log.log_start_offset
         return ListOffsetsPartitionResponse(
             offset=start, leader_epoch=log.leader_epochs.epoch_of(start)
         )
-    if wanted in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return ListOffsetsPartitionResponse()
-    found = partition.max_timestamp() if wanted == MAX_TIMESTAMP else partition.at_time(wanted)
-    if found is None or (committed and found.offset >= partition.last_stable_offset):
-        return ListOffsetsPartitionResponse()
-    return ListOffsetsPartitionResponse(
-        timestamp=found.timestamp, offset=found.offset, leader_epoch=found.leader_epoch
-    )
+    return ListOffsetsPartitionResponse()

@@ -61,6 +61,8 @@ class HttpServer:
         self._pages = pages
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None] | None] = set()
+        self._receiving: dict[asyncio.Task[None], None] = {}
+        """Those whose request has not come yet, in the order in which they came."""
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """The address bound; raises `OSError`."""
@@ -79,11 +81,13 @@ class HttpServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._serving) >= CONNECTIONS_MAX:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._serving) >= CONNECTIONS_MAX and not self._make_room():
             writer.transport.abort()
             return
-        task = asyncio.current_task()
         self._serving.add(task)
+        self._receiving[task] = None
         writer.transport.set_write_buffer_limits(0)
         try:
             await self._converse(reader, writer)
@@ -93,12 +97,23 @@ class HttpServer:
             writer.transport.abort()  # at the end of the server, and nobody waits for this
         finally:
             self._serving.discard(task)
+            self._receiving.pop(task, None)
             writer.close()
+
+    def _make_room(self) -> bool:
+        """For one more: whoever has waited longest with half a request goes, if anybody has."""
+        for task in self._receiving:
+            del self._receiving[task]
+            self._serving.discard(task)
+            task.cancel()
+            return True
+        return False
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with_body = True
         try:
             method, request = await _receive(reader, writer)
+            self._receiving.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
             with_body = method != "HEAD"
             response = await self._answer(request)
         except _Refused as refused:

@@ -132,13 +132,17 @@ class FetchRepeat(KnownRequest[FetchKey]):
             return 0, start
         if size == request.size:
             found = request.unpack(view, start)
-            return (1, end) if found is not None and self._read(size, *found) else (0, start)
+            taken = found is not None and self._read(size, *found)
+            return self._taken(end) if taken else (0, start)
         unchanged = self._unchanged
         if unchanged is None or size != unchanged.size:
             return 0, start
         found = unchanged.unpack(view, start)
         taken = found is not None and self._read(size, found[0], found[1], None)
-        return (1, end) if taken else (0, start)
+        return self._taken(end) if taken else (0, start)
+
+    def _taken(self, end: int) -> tuple[int, int]:
+        return (0 if self._connection.is_waiting else 1), end
 
     def _read(self, size: int, correlation_id: int, epoch: int, offset: int | None) -> bool:
         """Answers, now or later, if nothing is to be told but records.

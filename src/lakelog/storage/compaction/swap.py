@@ -12,6 +12,7 @@ Source: `LocalLog.replaceSegments` and `LogLoader` of `org.apache.kafka.storage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from lakelog.runtime.api import Disk
@@ -103,12 +104,12 @@ def end_swap(log: Log) -> None:
     log.swapping = False
 
 
-def finish_interrupted_swaps(disk: Disk, folder: Path) -> list[str]:
+def finish_interrupted_swaps(disk: Disk, folder: Path, names: Sequence[str]) -> list[str]:
     """Completes or undoes what a crash interrupted; returns the names of the completed logs.
 
-    Raises `CorruptLog` when a `.swap` file is not what was made durable.
+    `names` are those in the folder. Raises `CorruptLog` when a `.swap` file is not what was made
+    durable.
     """
-    names = disk.list(folder)
     cleaned = [name for name in names if name.endswith(CLEANED)]
     swaps = [name for name in names if name.endswith(SWAP)]
     if not cleaned and not swaps:
@@ -126,7 +127,7 @@ def finish_interrupted_swaps(disk: Disk, folder: Path) -> list[str]:
     return [name.removesuffix(SWAP) for name in logs]
 
 
-def _remove_replaced(disk: Disk, folder: Path, names: list[str], base: int, end: int) -> None:
+def _remove_replaced(disk: Disk, folder: Path, names: Sequence[str], base: int, end: int) -> None:
     """What lies within the offsets of a swapped segment; the logs last, from the first on."""
     replaced = [
         name
