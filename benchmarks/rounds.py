@@ -9,7 +9,7 @@ from typing import TypeVar
 from brokers import Broker
 
 _STEADY_RATIO = 1.1
-WARM_UP_MAX = 4
+WARM_UP_MAX = 5
 """Rounds of warming, at most: on a machine that others use, rounds may never repeat."""
 
 M = TypeVar("M")
