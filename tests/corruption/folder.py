@@ -110,7 +110,7 @@ def make_folders(path: Path) -> dict[str, Path]:
 def _write(wire: WireClient, number: int) -> None:
     first_ms = RECENTLY_MS + number * 100_000
     producer = new_producer_id(wire)
-    for at in range(9):
+    for at in range(12):
         time_ms = first_ms + 100 * at
         value = b"%d %d " % (number, at) + b"x" * 40
         for topic in ("plain", "trimmed", "large"):
