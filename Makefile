@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo check test conformance fuzz sim bench clean
+.PHONY: help setup java maven demo check test conformance fuzz sim endurance bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -58,6 +58,10 @@ fuzz: setup ## A million damaged frames, 50,000 over TCP, and 2,000 connections 
 	  --fuzz-seed=$(or $(SEED),1)
 	$(BIN)/pytest -q -s tests/fuzz --ignore=tests/fuzz/test_in_process.py \
 	  --fuzz-tcp-frames=50000 --fuzz-stalled=2000 --fuzz-seed=$(or $(SEED),1)
+
+endurance: setup java ## One broker killed again and again under clients (ROUNDS=20 SEED=1)
+	$(BIN)/pytest -q -s tests/endurance --endurance-rounds=$(or $(ROUNDS),20) \
+	  --endurance-seed=$(or $(SEED),1)
 
 sim: setup ## Seeded worlds around the broker (SEEDS=200, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation \

@@ -34,6 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-tcp-frames", type=int, default=2_000, help="damaged frames over TCP")
     parser.addoption("--fuzz-stalled", type=int, default=200, help="connections that stall")
     parser.addoption("--fuzz-seed", type=int, default=1, help="what the damage comes from")
+    parser.addoption("--corruptions", type=int, default=200, help="damages to files")
+    parser.addoption("--corruption-seed", type=int, default=1, help="what they come from")
+    parser.addoption("--endurance-rounds", type=int, default=3, help="kills of one broker")
+    parser.addoption("--endurance-seed", type=int, default=1, help="what their moments come from")
     parser.addoption(
         "--long", action="store_true", help="more random histories, and a stop at every step of one"
     )

@@ -179,7 +179,7 @@ def check_derived(store: Store) -> None:
     aborted = [list(aborted_in(log, segment)) for segment in log.segments]
     producers = producer_states(log)
     for segment in log.segments:
-        segment.rebuild_index()
+        segment.rebuild_index("asked for")
     assert [entry[:2] for entry in index_entries(log)] == before
     if log.segments[0].base_offset == 0:
         offsets, log.snapshots.offsets = log.snapshots.offsets, []

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
-from broker_process import BrokerProcess
+from broker_process import BrokerProcess, eventually
 from file_oracle import check_data_folder
 from kafka_jars import require
+from lakelog.base.errors import ErrorCode
 from wire_client import WireClient, batch_of, create_topic, fetch, produce
 
 VALUE = b"the value that is going to be damaged"
@@ -137,6 +140,51 @@ def test_a_log_that_is_gone_is_not_an_empty_log(broker: BrokerProcess) -> None:
     with WireClient(broker.bootstrap) as client:
         assert fetch(client, "damaged", 0).error_code == 56
         _check_intact(client)
+
+
+def test_a_consumer_is_not_given_what_was_damaged_while_the_broker_was_down(
+    tmp_path: Path,
+) -> None:
+    """In a sealed segment, which no start reads. The consumer itself checks nothing."""
+    values = [b"%03d" % number + VALUE for number in range(60)]
+    with BrokerProcess(tmp_path / "data") as broker:
+        with WireClient(broker.bootstrap) as client:
+            sizes = {"internal.segment.bytes": "2000", "index.interval.bytes": "300"}
+            create_topic(client, "sealed", 1, sizes)
+            for value in values:
+                produce(client, "sealed", batch_of(value))
+        broker.stop()
+        (path, *_) = sorted((broker.data / "sealed-0").glob("*.log"))
+        _flip(path, values[7])
+        broker.restart()
+        seen, error = _consume(broker, "sealed", 0)
+        assert seen == values[: len(seen)]
+        assert 0 < len(seen) <= 7
+        assert error == ErrorCode.CORRUPT_MESSAGE
+        assert path.name in broker.log()
+        assert _consume(broker, "sealed", 20, count=40) == (values[20:], None)
+
+
+def _consume(
+    broker: BrokerProcess, topic: str, offset: int, count: int = 1000
+) -> tuple[list[bytes], int | None]:
+    """So many values, or those up to the first error, and its code."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "none", "check.crcs": False}
+    )
+    seen: list[bytes] = []
+    with closing(consumer):
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, offset)])
+
+        def ends() -> confluent_kafka.Message | bool | None:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                seen.append(message.value())
+                return len(seen) == count
+            return message
+
+        last = eventually(ends, 20)
+    return seen, None if last is True else last.error().code()
 
 
 def test_a_folder_that_no_topic_knows_is_kept(broker: BrokerProcess) -> None:

@@ -106,27 +106,6 @@ class Flood:
         return on_delivery
 
 
-@pytest.mark.java
-def test_an_idempotent_producer_loses_and_repeats_nothing(broker: BrokerProcess) -> None:
-    require("java")
-    settings = {"enable.idempotence": True, "acks": "all"}
-    with WireClient(broker.bootstrap) as client:
-        create_topic(client, "numbers")
-    with Flood(broker.bootstrap, "numbers", settings) as flood:
-        for _ in range(4):
-            flood.wait_for(3000)
-            broker.kill()
-            broker.restart()
-        flood.wait_for(1000)
-    assert flood.failed == []
-    assert flood.acknowledged == list(range(flood.sent))
-    values = stored_values(broker.bootstrap, "numbers")
-    assert values == [b"%08d" % number for number in range(flood.sent)]
-    broker.kill()
-    broker.restart().stop()
-    check_data_folder(broker.data)
-
-
 def test_what_acks_1_has_acknowledged_is_there(broker: BrokerProcess) -> None:
     settings = {"acks": 1, "retries": 0, "message.timeout.ms": 20_000}
     with WireClient(broker.bootstrap) as client:

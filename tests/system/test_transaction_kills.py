@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import random
-import re
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import confluent_kafka
 import pytest
 
 from broker_process import BrokerProcess, eventually
 from clients.adapters.own import OwnAdmin
-from clients.adapters.transactions import COMMITTED, TIMEOUT_S, UNCOMMITTED, read_all
-from file_oracle import check_data_folder, dump
+from clients.adapters.transactions import COMMITTED, TIMEOUT_S, read_all
+from file_oracle import check_data_folder
 from lakelog.client.producer import TransactionalProducer
 from lakelog.protocol.describe_transactions import (
     DescribeTransactionsRequest,
@@ -90,114 +86,3 @@ def test_what_transactions_are_in_comes_back_as_it_was(broker: BrokerProcess) ->
     assert read_all(broker.bootstrap, "out", COMMITTED, 1) == [b"seen", b"open", b"open"]
     for producer in (ended, opened):
         producer.close()
-
-
-class Worker(threading.Thread):
-    """Writes numbered values to several partitions, transaction after transaction, whatever
-    happens to the broker; notes how each one ended as far as it was told."""
-
-    def __init__(self, bootstrap: str, name: str) -> None:
-        super().__init__(name=name)
-        self._address = bootstrap
-        self._random = random.Random(name)
-        self.stopping = threading.Event()
-        self.outcomes: dict[int, str] = {}
-
-    def run(self) -> None:
-        number = 0
-        while not self.stopping.is_set():
-            try:
-                producer = self._new()
-                while not self.stopping.is_set():
-                    number += 1
-                    self.outcomes[number] = "unknown"
-                    self.outcomes[number] = self._transact(producer, number)
-            except confluent_kafka.KafkaException:
-                pass  # a new one fences it, and what it left is aborted
-
-    def _new(self) -> confluent_kafka.Producer:
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": self._address,
-                "transactional.id": self.name,
-                "transaction.timeout.ms": 10_000,
-                "linger.ms": 0,
-                "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 100,
-            }
-        )
-        producer.init_transactions(TIMEOUT_S)
-        return producer
-
-    def _transact(self, producer: confluent_kafka.Producer, number: int) -> str:
-        producer.begin_transaction()
-        for partition in range(0, PARTITIONS, 3):
-            producer.produce("out", f"{self.name} {number}".encode(), partition=partition)
-        if self._random.random() < 0.3:
-            producer.flush(TIMEOUT_S)
-            producer.abort_transaction(TIMEOUT_S)
-            return "aborted"
-        producer.commit_transaction(TIMEOUT_S)
-        return "committed"
-
-    @property
-    def committed(self) -> int:
-        return sum(outcome == "committed" for outcome in list(self.outcomes.values()))
-
-
-@pytest.mark.java
-def test_transactions_under_kills(broker: BrokerProcess) -> None:
-    workers = [Worker(broker.bootstrap, f"worker-{number}") for number in range(3)]
-    for worker in workers:
-        worker.start()
-    for _ in range(ROUNDS):
-        wanted = [worker.committed + 3 for worker in workers]
-        eventually(
-            lambda wanted=wanted: all(
-                worker.committed >= count for worker, count in zip(workers, wanted, strict=True)
-            ),
-            60,
-            "transactions",
-        )
-        broker.kill()
-        broker.restart()
-    for worker in workers:
-        worker.stopping.set()
-    for worker in workers:
-        worker.join(60)
-        assert not worker.is_alive()
-    # Whoever comes next ends what the last ones may have left open.
-    for worker in workers:
-        with TransactionalProducer(broker.bootstrap, worker.name) as producer:
-            producer.begin()
-    _check(broker, workers)
-    broker.stop()
-    check_data_folder(broker.data)
-    _check_dump(broker.data, workers)
-
-
-def _check(broker: BrokerProcess, workers: list[Worker]) -> None:
-    seen = read_all(broker.bootstrap, "out", COMMITTED, PARTITIONS)
-    stored = read_all(broker.bootstrap, "out", UNCOMMITTED, PARTITIONS)
-    copies = len(range(0, PARTITIONS, 3))
-    for worker in workers:
-        for number, outcome in worker.outcomes.items():
-            count = seen.count(f"{worker.name} {number}".encode())
-            allowed = {"committed": {copies}, "aborted": {0}, "unknown": {0, copies}}[outcome]
-            assert count in allowed, (worker.name, number, outcome)
-    assert len(stored) > len(seen), "no abort was tried"
-    states = describe(broker, *(worker.name for worker in workers))
-    assert {state.transaction_state for state in states} <= {"CompleteCommit", "CompleteAbort"}
-
-
-def _check_dump(data: Path, workers: list[Worker]) -> None:
-    """Apache Kafka reads the newest state of each id in our records."""
-    logs = sorted(data.glob("__transaction_state-*/*.log"))
-    printed, complaints = dump(logs, "--transaction-log-decoder")
-    assert not complaints
-    for worker in workers:
-        states = re.findall(
-            rf'"transactionalId":"{worker.name}".*?"transactionStatus":(\d)', printed
-        )
-        assert states, printed[-2000:]
-        assert states[-1] in "45"

@@ -18,6 +18,7 @@ from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.recompressed import recompressed
 from lakelog.replica.written import Written
+from lakelog.storage.checking import NotChecked, UncheckedSlice, begin_check
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
@@ -249,13 +250,21 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.log.assign_epoch(leader_epoch)
 
-    def read(self, offset: int, max_bytes: int, *, min_one: bool) -> LogSlice | None:
-        """Whole stored batches from the one that holds `offset`, up to the high watermark."""
+    def read(
+        self, offset: int, max_bytes: int, *, min_one: bool, end: int | None = None
+    ) -> LogSlice | None:
+        """Whole stored batches from the one that holds `offset`, up to the high watermark or `end`;
+        `NotChecked` for what this process has not looked at yet."""
         self.check_online()
+        if end is None:
+            end = self.high_watermark
         try:
-            return self.log.read(offset, max_bytes, end_offset=self.high_watermark, min_one=min_one)
+            found = self.log.read(offset, max_bytes, end_offset=end, min_one=min_one)
+            if type(found) is UncheckedSlice:
+                raise NotChecked(begin_check(found, self.log.leader_epochs))
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
+        return found
 
     def read_committed(
         self, offset: int, max_bytes: int, *, min_one: bool
@@ -264,11 +273,8 @@ class Partition:
         log = self.log
         if log.producers.first_unstable_offset < 0 and not log.has_aborted:
             return self.read(offset, max_bytes, min_one=min_one), []
-        self.check_online()
-        try:
-            found = log.read(offset, max_bytes, end_offset=self.last_stable_offset, min_one=min_one)
-        except (OSError, CorruptLog) as error:
-            raise self._reading_error(error) from error
+        end = self.last_stable_offset
+        found = self.read(offset, max_bytes, min_one=min_one, end=end)
         if found is None:
             return None, []
         try:

@@ -39,6 +39,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.server.broker import Broker
+from lakelog.server.checks import StoredChecks
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.coordinators import Coordinators
 from lakelog.server.dispatch import Dispatcher
@@ -121,6 +122,7 @@ class Server:
             metadata=self._metadata,
             partitions=self._partitions,
             purgatory=purgatory,
+            checks=StoredChecks(tasks),
             slow_batches=SlowBatches(tasks),
             fetch_sessions=FetchSessions(
                 random,

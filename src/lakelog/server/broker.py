@@ -18,6 +18,7 @@ from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
+from lakelog.server.checks import StoredChecks
 from lakelog.server.connection import Connection
 from lakelog.server.known_metadata import KnownMetadata
 from lakelog.server.markers import LocalMarkers
@@ -50,6 +51,7 @@ class Broker:
     metadata: MetadataLog
     partitions: Partitions
     purgatory: Purgatory
+    checks: StoredChecks
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     topics: Topics

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.replica.partition import Partition
@@ -9,6 +11,8 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.acknowledgement import Appended, committed
+from lakelog.server.checks import finish_check
+from lakelog.storage.checking import NotChecked
 
 _READ_BYTES_MAX = 1 << 20
 
@@ -57,7 +61,15 @@ class LocalPartitionLog:
         return self._replica(partition).log.log_start_offset
 
     async def read(self, partition: int, offset: int) -> bytes:
-        found = self._replica(partition).read(offset, _READ_BYTES_MAX, min_one=True)
+        replica = self._replica(partition)
+        while True:
+            try:
+                found = replica.read(offset, _READ_BYTES_MAX, min_one=True)
+                break
+            except NotChecked as first:
+                work = self._tasks.offload("check", first.job.run)
+                await asyncio.wait([work])
+                finish_check(replica, first.job, work.exception())
         if found is None:
             return b""
         try:

@@ -36,6 +36,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Tasks
 from lakelog.storage.directory import LogDirectory
+from lakelog.storage.loader import EPOCH_END
 from lakelog.storage.log import Log
 
 T = TypeVar("T")
@@ -112,7 +113,10 @@ class Replicas:
 
     def _load_logs(self, image: MetadataImage) -> None:
         configs = self._log_configs(image)
-        self._directory.load_logs(lambda topic, _: configs(topic), _TopicIds(image))
+        topic_ids = _TopicIds(image)
+        self._directory.load_logs(
+            lambda topic, _: configs(topic), topic_ids, topic_ids.of, topic_ids.epoch_of
+        )
 
     async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
@@ -274,6 +278,16 @@ class _TopicIds:
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
+
+    def epoch_of(self, topic_id: bytes, index: int) -> int:
+        """The end of those that there can be."""
+        topic = self._image.topic_by_id(topic_id)
+        partition = topic.partitions.get(index) if topic is not None else None
+        return partition.leader_epoch + 1 if partition is not None else EPOCH_END
+
+    def of(self, name: str) -> bytes | None:
+        topic = self._image.topic(name)
+        return topic.topic_id if topic is not None else None
 
     def __contains__(self, topic_id: object) -> bool:
         return isinstance(topic_id, bytes) and self._image.topic_by_id(topic_id) is not None

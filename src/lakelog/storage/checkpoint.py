@@ -123,12 +123,16 @@ class Checkpoints:
         self._files: dict[str, _OffsetsFile] = {}
         self._written: dict[Path, bytes] = {}
 
-    def begin(self, offsets: Mapping[str, dict[TopicPartition, int]]) -> CheckpointJob:
-        """Encodes those that have changed, by the names of the files."""
-        changed = {}
+    def begin(
+        self, offsets: Mapping[str, dict[TopicPartition, int]], first: Mapping[str, bytes]
+    ) -> CheckpointJob:
+        """Encodes those that have changed, by the names of the files; `first` are written first."""
+        files = dict(first)
         for name, values in offsets.items():
+            files[name] = self._files.setdefault(name, _OffsetsFile()).encode(values)
+        changed = {}
+        for name, data in files.items():
             path = self._folder / name
-            data = self._files.setdefault(name, _OffsetsFile()).encode(values)
             if self._written.get(path) != data:
                 changed[path] = data
         return CheckpointJob(self._disk, changed, self._written)

@@ -8,6 +8,7 @@
                                        segments back that were deleted
     replication-offset-checkpoint      each log's high watermark
     cleaner-offset-checkpoint          up to where each log is compacted
+    known-logs                         all of these and more, with a checksum
     <topic>-<partition>/               a log; with -delete or -stray at the end no longer one
 
 Source: `LogManager` of Apache Kafka.
@@ -30,9 +31,7 @@ from lakelog.storage.checkpoint import (
     RECOVERY_POINTS,
     CheckpointJob,
     Checkpoints,
-    MalformedCheckpoint,
     TopicPartition,
-    decode_offsets,
     encode_epochs,
 )
 from lakelog.storage.closing import Works, close_logs
@@ -40,7 +39,9 @@ from lakelog.storage.errors import CorruptLog, DirectoryInUse, LoadInterrupted
 from lakelog.storage.files import is_blank, read_if_exists, replace
 from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
 from lakelog.storage.identity import load_identity
-from lakelog.storage.loader import LoadRequest, LogLoader, Recovery
+from lakelog.storage.known_log import KnownLog
+from lakelog.storage.known_logs import KNOWN_LOGS, FoundCheckpoints, KnownLogsFile, known_logs
+from lakelog.storage.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
     DELETE_DIR,
@@ -53,10 +54,10 @@ from lakelog.storage.producer_room import ProducerRoom
 from lakelog.storage.properties import (
     PARTITION_METADATA,
     MetaProperties,
-    decode_partition_metadata,
     encode_partition_metadata,
 )
 from lakelog.storage.segment import Segment
+from lakelog.storage.topic_ids import TopicIdOf, no_topic, topic_id_in
 
 _logger = logging.getLogger(__name__)
 _LOCK = ".lock"
@@ -97,9 +98,9 @@ class LogDirectory:
         """Whether it has been read what is known of each log."""
         self._loaded = self._has_strays = False
         self._interrupted = False
-        self._offline: dict[TopicPartition, tuple[int, int]] = {}
+        self._offline: dict[TopicPartition, KnownLog] = {}
         self._doomed: list[tuple[int, Path]] = []
-        self._checkpoints = Checkpoints(disk, path)
+        self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where each log is compacted."""
 
@@ -132,19 +133,28 @@ class LogDirectory:
         except BaseException:
             self._release()
             raise
-        self.clean = self._disk.exists(self.path / _CLEAN_SHUTDOWN)
+        found = read_if_exists(self._disk, self.path / _CLEAN_SHUTDOWN)
+        if found not in (None, _CLEAN_SHUTDOWN_CONTENT):
+            _logger.warning("%s is damaged; all is recovered", self.path / _CLEAN_SHUTDOWN)
+        self.clean = found == _CLEAN_SHUTDOWN_CONTENT
 
     # Loading
 
     def load_logs(
-        self, configs: Callable[[str, bytes], LogConfig], known_topic_ids: Container[bytes]
+        self,
+        configs: Callable[[str, bytes], LogConfig],
+        known_topic_ids: Container[bytes],
+        id_of: TopicIdOf = no_topic,
+        epoch_of: Callable[[bytes, int], int] = lambda topic_id, partition: EPOCH_END,
     ) -> dict[TopicPartition, Log]:
         """Opens every log of a known topic; recovers them all after an unclean stop.
+
+        `epoch_of` gives the end, exclusive, of the leader epochs that a partition can have had.
 
         Directories of unknown topics become `-stray`. What cannot be used is in `failed`. Raises
         `LoadInterrupted` after `interrupt`.
         """
-        if self.clean:
+        if self._disk.exists(self.path / _CLEAN_SHUTDOWN):
             self._disk.remove(self.path / _CLEAN_SHUTDOWN)
             self._disk.sync_dir(self.path)
         loader = LogLoader(
@@ -156,15 +166,20 @@ class LogDirectory:
         )
         for key, folder in self._find_logs():
             self._check_interrupted()
-            topic_id = self._topic_id(key, folder)
+            topic_id = self._topic_id(key, folder, id_of(key[0]))
             if topic_id is None:
                 continue
             if topic_id not in known_topic_ids:
                 self._mark_stray(key, folder)
                 continue
             config = configs(key[0], topic_id)
-            known = self._offline[key]
-            self._load(loader, LoadRequest(*key, topic_id, config, folder, self.clean, *known))
+            known = self._offline[key] = self._offline[key]._replace(topic_id=topic_id)
+            self._load(
+                loader,
+                LoadRequest(
+                    *key, topic_id, config, folder, self.clean, known, epoch_of(topic_id, key[1])
+                ),
+            )
         self._loaded = True
         if self._has_strays:  # what was durable of them is not asked of new logs of their names
             self.write_checkpoints()
@@ -172,10 +187,9 @@ class LogDirectory:
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
         """Every log there is, after reading what the checkpoints say of it."""
-        recovery_points = self._read_checkpoint(RECOVERY_POINTS)
-        starts = self._read_checkpoint(LOG_STARTS)
-        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
-        self.cleaner_offsets = self._read_checkpoint(CLEANER_OFFSETS)
+        checkpoints = FoundCheckpoints(self._disk, self.path)
+        self.high_watermarks = checkpoints.high_watermarks
+        self.cleaner_offsets = checkpoints.cleaned
         found = []
         for name in self._disk.list(self.path):
             folder, key = self.path / name, parse_dir_name(name)
@@ -183,7 +197,7 @@ class LogDirectory:
                 self._doomed.append((0, folder))
             if key is None or not self._disk.is_dir(folder):
                 continue
-            self._offline[key] = recovery_points.get(key, 0), starts.get(key, 0)
+            self._offline[key] = checkpoints.known_of(key)
             found.append((key, folder))
         self._known = True
         return found
@@ -212,24 +226,21 @@ class LogDirectory:
         for reason in recovery.reasons:
             _logger.warning("%s-%d was cut at offset %d: %s", *key, log.log_end_offset, reason)
 
-    def _topic_id(self, key: TopicPartition, folder: Path) -> bytes | None:
+    def _topic_id(self, key: TopicPartition, folder: Path, present: bytes | None) -> bytes | None:
         """`None` for a directory that has been dealt with.
 
         Where nothing has ever been written nothing is lost with the file, which a power failure
         soon after the creation may take or leave half written.
         """
-        path = folder / PARTITION_METADATA
-        data = read_if_exists(self._disk, path)
+        recorded = self._offline[key].topic_id
         try:
-            if data is not None:
-                return decode_partition_metadata(data)
-            reason = "the file is missing"
-        except ValueError as error:
-            reason = str(error)
-        if is_blank(self._disk, folder):
-            self._mark_stray(key, folder)
-        else:
-            self.failed[key] = CorruptLog(path, 0, reason)
+            return topic_id_in(self._disk, folder, recorded, present)
+        except CorruptLog as error:
+            if is_blank(self._disk, folder):
+                self._mark_stray(key, folder)
+            else:
+                _logger.error("%s-%d is offline: %s", *key, error)
+                self.failed[key] = error
         return None
 
     def _mark_stray(self, key: TopicPartition, folder: Path) -> None:
@@ -239,14 +250,6 @@ class LogDirectory:
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), STRAY_DIR)
         _logger.warning("%s belongs to no known topic; keeping it as %s", folder, target.name)
         self._disk.rename(folder, target)
-
-    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        data = read_if_exists(self._disk, self.path / name)
-        try:
-            return decode_offsets(data) if data is not None else {}
-        except MalformedCheckpoint as error:
-            _logger.warning("%s is ignored: %s", self.path / name, error)
-            return {}
 
     # Logs
 
@@ -330,24 +333,18 @@ class LogDirectory:
 
         `high_watermarks` are of all logs that are in use; those of others stay as they are.
         """
+        committed = self.high_watermarks
         if high_watermarks is not None:
-            known = self.high_watermarks.items()
-            offline = {key: offset for key, offset in known if key in self._offline}
-            self.high_watermarks = {**offline, **high_watermarks}
-        points = {key: point for key, (point, _) in self._offline.items()}
-        starts = {key: start for key, (_, start) in self._offline.items() if start}
-        for key, log in self.logs.items():
-            points[key] = log.recovery_point
-            if log.log_start_offset:
-                starts[key] = log.log_start_offset
-        return self._checkpoints.begin(
-            {
-                RECOVERY_POINTS: points,
-                LOG_STARTS: starts,
-                HIGH_WATERMARKS: dict(self.high_watermarks),
-                CLEANER_OFFSETS: dict(self.cleaner_offsets),
-            }
-        )
+            offline = {key: offset for key, offset in committed.items() if key in self._offline}
+            committed = self.high_watermarks = {**offline, **high_watermarks}
+        known = known_logs(self.logs, self._offline, committed, self.cleaner_offsets)
+        files = {
+            RECOVERY_POINTS: {key: log.recovery_point for key, log in known.items()},
+            LOG_STARTS: {key: log.start for key, log in known.items() if log.start},
+            HIGH_WATERMARKS: dict(committed),
+            CLEANER_OFFSETS: dict(self.cleaner_offsets),
+        }
+        return self._checkpoints.begin(files, {KNOWN_LOGS: self._known_logs.encode(known)})
 
     def write_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None

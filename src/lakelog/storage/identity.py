@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from lakelog.base.uuids import encode_uuid, random_uuid
@@ -15,6 +16,8 @@ from lakelog.storage.properties import (
     decode_meta_properties,
     encode_meta_properties,
 )
+
+_logger = logging.getLogger(__name__)
 
 
 def load_identity(
@@ -35,6 +38,9 @@ def load_identity(
         raise WrongDirectory(
             f"{path} belongs to cluster {meta.cluster_id}, this is cluster {cluster_id}"
         )
+    if data != encode_meta_properties(meta):
+        _logger.warning("%s is written anew, with a checksum", path)
+        disk.write_atomic(path, encode_meta_properties(meta))
     return meta
 
 

@@ -7,6 +7,7 @@ written in runs, and at the latest when the segment is flushed, sealed or closed
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,14 +16,17 @@ from typing import Self
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import BatchHeader, HeaderFields
 from lakelog.runtime.api import Buffer, Disk
+from lakelog.storage.checking import Checks
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle, HandleCache
 from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.index_files import IndexFiles
-from lakelog.storage.names import LOG, TXN_INDEX, file_name
+from lakelog.storage.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.txn_index import TxnIndex
+
+_logger = logging.getLogger(__name__)
 
 SPAN = struct.Struct(">qi11xi")
 """Base offset, batch length and last offset delta of a batch header."""
@@ -41,6 +45,7 @@ class IndexedSegment:
         "_interval",
         "base_offset",
         "bytes_since_entry",
+        "checks",
         "created_ms",
         "first_timestamp",
         "folder",
@@ -55,6 +60,7 @@ class IndexedSegment:
         "size",
         "torn",
         "txn_index",
+        "unchecked",
     )
 
     def __init__(
@@ -93,6 +99,10 @@ class IndexedSegment:
         """Whether a later segment has taken over."""
         self.torn = False
         """Whether a failed write may have left bytes beyond `size`."""
+        self.unchecked = 0
+        """What lies before it was there before this process, which has not checked all of it."""
+        self.checks: Checks | None = None
+        """What it has checked of that."""
         self.txn_index: TxnIndex | None = None
         """`None` when no transaction was aborted here."""
 
@@ -180,25 +190,64 @@ class IndexedSegment:
             return
 
     @property
+    def loaded_index(self) -> SegmentIndex | None:
+        return self._index
+
+    @property
     def index(self) -> SegmentIndex:
-        """Both indexes, loaded and compared with the log on first use."""
+        """Both indexes, loaded and compared with the log on first use.
+
+        After a `CorruptLog` or `OSError` nothing is known of the segment but where it ends.
+        """
         index = self._index
         if index is None:
-            index = self._index = self._files.read()
-            if not index.is_ordered(self.size) or not self._resume(index):
-                self.rebuild_index()
-                index = self._index
+            end = self.next_offset
+            try:
+                index = self._load_index(end)
+            except (CorruptLog, OSError):
+                self._index, self._greatest_known, self.next_offset = None, False, end
+                raise
             self.full = self._is_full(index)
             self._greatest_known = True
             self._handles.make_room(self)
         return index
 
-    def rebuild_index(self) -> None:
-        """Makes both indexes from the log, in memory and on disk."""
+    def _load_index(self, end: int) -> SegmentIndex:
+        index = self._index = self._files.read()
+        if not index.is_ordered(self.size) or not self._resume(index):
+            index = self._rebuilt("it disagrees with the log", end)
+        if self.sealed:
+            if self.max_timestamp >= 0 and self.max_timestamp not in index.times[-1:]:
+                index = self._rebuilt("it ends too early", end)
+            self._check_end(end)
+        return index
+
+    def _check_end(self, end: int) -> None:
+        """Where another segment begins must be where this one ends."""
+        if self.next_offset != end:
+            text = f"it ends at offset {self.next_offset}, the next segment begins at {end}"
+            raise CorruptLog(self.path(LOG), self.size, text)
+
+    def rebuild_index(self, reason: str) -> None:
+        """Makes both indexes from the log, in memory and on disk. Raises as `index`."""
+        end = self.next_offset
+        try:
+            self._rebuilt(reason, end)
+        except (CorruptLog, OSError):
+            self._index, self._greatest_known, self.next_offset = None, False, end
+            raise
+
+    def _rebuilt(self, reason: str, end: int) -> SegmentIndex:
+        path, times = self.path(INDEX), self.path(TIME_INDEX).name
+        _logger.warning("%s: %s; it and %s are made anew", path, reason, times)
         self.begin_rebuild()
         for position, header in scan_headers(self.open().file, 0, self.size):
             self.note_header(position, header)
+        if self.sealed:
+            self._check_end(end)
         self.end_rebuild()
+        assert self._index is not None
+        return self._index
 
     def begin_rebuild(self) -> None:
         """Empties the indexes; every batch must then be noted again, in order."""
@@ -214,18 +263,6 @@ class IndexedSegment:
             self.seal()
         else:
             self.write_index()
-
-    def cut_at(self, position: int) -> None:
-        """Ends the file at `position`, up to which every batch has been noted."""
-        self.shorten(position)
-        self.write_index()
-
-    def shorten(self, position: int) -> None:
-        """Durably, lest old batches reappear after new ones that are written in their place."""
-        file = self.open().file
-        file.truncate(position)
-        file.sync()
-        self.size = position
 
     def greatest_timestamp(self) -> int:
         """Of all its records; -1 when none has one."""
@@ -271,7 +308,7 @@ class IndexedSegment:
         except CorruptLog:
             complete = False
         if not complete:
-            self.rebuild_index()
+            self.rebuild_index("it does not lead to the end of the log")
 
     def _follow(self, start: int, last_offset: int) -> bool:
         """Reads on from the last index entry; false if it is wrong or later ones are missing."""

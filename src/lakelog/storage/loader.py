@@ -20,6 +20,7 @@ from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import read_if_exists, remove_if_exists
 from lakelog.storage.handles import HandleCache
+from lakelog.storage.known_log import KnownLog
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
     CLEANED,
@@ -42,6 +43,7 @@ from lakelog.storage.snapshots import ProducerSnapshots
 from lakelog.storage.txn_index import TxnIndex
 
 _logger = logging.getLogger(__name__)
+EPOCH_END = 1 << 31
 _INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)
 
 
@@ -64,8 +66,17 @@ class LoadRequest:
     config: LogConfig
     folder: Path
     clean: bool
-    recovery_point: int
-    log_start_offset: int
+    known: KnownLog
+    epoch_end: int = EPOCH_END
+    """Every leader epoch in the log is below it."""
+
+    @property
+    def recovery_point(self) -> int:
+        return self.known.recovery_point
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.known.start
 
 
 class LogLoader:
@@ -99,7 +110,7 @@ class LogLoader:
             segments[-1].load_tail()
         else:
             from_device = SYNC_FAILED in names or request.config.durability == FSYNC
-            scanned = self._recover(segments, request.recovery_point, recovery, from_device)
+            scanned = self._recover(segments, request, recovery, from_device)
         self._check_end(segments, request, recovery)
         if recovery.bytes_cut:
             self._disk.sync_dir(folder)  # or a power failure brings back what was set aside
@@ -153,12 +164,13 @@ class LogLoader:
     def _segments(self, request: LoadRequest, names: list[str]) -> list[Segment]:
         bases = [offset_of(name) for name in names if name.endswith(LOG)]
         segments: list[Segment] = []
+        aborted = dict(request.known.aborted)
         indexed = {offset_of(name) for name in names if name.endswith(TXN_INDEX)}
         for base in sorted(base for base in bases if base is not None):
             segment = self._new_segment(request, base)
-            segment.size = self._disk.size(segment.path(LOG))
-            if base in indexed:
-                segment.txn_index = TxnIndex(None)
+            segment.find(self._disk.size(segment.path(LOG)))
+            if base in indexed or base in aborted:
+                segment.txn_index = TxnIndex(None, aborted.get(base))
             if segments:
                 segments[-1].sealed = True
                 segments[-1].next_offset = base
@@ -198,7 +210,7 @@ class LogLoader:
     def _recover(
         self,
         segments: list[Segment],
-        recovery_point: int,
+        request: LoadRequest,
         recovery: Recovery,
         from_device: bool,
     ) -> list[Segment]:
@@ -206,14 +218,20 @@ class LogLoader:
 
         What follows the first fault is set aside.
         """
-        scanned = []
+        scanned, recovery_point = [], request.recovery_point
         for number, segment in enumerate(segments):
             following = segments[number + 1].base_offset if segment is not segments[-1] else None
             if following is not None and following <= recovery_point:
                 continue
             recovery.segments_scanned += 1
             scanned.append(segment)
-            cut = recover_segment(segment, recovery_point, self._breathe, from_device=from_device)
+            cut = recover_segment(
+                segment,
+                recovery_point,
+                self._breathe,
+                request.epoch_end,
+                from_device=from_device,
+            )
             if cut is not None:
                 recovery.bytes_cut += cut.size
                 recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")
@@ -234,8 +252,9 @@ class LogLoader:
         """The log must reach what was durable, and what has been promised as its start."""
         last = segments[-1]
         end = last.next_offset
-        if end < request.recovery_point:
-            reason = f"the log ends at offset {end}, yet {request.recovery_point} was durable"
+        durable = request.recovery_point
+        if end < durable or (request.clean and end > durable > 0):
+            reason = f"the log ends at offset {end}, yet {durable} was durable"
             raise CorruptLog(last.path(LOG), last.size, reason)
         if end < request.log_start_offset:
             if request.clean:
@@ -246,14 +265,19 @@ class LogLoader:
             segments[:] = [self._new_segment(request, request.log_start_offset).create()]
 
     def _epochs(self, request: LoadRequest, segments: list[Segment], start: int) -> EpochCache:
-        data = read_if_exists(self._disk, request.folder / LEADER_EPOCHS)
+        path = request.folder / LEADER_EPOCHS
+        data, known = read_if_exists(self._disk, path), list(request.known.epochs)
         try:
             epochs = EpochCache(decode_epochs(data or b""))
+            if known and not _agree(epochs.entries, known, request.recovery_point):
+                _logger.warning("%s is not what was written last; rebuilding it", path)
+                epochs = _written_anew(known)
         except MalformedCheckpoint as error:
             if segments[-1].next_offset > segments[0].base_offset:
-                _logger.warning("%s: %s; rebuilding it", request.folder / LEADER_EPOCHS, error)
-            epochs = EpochCache(None)
-            _add_epochs(epochs, segments)
+                _logger.warning("%s: %s; rebuilding it", path, error)
+            epochs = _written_anew(known)
+            if not known:
+                _add_epochs(epochs, segments)
         if not request.clean and epochs.entries and epochs.entries[0][1] > start:
             # Written after a deletion of records of which no other checkpoint knows.
             epochs = EpochCache(None)
@@ -264,6 +288,20 @@ class LogLoader:
             _add_epochs(epochs, dirty)
         epochs.truncate_from_start(start)
         return epochs
+
+
+def _written_anew(entries: list[tuple[int, int]]) -> EpochCache:
+    epochs = EpochCache(None)
+    for entry in entries:
+        epochs.assign(*entry)
+    return epochs
+
+
+def _agree(found: list[tuple[int, int]], known: list[tuple[int, int]], recovery_point: int) -> bool:
+    """Whether what was found below the recovery point is known, but for where the log starts."""
+    durable = [entry for entry in found if entry[1] < recovery_point]
+    kept = known[-len(durable) :] if durable else []
+    return bool(durable) and durable[1:] == kept[1:] and durable[0][0] == kept[0][0]
 
 
 def _add_epochs(epochs: EpochCache, segments: list[Segment]) -> None:

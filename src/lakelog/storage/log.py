@@ -23,6 +23,7 @@ from lakelog.records.batch import (
     set_append_time,
 )
 from lakelog.records.control import EndTransactionMarker, build_marker
+from lakelog.storage.checking import may_exceed, slice_of
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.known_batches import Place
 from lakelog.storage.local_log import LocalLog
@@ -261,11 +262,8 @@ class Log(LocalLog):
             )
         if offset >= end_offset or offset == end:
             return None
-        if max_bytes <= 0:
-            if max_bytes < 0:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {max_bytes} bytes")
-            if not min_one:
-                return None
+        if max_bytes <= 0 and not may_exceed(max_bytes, min_one=min_one):
+            return None
         segment, position, first = self._known.find(offset) or self._locate(offset)
         limit = segment.size
         if end_offset < end and end_offset < segment.next_offset:
@@ -276,6 +274,8 @@ class Log(LocalLog):
             if size > max_bytes and not min_one:
                 return None
             self._note_following(segment, position + size)
+        if position < segment.unchecked and size > 0:
+            return slice_of(segment, position, size, offset)
         return LogSlice(segment.open(), position, size) if size > 0 else None
 
     def _locate(self, offset: int) -> Place:
@@ -287,6 +287,8 @@ class Log(LocalLog):
             number += 1
             if position < segment.size or number == len(self.segments):
                 return segment, position, None
+            if segment.next_offset > offset:
+                raise segment.too_short(offset)
 
     def _note_following(self, segment: Segment, position: int) -> None:
         """Whoever reads in sequence asks next for the batch at `position`."""

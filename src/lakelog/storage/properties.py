@@ -5,6 +5,7 @@
     cluster.id=<id>          topic_id: <22 characters>
     node.id=<number>
     directory.id=<22 characters>
+    # crc32c=<8 hexadecimal digits, of what is above>
 
 Source: `MetaProperties` and `PartitionMetadataFile` of `org.apache.kafka`.
 """
@@ -14,7 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.base.uuids import decode_uuid, encode_uuid
+from lakelog.records.crc import crc32c
 
+_CHECKSUM = b"# crc32c="
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 
@@ -28,18 +31,23 @@ class MetaProperties(NamedTuple):
 
 
 def encode_meta_properties(meta: MetaProperties) -> bytes:
-    return (
+    body = (
         "version=1\n"
         f"cluster.id={meta.cluster_id}\n"
         f"node.id={meta.node_id}\n"
         f"directory.id={encode_uuid(meta.directory_id)}\n"
     ).encode()
+    return body + _CHECKSUM + b"%08x\n" % crc32c(body)
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
-    """Raises `ValueError` with the reason."""
+    """Raises `ValueError` with the reason. What Apache Kafka or an older version wrote has no
+    checksum."""
+    body, mark, checksum = data.partition(_CHECKSUM)
+    if mark and checksum != b"%08x\n" % crc32c(body):
+        raise ValueError("its checksum does not match")
     values = {}
-    for line in data.decode("ascii").splitlines():
+    for line in body.decode("ascii").splitlines():
         key, equals, value = line.strip().partition("=")
         if equals and not key.startswith(("#", "!")):
             values[key.strip()] = value.strip()

@@ -42,12 +42,18 @@ class Cut(NamedTuple):
 
 
 def recover_segment(
-    segment: Segment, recovery_point: int, breathe: Callable[[], None], *, from_device: bool
+    segment: Segment,
+    recovery_point: int,
+    breathe: Callable[[], None],
+    epoch_end: int,
+    *,
+    from_device: bool,
 ) -> Cut | None:
     """Checks every batch, builds the indexes anew and cuts off an invalid tail.
 
-    `from_device` does without the page cache, which takes a gigabyte some times as long.
-    Calls `breathe` for each megabyte; what it raises ends the scan, which the next start repeats.
+    `from_device` does without the page cache, which takes a gigabyte some times as long. Every
+    leader epoch must be below `epoch_end`; a batch's checksum leaves it out. Calls `breathe` for
+    each megabyte; what it raises ends the scan, which the next start repeats.
     Raises `CorruptLog` for an invalid batch below the recovery point.
     """
     segment.begin_rebuild()
@@ -58,17 +64,23 @@ def recover_segment(
         if from_device:
             segment.disk.drop_cached(file)
         for position, header in _valid_batches(file, segment.base_offset, end, breathe):
+            if header.partition_leader_epoch >= epoch_end:
+                raise CorruptRecord(
+                    f"leader epoch {header.partition_leader_epoch} of offset {header.base_offset}"
+                )
             segment.note_header(position, header)
             valid = position + header.size
     except CorruptRecord as error:
         reason = str(error)
     if not reason:
+        segment.note_checked()
         segment.end_rebuild()
         return None
     if segment.next_offset < recovery_point:
         raise CorruptLog(segment.path(LOG), valid, reason)
     _keep_aside(segment, valid, end)
     segment.cut_at(valid)
+    segment.note_checked()
     return Cut(valid, end - valid, reason)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from lakelog.records.batch import LENGTH_OVERHEAD, HeaderFields
 from lakelog.runtime.api import Buffer, File
+from lakelog.storage.checking import Checks
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle
@@ -99,7 +100,7 @@ class Segment(IndexedSegment):
             if header.last_offset == offset and header.newest_timestamp == time:
                 return position
             break
-        self.rebuild_index()
+        self.rebuild_index("it disagrees with the log")
         return self.position_before_time(timestamp)
 
     def position_of(self, offset: int) -> int:
@@ -107,7 +108,7 @@ class Segment(IndexedSegment):
         index = self._index if self._index is not None else self.index
         entry = index.floor(offset - self.base_offset)
         if not index.trusted and not self._is_true(index, entry):
-            self.rebuild_index()
+            self.rebuild_index("it disagrees with the log")
             return self.position_of(offset)
         position = index.positions[entry] if entry >= 0 else 0
         file, size = self.open().file, self.size
@@ -133,7 +134,7 @@ class Segment(IndexedSegment):
         index = self._index if self._index is not None else self.index
         entry = index.floor_position(min(position + max_bytes, end))
         if not index.trusted and not self._is_true(index, entry):
-            self.rebuild_index()
+            self.rebuild_index("it disagrees with the log")
             return self.whole_batches(position, end, max_bytes, first)
         if entry >= 0 and index.positions[entry] > position:
             return index.positions[entry] - position
@@ -147,6 +148,38 @@ class Segment(IndexedSegment):
             if at - position >= max_bytes:
                 break
         return at - position
+
+    def last_time_position(self) -> int:
+        """Where the batch of the last time entry begins, or one before it."""
+        entry, time = self._files.read_last()
+        if entry is not None and time is not None and entry[0] <= time[1] and self._starts(*entry):
+            return entry[1]
+        index = self.index
+        if not index.times:
+            return 0
+        floor = index.floor(index.time_offsets[-1])
+        return index.positions[floor] if floor >= 0 else 0
+
+    def _starts(self, offset: int, position: int) -> bool:
+        """Whether a batch that ends at a relative offset begins at `position`."""
+        if not 0 <= position < self.size:
+            return False
+        base, _, delta = self._span(self.open().file.read_at(position, SPAN.size), 0, position)
+        return base + delta == self.base_offset + offset
+
+    def entry_before(self, position: int) -> int:
+        """The position of the last index entry before `position`; 0 without one."""
+        index = self.index
+        entry = index.floor_position(position - 1)
+        if not index.trusted and not self._is_true(index, entry):
+            self.rebuild_index("it disagrees with the log")
+            return self.entry_before(position)
+        return index.positions[entry] if entry >= 0 else 0
+
+    def too_short(self, offset: int) -> CorruptLog:
+        """What is wrong with a segment that does not reach an offset before the next one's."""
+        reason = f"the file ends before offset {offset}, the segment at {self.next_offset}"
+        return CorruptLog(self.path(LOG), self.size, reason)
 
     def batch_at(self, position: int) -> tuple[int, int] | None:
         """Base offset and size of the batch at `position`.
@@ -179,7 +212,7 @@ class Segment(IndexedSegment):
         if entry == len(index.positions):
             return self.next_offset
         if not index.trusted and not self._is_true(index, entry):
-            self.rebuild_index()
+            self.rebuild_index("it disagrees with the log")
             return self.end_of_reads(position)
         return self.base_offset + index.offsets[entry]
 
@@ -193,6 +226,11 @@ class Segment(IndexedSegment):
         if index.entries is None:
             index.read(self.disk, self.path(TXN_INDEX), self.base_offset, self.next_offset)
         return index.entries
+
+    def aborted_checksum(self) -> int:
+        """Of its transaction index, which it must have."""
+        assert self.txn_index is not None
+        return self.txn_index.checksum(self.disk, self.path(TXN_INDEX))
 
     def write_aborted(self, entry: AbortedTransaction) -> None:
         """Before the marker is appended; then `keep_aborted` or `cut_aborted`."""
@@ -219,7 +257,32 @@ class Segment(IndexedSegment):
             remove_if_exists(self.disk, self.path(TXN_INDEX))
             self.txn_index = None
 
+    # Older than the process
+
+    def find(self, size: int) -> None:
+        """Takes note of a file that is older than the process."""
+        self.size = self.unchecked = size
+        self.checks = Checks() if size else None
+
+    def note_checked(self) -> None:
+        """All of the file has been checked."""
+        self.unchecked, self.checks = 0, None
+
     # Ending
+
+    def cut_at(self, position: int) -> None:
+        """Ends the file at `position`, up to which every batch has been noted."""
+        self.shorten(position)
+        self.write_index()
+
+    def shorten(self, position: int) -> None:
+        """Durably, lest old batches reappear after new ones that are written in their place."""
+        file = self.open().file
+        file.truncate(position)
+        file.sync()
+        self.size = position
+        if position < self.unchecked:
+            self.find(position)
 
     def end_before(self, offset: int) -> int:
         """Where the log ends if the batch that holds `offset` is cut off; below it, mid-batch."""
@@ -240,7 +303,7 @@ class Segment(IndexedSegment):
         index.truncate(end - self.base_offset)
         self._files.cut(index)
         if not self._resume(index):
-            self.rebuild_index()
+            self.rebuild_index("it disagrees with the log")
         self.next_offset = end
 
     def finish(self) -> None:

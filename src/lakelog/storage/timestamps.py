@@ -20,6 +20,7 @@ from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.heads import iter_heads
 from lakelog.records.record import record_view
 from lakelog.runtime.api import File
+from lakelog.storage.checking import check_now
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.validate import DECODED_BYTES_MAX
@@ -69,7 +70,10 @@ def search_timestamp(log: Log, timestamp: int) -> Search:
     """The first record, in offset order, whose timestamp is at least `timestamp`."""
     search = _Search(log)
     for segment in list(log.segments):
-        if segment.next_offset <= search.start or segment.greatest_timestamp() < timestamp:
+        if segment.next_offset <= search.start:
+            continue
+        search.check_end(segment)
+        if segment.greatest_timestamp() < timestamp:
             continue
         found = yield from search.first_in(segment, timestamp)
         if found is not None:
@@ -79,11 +83,13 @@ def search_timestamp(log: Log, timestamp: int) -> Search:
 
 def search_max_timestamp(log: Log) -> Search:
     """The first record with the greatest timestamp of all."""
+    search = _Search(log)
     live = [segment for segment in log.segments if segment.next_offset > log.log_start_offset]
+    for segment in live:
+        search.check_end(segment)
     live.sort(key=lambda segment: segment.greatest_timestamp(), reverse=True)
     if not live or live[0].greatest_timestamp() < 0:
         return None
-    search = _Search(log)
     found = yield from search.first_in(live[0], live[0].greatest_timestamp())
     return found or (yield from search.greatest_in(live))
 
@@ -105,6 +111,12 @@ class _Search:
         self._left = DECODED_BYTES_MAX
         """Of records that may be read without finding there what the header claims."""
 
+    def check_end(self, segment: Segment) -> None:
+        """Of a segment that is older than the process: its greatest timestamp is told there."""
+        if segment.unchecked:
+            position = segment.last_time_position()
+            check_now(segment, position, segment.size, self._log.leader_epochs)
+
     def first_in(self, segment: Segment, timestamp: int) -> Search:
         if segment not in self._log.segments:
             return None
@@ -115,6 +127,7 @@ class _Search:
             for at, header in scan_headers(handle.file, position, end):
                 if header.newest_timestamp < timestamp:
                     continue
+                check_now(segment, position, at + header.size, self._log.leader_epochs)
                 found = yield from self._in_batch(handle.file, at, header, timestamp)
                 if found is not None:
                     return found

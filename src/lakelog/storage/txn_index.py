@@ -12,13 +12,17 @@ Source: `TransactionIndex` and `AbortedTxn` of `org.apache.kafka.storage.interna
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from lakelog.records.crc import crc32c
 from lakelog.runtime.api import Disk
 from lakelog.storage.files import read_if_exists
+
+_logger = logging.getLogger(__name__)
 
 ENTRY_SIZE = 34
 _ENTRY = struct.Struct(">hqqqq")
@@ -78,10 +82,14 @@ def _is_stable(entries: Sequence[AbortedTransaction]) -> bool:
 class TxnIndex:
     """What is in a segment's file, or is to be. `None` entries have not been read."""
 
-    __slots__ = ("entries", "synced", "torn")
+    __slots__ = ("_checksum", "entries", "synced", "torn")
 
-    def __init__(self, entries: list[AbortedTransaction] | None) -> None:
+    def __init__(
+        self, entries: list[AbortedTransaction] | None, checksum: int | None = None
+    ) -> None:
+        """`checksum` is that of the file, if it is known from elsewhere."""
         self.entries = entries
+        self._checksum = checksum
         self.torn = False
         """Whether the file may have more than the entries."""
         self.synced = True
@@ -91,8 +99,19 @@ class TxnIndex:
         """Fills `entries`; false if the file is not to be believed."""
         if self.entries is None:
             data = read_if_exists(disk, path) or b""
-            self.entries = decode_aborted(data, base_offset, end_offset)
+            if self._checksum in (None, crc32c(data)):
+                self.entries = decode_aborted(data, base_offset, end_offset)
+            if self.entries is None:
+                _logger.warning("%s is damaged; it is made anew", path)
         return self.entries is not None
+
+    def checksum(self, disk: Disk, path: Path) -> int:
+        """CRC-32C of what is to be in the file."""
+        if self.entries is not None:
+            return crc32c(encode_aborted(self.entries))
+        if self._checksum is None:
+            self._checksum = crc32c(read_if_exists(disk, path) or b"")
+        return self._checksum
 
     def write(self, disk: Disk, path: Path, entry: AbortedTransaction) -> None:
         """Puts an entry into the file, which `keep` makes one of the index."""

@@ -77,7 +77,7 @@ def check_times(log: Log) -> None:
 
 def fresh_entries(log: Log) -> list[tuple[list[int], list[int], list[int], list[int]]]:
     for segment in log.segments:
-        segment.rebuild_index()
+        segment.rebuild_index("asked for")
     return index_entries(log)
 
 

@@ -33,6 +33,7 @@ from lakelog.metadata.store.api import (
     Outcome,
     Snapshot,
 )
+from lakelog.metadata.store.committed import note_committed, read_committed
 
 _APPLICATION_ID = 0x4C4B4C47
 _FORMAT_VERSION = 1
@@ -62,6 +63,7 @@ class SqliteLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._end_path = path.with_name(path.name + "-end")
         self._connection: sqlite3.Connection | None = None
         self._failure: str | None = None
 
@@ -187,6 +189,23 @@ class SqliteLog:
         problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if problem != "ok":
             raise MetadataCorrupt(f"{self._path} is damaged: {problem}")
+        self._compare_with_committed()
+
+    def _compare_with_committed(self) -> None:
+        """Nothing that was acknowledged may be gone."""
+        found, committed = self._committed(), read_committed(self._end_path)
+        if found[0] < committed[0] or found[1] < committed[1]:
+            raise MetadataCorrupt(
+                f"{self._path} or {self._path.name}-wal is damaged: its end and controller epoch "
+                f"are {found}, but {committed} was committed"
+            )
+        note_committed(self._end_path, *found)
+
+    def _committed(self) -> tuple[int, int]:
+        row = self._row("SELECT end, controller_epoch FROM state", ())
+        if row is None:
+            raise MetadataCorrupt(f"{self._path} is damaged: it has no state")
+        return int(row[0]), int(row[1])
 
     def _create(self, connection: sqlite3.Connection) -> None:
         """Two processes may find the same empty file; the second one sees the first one's work."""
@@ -261,6 +280,7 @@ class SqliteLog:
                 raise self._not_done(connection, error) from error
             self._failure = f"{self._path}: {error}; restart to recover"
             return AppendOutcome(Outcome.UNKNOWN, -1)
+        note_committed(self._end_path, *self._committed())
         return AppendOutcome(Outcome.DONE, end)
 
     def _not_done(self, connection: sqlite3.Connection, error: sqlite3.Error) -> Exception:

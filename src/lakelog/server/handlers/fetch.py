@@ -23,7 +23,9 @@ from lakelog.protocol.fetch import (
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget, topic_fields
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
+from lakelog.server.checks import NeededCheck
 from lakelog.server.dispatch import DEFERRED, Context, Deferred
+from lakelog.storage.checking import NotChecked
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.txn_index import AbortedTransaction as Aborted
 
@@ -40,18 +42,27 @@ def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResp
         return FetchResponse(error_code=error.code)
     fetch = PendingFetch(broker, context, request, plan)
     waits = request.max_wait_ms > 0 and plan.targets
+    fetch.deadline = now + request.max_wait_ms / 1000 if waits else 0.0
     response = fetch.read(at_least=fetch.bytes_min if waits else 0)
-    if response is not None:
-        return response
-    parked = broker.purgatory.park(fetch, fetch.keys(), now + request.max_wait_ms / 1000)
-    context.on_abandon = lambda: broker.purgatory.cancel(parked)
-    return DEFERRED
+    if response is None:
+        fetch.wait()
+        return DEFERRED
+    return response
 
 
 class PendingFetch:
     """One fetch request until it is answered."""
 
-    __slots__ = ("_broker", "_bytes_max", "_committed", "_context", "_plan", "bytes_min")
+    __slots__ = (
+        "_broker",
+        "_bytes_max",
+        "_committed",
+        "_context",
+        "_plan",
+        "_to_check",
+        "bytes_min",
+        "deadline",
+    )
 
     def __init__(
         self, broker: Broker, context: Context, request: FetchRequest, plan: FetchPlan
@@ -62,6 +73,9 @@ class PendingFetch:
         self._bytes_max = min(request.max_bytes, broker.fetch_bytes_max)
         self._committed = request.isolation_level == READ_COMMITTED
         self.bytes_min = min(request.min_bytes, self._bytes_max)
+        self.deadline = 0.0
+        """On the monotonic clock, when it is answered with what there is."""
+        self._to_check: list[NeededCheck] = []
 
     def keys(self) -> list[tuple[bytes, int]]:
         """What an append must touch to be of interest to this fetch."""
@@ -69,18 +83,42 @@ class PendingFetch:
         found = (find(target.topic, target.partition) for target in self._plan.targets)
         return list(dict.fromkeys(partition.key for partition in found if partition is not None))
 
+    def wait(self) -> None:
+        """For records, or first for a check of those that are there, and answers then."""
+        broker, context = self._broker, self._context
+        if self._to_check:
+            broker.checks.run(self._to_check, self._go_on)
+            self._to_check = []
+            return
+        parked = broker.purgatory.park(self, self.keys(), self.deadline)
+        context.on_abandon = lambda: broker.purgatory.cancel(parked)
+
+    def _go_on(self) -> None:
+        """What was to be checked first has been."""
+        is_due = self.deadline <= self._broker.clock.monotonic()
+        response = self.read(at_least=0 if is_due else self.bytes_min)
+        if response is None:
+            self.wait()
+        else:
+            self._context.reply(response)
+
     def try_complete(self) -> bool:
         response = self.read(at_least=self.bytes_min)
-        if response is None:
+        if response is not None:
+            self._context.reply(response)
+        elif self._to_check:
+            self.wait()
+        else:
             return False
-        self._context.reply(response)
         return True
 
     def expire(self) -> None:
-        self._context.reply(self.read(at_least=0))
+        self._go_on()
 
     def read(self, *, at_least: int) -> FetchResponse | None:
-        """The response, unless less than `at_least` bytes are found and nothing is wrong."""
+        """The response, unless less than `at_least` bytes are found and nothing is wrong, or what
+        was found must be checked first.
+        """
         results = []
         size = 0
         bytes_left = self._bytes_max
@@ -89,6 +127,10 @@ class PendingFetch:
             try:
                 data = self._read_one(target, bytes_left, min_one=not size)
                 size += len(data.records)
+            except NotChecked as first:
+                partition = self._broker.partitions.find(target.topic, target.partition)
+                self._to_check.append((partition, first.job))
+                continue
             except KafkaError as error:
                 failed = True
                 data = self._failure(target, error)
@@ -96,7 +138,7 @@ class PendingFetch:
             if bytes_left < 0:
                 bytes_left = 0
             results.append((target, data))
-        if size >= at_least or failed:
+        if (size >= at_least or failed) and not self._to_check:
             return self._response(results)
         for target, data in results:
             if isinstance(data.records, LogSlice):

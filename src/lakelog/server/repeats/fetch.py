@@ -23,6 +23,7 @@ from lakelog.server.repeats.fetch_frames import FetchFrames, FetchKey
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.waiting_fetch import WaitingFetch
 from lakelog.server.reply import Repeat
+from lakelog.storage.checking import NotChecked
 from lakelog.wire.template import Template
 
 
@@ -161,6 +162,9 @@ class FetchRepeat(KnownRequest[FetchKey]):
             partition, records, aborted = read_one(
                 broker, target, bytes_max, committed=committed, min_one=True
             )
+        except NotChecked as first:
+            first.job.abandon()
+            return False
         except KafkaError:
             return False
         if records is None:

@@ -14,6 +14,7 @@ from lakelog.metadata.errors import (
     MetadataUnsupported,
 )
 from lakelog.metadata.store.api import ControllerTerm, MetadataBatch, Outcome, Snapshot
+from lakelog.metadata.store.committed import note_committed, read_committed
 from lakelog.metadata.store.sqlite import SqliteLog
 
 WRITER = b"w" * 16
@@ -187,3 +188,18 @@ def test_two_that_found_the_same_term_do_not_both_get_the_next(path: Path) -> No
     assert log.take_term(2, term) == ControllerTerm(2, term.epoch + 1)
     assert log.take_term(3, term) == ControllerTerm(2, term.epoch + 1)
     log.close()
+
+
+def test_a_log_that_ends_before_what_was_committed_refuses(path: Path) -> None:
+    """SQLite takes what follows a damaged frame of its journal for torn; it was acknowledged."""
+    note = path.with_name(path.name + "-end")
+    end, epoch = read_committed(note)
+    assert end == 3
+    for committed in ((4, epoch), (3, epoch + 1)):
+        note_committed(note, *committed)
+        with pytest.raises(MetadataCorrupt, match="committed"):
+            _read(path)
+    for damaged in (b"", bytes(24), b"x" * 25):
+        note.write_bytes(damaged)
+        assert _read(path) == 3, "what is damaged says nothing"
+        assert read_committed(note) == (3, epoch), "and is written anew"

@@ -155,7 +155,7 @@ def test_a_random_history(seed: int) -> None:
     check_reading(store.log)
     before = index_entries(store.log)
     for segment in store.log.segments:
-        segment.rebuild_index()
+        segment.rebuild_index("asked for")
     assert [entry[:2] for entry in before] == [entry[:2] for entry in index_entries(store.log)]
 
 

@@ -1,0 +1,150 @@
+"""A data folder with a file of every kind, left by a real broker: stopped, and killed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from broker_process import BrokerProcess, eventually
+from lakelog.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from lakelog.protocol.find_coordinator import FindCoordinatorRequest
+from lakelog.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from lakelog.records.builder import BatchBuilder
+from wire_client import RECENTLY_MS, WireClient, batch_of, create_topic, new_producer_id, produce
+from wire_transactions import WireProducer
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "log.cleaner.backoff.ms": "50",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.segment.delete.delay.ms": "0",
+    "log.retention.check.interval.ms": "100",
+}
+_SMALL = {"internal.segment.bytes": "1200", "index.interval.bytes": "200"}
+_COMPACTED = {**_SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+TOPICS = {
+    "plain": _SMALL,
+    "trimmed": _SMALL,
+    "idempotent": _SMALL,
+    "transactional": _SMALL,
+    "compacted": _COMPACTED,
+    "large": {},
+}
+GROUP = "readers"
+TRANSACTIONAL_IDS = ("payments", "refunds")
+ROUNDS = 3
+_KINDS = {
+    ".index": "index",
+    ".timeindex": "time index",
+    ".txnindex": "transaction index",
+    ".snapshot": "snapshot",
+    "-checkpoint": "checkpoint",
+    "leader-epoch-checkpoint": "leader epochs",
+    "partition.metadata": "partition metadata",
+    "meta.properties": "meta.properties",
+    ".kafka_cleanshutdown": "clean shutdown",
+    ".lock": "lock",
+    "metadata.db": "metadata",
+    "metadata.db-wal": "metadata journal",
+    "metadata.db-shm": "metadata memory",
+    "metadata.db-broker-1": "broker lock",
+    "metadata.db-end": "metadata end",
+    "known-logs": "known logs",
+}
+
+
+def kind_of(path: Path) -> str:
+    """What a file of the folder is. A kind that is not known here is not covered: say how."""
+    if path.name.endswith(".log"):
+        newest = max(path.parent.glob("*.log")) == path
+        return "active log" if newest else "sealed log"
+    for end in sorted(_KINDS, key=len, reverse=True):
+        if path.name.endswith(end):
+            return _KINDS[end]
+    raise AssertionError(f"{path} is of no known kind of file: cover it")
+
+
+def kinds_in(folder: Path) -> dict[str, list[Path]]:
+    """The files that can be damaged, by kind."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            found.setdefault(kind_of(path), [])
+            if path.stat().st_size:
+                found[kind_of(path)].append(path.relative_to(folder))
+    return found
+
+
+def make_folders(path: Path) -> dict[str, Path]:
+    """By how the broker ended: "stopped" and "killed"."""
+    with BrokerProcess(path / "data", settings=SETTINGS) as broker:
+        with WireClient(broker.bootstrap) as wire:
+            for topic, config in TOPICS.items():
+                create_topic(wire, topic, 1, config)
+        for number in range(ROUNDS):
+            with WireClient(broker.bootstrap) as wire:
+                _write(wire, number)
+            eventually(lambda: _is_compacted(broker.data), what="compaction")
+            broker.stop()
+            if number + 1 < ROUNDS:
+                broker.restart()
+        stopped = shutil.copytree(broker.data, path / "stopped")
+        broker.restart()
+        with WireClient(broker.bootstrap) as wire:
+            _write(wire, ROUNDS)
+            create_topic(wire, "late", 1, _SMALL)
+            produce(wire, "late", batch_of(b"late"))
+        broker.kill()
+        return {"stopped": stopped, "killed": broker.data}
+
+
+def _write(wire: WireClient, number: int) -> None:
+    first_ms = RECENTLY_MS + number * 100_000
+    producer = new_producer_id(wire)
+    for at in range(12):
+        time_ms = first_ms + 100 * at
+        value = b"%d %d " % (number, at) + b"x" * 40
+        for topic in ("plain", "trimmed", "large"):
+            produce(wire, topic, batch_of(value, value, first_ms=time_ms))
+        batch = batch_of(value, producer=(producer, 0, at), first_ms=time_ms)
+        produce(wire, "idempotent", batch)
+        builder = BatchBuilder()
+        builder.append(time_ms, b"key %d" % (at % 5), value)
+        produce(wire, "compacted", bytes(builder.build()))
+    for name in TRANSACTIONAL_IDS:
+        transactions = WireProducer(wire, name)
+        for at in range(4):
+            transactions.begin("transactional", b"%d %d" % (number, at) + b"x" * 60)
+            transactions.send("transactional", b"more", b"and more")
+            transactions.end(commit=at % 2 == 0)
+    wire.call(_deletion(4 + number), 2)
+    eventually(lambda: _commits(wire, 3 + number))
+
+
+def _deletion(offset: int) -> DeleteRecordsRequest:
+    row = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topic = DeleteRecordsTopic(name="trimmed", partitions=[row])
+    return DeleteRecordsRequest(topics=[topic], timeout_ms=5000)
+
+
+def _commits(wire: WireClient, offset: int) -> bool:
+    wire.call(FindCoordinatorRequest(key=GROUP), 3)
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="plain", partitions=[row])
+    answer = wire.call(OffsetCommitRequest(group_id=GROUP, topics=[topic]), 4)
+    return bool(answer.topics[0].partitions[0].error_code == 0)
+
+
+def _is_compacted(data: Path) -> bool:
+    """Some record is gone: the offsets in the folder's logs are not without gaps."""
+    text = (data / "cleaner-offset-checkpoint").read_text() if data.exists() else ""
+    return "compacted 0" in text and not list(data.glob("*/*.deleted"))

@@ -1,0 +1,116 @@
+"""What became of a damage: compares what a broker told of a folder with and without it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+from corruption.picture import Picture, Refused
+from lakelog.storage.checkpoint import MalformedCheckpoint, decode_epochs
+from lakelog.storage.snapshot import MalformedSnapshot, decode_snapshot
+
+_CODES = {"2", "14", "15", "16", "56"}
+"""Of errors that say that there is something, but damaged or not to be had now."""
+NOT_USED = {"lock", "broker lock", "metadata memory"}
+"""What each start writes anew, whatever is in it: nothing relies on their content."""
+
+
+class Told(NamedTuple):
+    """What a broker on some folder had to say."""
+
+    picture: Picture | None
+    """None where it did not start."""
+    log: str
+    files: dict[Path, bytes]
+    """After it was stopped."""
+    rows: list[object]
+    """Of the metadata log by then."""
+
+
+def files_in(folder: Path) -> dict[Path, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder): path.read_bytes() for path in paths}
+
+
+def rows_in(path: Path) -> list[object]:
+    """All that is relied on: other bytes of the file are free, or of writers that have ended."""
+    connection = sqlite3.connect(path)
+    try:
+        queries = ("entry ORDER BY idx", "snapshot", "state")
+        return [connection.execute(f"SELECT * FROM {query}").fetchall() for query in queries]
+    except sqlite3.Error:
+        return []
+    finally:
+        connection.close()
+
+
+def judge(kind: str, path: Path, killed: bool, originals: list[Told], after: Told) -> str:
+    """The outcome in a word or two; one that begins with "!" must not be.
+
+    Args:
+        originals: of the folder without the damage, and without its indexes.
+    """
+    is_named = path.name in after.log
+    if after.picture is None:
+        return "refused to start" if is_named else f"! refused without its name: {after.log}"
+    wrong, refused = compare(path, originals[0].picture or {}, after.picture)
+    if wrong and killed and kind.endswith(" log") and "was cut" in after.log and is_named:
+        return "cut, and kept aside"
+    if wrong:
+        return f"! {min(wrong)}"
+    if refused:
+        return "refused" if is_named else "! refused without a line in the log"
+    now = after.files.get(path)
+    if any(_are_equal(kind, told.files.get(path), now) for told in originals):
+        return "made anew" if is_named else "as before"
+    if kind == "snapshot" and _is_malformed(now):
+        return "found when used"
+    if kind == "metadata" and originals[0].rows == after.rows:
+        return "no row changed"
+    return "not used" if kind in NOT_USED else "! neither found nor made anew"
+
+
+def compare(path: Path, old: Picture, new: Picture) -> tuple[list[str], list[str]]:
+    """Questions that are answered wrongly, and those that are refused."""
+    is_global = not path.parent.name
+    topic = path.parent.name.removesuffix("-0")
+    asked = new.keys() | {key for key in old if is_global or topic in key.split()}
+    different = {key for key in asked if old.get(key) != new.get(key)}
+    refused = [key for key in different if is_refusal(new.get(key))]
+    wrong = []
+    for key in different - set(refused):
+        if not (refused and (key not in new or _is_beginning(new[key], old.get(key)))):
+            wrong.append(f"{key}: {str(old.get(key))[:100]} became {str(new.get(key))[:100]}")
+    return wrong, refused
+
+
+def is_refusal(answer: object) -> bool:
+    return isinstance(answer, Refused) and str(answer) in _CODES
+
+
+def _is_beginning(answer: object, whole: object) -> bool:
+    """Records up to those that are refused; a read may also reach further, if it finds no index."""
+    if isinstance(answer, list) and isinstance(whole, list):
+        common = min(len(answer), len(whole))
+        return answer[:common] == whole[:common]
+    return isinstance(answer, bytes) and isinstance(whole, bytes) and whole.startswith(answer)
+
+
+def _are_equal(kind: str, old: bytes | None, new: bytes | None) -> bool:
+    if kind == "leader epochs" and old is not None and new is not None:
+        try:
+            before, now = decode_epochs(old), decode_epochs(new)
+        except MalformedCheckpoint:
+            return False
+        # The epoch that has begun is written with the first record of it, or with the others.
+        return before == now[: len(before)] and len(now) <= len(before) + 1
+    return old == new
+
+
+def _is_malformed(data: bytes | None) -> bool:
+    try:
+        decode_snapshot(data or b"")
+    except MalformedSnapshot:
+        return True
+    return False

@@ -1,0 +1,110 @@
+"""Every kind of file damaged in every way: found, never served, never taken for absent.
+
+Each damage (`--corruptions` of them, by `--corruption-seed`) is done to a copy of a folder that a
+broker left, after a clean stop or a kill; a broker is started on it, asked for all it has, and
+stopped. What it answers must be what the undamaged folder gave, or an error; where it is an error
+or the log was cut, the log names the file. A file that tells nothing any more must have been made
+anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from corruption.damage import damage
+from corruption.folder import kinds_in, make_folders
+from corruption.judging import NOT_USED, Told, files_in, judge, rows_in
+from corruption.picture import Asking
+from lakelog.server.options import StartError
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def ask(folder: Path, damaged: Path) -> Told:
+    """Everything about the log of `damaged`, or much about all."""
+    told = asyncio.run(_ask(folder, damaged))
+    return told._replace(files=files_in(folder), rows=rows_in(folder / "metadata.db"))
+
+
+async def _ask(folder: Path, damaged: Path) -> Told:
+    lines = _Lines()
+    logger = logging.getLogger("lakelog")
+    logger.addHandler(lines)
+    asking = Asking(folder)
+    try:
+        await asking.broker.start()
+        picture = await asking.picture(damaged)
+        await asking.broker.stop()
+    except StartError as error:
+        asking.broker.tasks.close()
+        return Told(None, str(error), {}, [])
+    finally:
+        logger.removeHandler(lines)
+    return Told(picture, "\n".join(lines.lines), {}, [])
+
+
+class Originals:
+    """What the undamaged folder gives, with its indexes and without, by the log asked about."""
+
+    def __init__(self, folder: Path, tmp_path: Path) -> None:
+        self._folder = folder
+        self._tmp_path = tmp_path
+        self._told: dict[str, list[Told]] = {}
+
+    def of(self, path: Path) -> list[Told]:
+        about = path.parent.name
+        if about not in self._told:
+            self._told[about] = [self._ask(path, without) for without in (False, True)]
+        return self._told[about]
+
+    def _ask(self, path: Path, without_indexes: bool) -> Told:
+        copy = shutil.copytree(self._folder, self._tmp_path / "undamaged")
+        if without_indexes:
+            for index in copy.glob("*/*index"):
+                index.write_bytes(b"")
+        told = ask(copy, path)
+        shutil.rmtree(copy)
+        return told
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return make_folders(tmp_path_factory.mktemp("corruption"))
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_no_damage_goes_unnoticed(
+    folders: dict[str, Path], end: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    count: int = request.config.getoption("--corruptions")
+    rng = random.Random(f"{request.config.getoption('--corruption-seed')} {end}")
+    folder, outcomes, violations = folders[end], Counter[tuple[str, str]](), []
+    kinds, originals = kinds_in(folder), Originals(folder, tmp_path)
+    damaged = sorted(kind for kind, paths in kinds.items() if paths and kind not in NOT_USED)
+    for number in range(count // 2):
+        kind = damaged[number % len(damaged)]
+        path = rng.choice(kinds[kind])
+        copy = shutil.copytree(folder, tmp_path / "damaged")
+        what = damage(copy / path, rng)
+        outcome = judge(kind, path, end == "killed", originals.of(path), ask(copy, path))
+        outcomes[kind, "!" if outcome.startswith("!") else outcome] += 1
+        if outcome.startswith("!"):
+            violations.append(f"{path} {what}: {outcome}")
+        shutil.rmtree(copy)
+    for (kind, outcome), times in sorted(outcomes.items()):
+        print(f"\n{end:8} {kind:20} {outcome:20} {times:4}", end="")
+    assert not violations, f"{len(violations)}\n" + "\n".join(violations)

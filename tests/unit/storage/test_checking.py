@@ -1,0 +1,167 @@
+"""Batches that are older than the process: checked before they are served, told where damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import iter_batches, read_header
+from lakelog.storage.checking import UncheckedSlice, begin_check
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.log import Log
+from storage_kit import Store, append, make_batch, memory_store
+
+SEGMENT = Path("/data/topic-0") / f"{0:020d}.log"
+
+
+def _store(batches: int = 30) -> Store:
+    """A few index entries, then sealed by a roll."""
+    store = memory_store(LogConfig(index_interval_bytes=300))
+    log = store.create()
+    for _ in range(batches):
+        append(log, make_batch(2))
+    log.roll(store.clock.now_ms)
+    append(log, make_batch(2))
+    return store
+
+
+def _change(store: Store, change: Callable[[bytearray], object]) -> None:
+    file = store.disk.open(SEGMENT)
+    data = bytearray(file.read_at(0, file.size()))
+    change(data)
+    file.truncate(0)
+    file.write_at(0, data)
+    file.sync()
+    file.close()
+
+
+def _read(log: Log, offset: int, max_bytes: int = 1 << 20) -> bytes:
+    """As a partition does it."""
+    while type(found := log.read(offset, max_bytes, end_offset=log.log_end_offset)) is (
+        UncheckedSlice
+    ):
+        job = begin_check(found, log.leader_epochs)
+        job.run()
+        job.finish()
+    assert found is not None
+    data = found.read()
+    found.release()
+    return data
+
+
+def _first(data: bytes) -> int:
+    return read_header(data).base_offset
+
+
+def test_what_this_process_appended_is_served_at_once() -> None:
+    store = _store()
+    found = store.log.read(0, 1 << 20, end_offset=60)
+    assert found is not None
+    assert type(found) is not UncheckedSlice
+
+
+def test_older_batches_are_checked_once() -> None:
+    store = _store()
+    log = store.restart()
+    found = log.read(10, 500, end_offset=62)
+    assert type(found) is UncheckedSlice
+    found.release()
+    assert _first(_read(log, 10, 500)) == 10
+    again = log.read(10, 500, end_offset=62)
+    assert type(again) is not UncheckedSlice
+    for offset in range(60):
+        _read(log, offset, 500)
+    assert log.segments[0].unchecked == 0
+
+
+POSITION = 10 * len(make_batch(2))
+"""Of the batch at offset 20."""
+
+
+@pytest.mark.parametrize("byte", [3, 7, 12, 16, 17, 25, 60, 80])
+def test_a_flipped_bit_is_refused_where_it_is(byte: int) -> None:
+    """In the offset, the leader epoch, the magic, the checksum, counts and records."""
+    store = _store()
+    store.directory.close()
+
+    def flip(data: bytearray) -> None:
+        data[POSITION + byte] ^= 4
+
+    _change(store, flip)
+    log = store.start().logs["topic", 0]
+    for offset in (20, 21):
+        with pytest.raises(CorruptLog):
+            _read(log, offset)
+    served = [header for header, _ in iter_batches(_read(log, 0))]
+    assert [header.base_offset for header in served] == list(range(0, served[-1].last_offset, 2))
+    assert served[-1].last_offset <= 19
+    assert _first(_read(log, 40)) == 40, "what is intact behind it"
+
+
+@pytest.mark.parametrize("bit", range(16))
+def test_a_flipped_bit_in_a_length_leads_nobody_astray(bit: int) -> None:
+    """Where the next batch begins is not known then, so more may be refused."""
+    store = _store()
+    store.directory.close()
+
+    def flip(data: bytearray) -> None:
+        data[POSITION + 11 - bit // 8] ^= 1 << bit % 8
+
+    _change(store, flip)
+    log = store.start().logs["topic", 0]
+    for offset in (20, 21):
+        with pytest.raises(CorruptLog):
+            _read(log, offset)
+    for offset in range(62):
+        try:
+            header = read_header(_read(log, offset, 500))
+        except CorruptLog:
+            continue
+        assert header.base_offset <= offset <= header.last_offset
+
+
+@pytest.mark.parametrize("batches", [0, 12, 29])
+def test_a_sealed_segment_that_is_cut_between_batches(batches: int) -> None:
+    store = _store()
+    store.directory.close()
+
+    def cut(data: bytearray) -> None:
+        del data[batches * len(make_batch(2)) :]
+
+    _change(store, cut)
+    log = store.start().logs["topic", 0]
+    for _ in range(2):
+        for offset in (2 * batches, 59):
+            with pytest.raises(CorruptLog):
+                _read(log, offset)
+    assert _first(_read(log, 60)) == 60
+
+
+def test_times_are_not_told_from_damaged_batches() -> None:
+    store = _store()
+    store.directory.close()
+
+    def flip(data: bytearray) -> None:
+        data[POSITION + 40] ^= 4  # the greatest timestamp in the header
+
+    _change(store, flip)
+    log = store.start().logs["topic", 0]
+    with pytest.raises(CorruptLog):
+        log.offset_for_timestamp(store.clock.now_ms + 1_000)
+
+
+def test_an_active_segment_is_held_against_its_recovery_point() -> None:
+    """After a clean stop its last header may not move the log's end."""
+    store = memory_store()
+    append(store.create(), make_batch(2))
+    store.directory.close()
+
+    def flip(data: bytearray) -> None:
+        data[25] ^= 4  # the last offset delta
+
+    _change(store, flip)
+    store.start()
+    assert list(store.directory.failed) == [("topic", 0)]
