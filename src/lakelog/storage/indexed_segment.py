@@ -159,14 +159,19 @@ class IndexedSegment:
         index.add(last_offset - self.base_offset, position)
         index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         self.bytes_since_entry = 0
-        self.full = self._is_full(index)
+        self.full = self._room(index) <= 0
         if len(index.offsets) - index.written >= _INDEX_RUN:
             self.try_write_index()
 
-    def _is_full(self, index: SegmentIndex) -> bool:
-        return (
-            len(index.offsets) >= self._index_bytes // ENTRY_SIZE
-            or len(index.times) >= self._index_bytes // TIME_ENTRY_SIZE - 1
+    @property
+    def index_room(self) -> int:
+        """Entries after which it is `full`; a batch adds one at most."""
+        return self._room(self._index if self._index is not None else self.index)
+
+    def _room(self, index: SegmentIndex) -> int:
+        return min(
+            self._index_bytes // ENTRY_SIZE - len(index.offsets),
+            self._index_bytes // TIME_ENTRY_SIZE - 1 - len(index.times),
         )
 
     def try_write_index(self) -> None:
@@ -188,7 +193,7 @@ class IndexedSegment:
             if not index.is_ordered(self.size) or not self._resume(index):
                 self.rebuild_index()
                 index = self._index
-            self.full = self._is_full(index)
+            self.full = self._room(index) <= 0
             self._greatest_known = True
             self._handles.make_room(self)
         return index
