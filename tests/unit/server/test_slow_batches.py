@@ -155,6 +155,27 @@ def test_a_large_batch_is_given_the_codec_of_its_topic(tmp_path: Path) -> None:
     _run(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("before", [{"cleanup.policy": "compact"}, {"compression.type": "gzip"}])
+def test_a_slow_batch_is_looked_into_again_if_the_settings_change_meanwhile(
+    tmp_path: Path, before: dict[str, str]
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(slow=before)
+        partition = world.broker.server.broker.partitions.find("slow", 0)
+        sock = world.connect()
+        batch = make_batch(RECORDS, size=100, codec=Codec.ZSTD)
+        world.send(sock, _produce(1, "slow", batch))
+        await asyncio.sleep(0)
+        partition.use_config(partition.log.config._replace(compression_type="lz4"))
+        assert await world.answers(sock, 1) == [(1, 0, 0)]
+        found = partition.read(0, 1 << 20, min_one=True)
+        assert found is not None
+        assert read_header(found.file.read_at(found.position, 61)).codec == Codec.LZ4
+        found.release()
+
+    _run(tmp_path, scenario)
+
+
 def _sealed(batch: bytearray, *, count: int | None = None) -> bytearray:
     """With a length, a checksum and counts that fit."""
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")

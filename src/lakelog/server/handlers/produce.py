@@ -11,6 +11,7 @@ agreed (`verifying`). It is copied for that, and what follows on its connection 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -33,8 +34,10 @@ from lakelog.server.dispatch import DEFERRED, Context, Deferred
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.server.topics import INTERNAL_TOPICS
 from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
+from lakelog.storage.log import AppendResult
 from lakelog.storage.record_errors import RecordsRefusedError
 from lakelog.storage.validate import SlowBatchError
+from lakelog.storage.verification import Verification
 
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
@@ -174,12 +177,8 @@ async def _append_slowly(
 ) -> ProduceResponse | Deferred | None:
     for topic, entry, result in slow:
         try:
-            config = broker.partitions.find(topic, entry.index).log.config
-            now_ms = broker.clock.wall_ms()
-            batch = await broker.slow_batches.walked(entry.records, config, now_ms)
-            partition = broker.partitions.find(topic, entry.index)
             verification = None if check is None else check.verification(topic, entry.index)
-            appended = partition.append(batch, now_ms, verification=verification)
+            partition, appended = await _append_walked(broker, topic, entry, verification)
         except KafkaError as error:
             broker.requests.errors["Produce", error.code] += 1
             failed = refused(entry.index, error)
@@ -194,6 +193,22 @@ async def _append_slowly(
         else:
             waiting.append((Appended(partition, appended.last_offset + 1), result))
     return _answer(broker, context, request, response, waiting)
+
+
+async def _append_walked(
+    broker: Broker,
+    topic: str | bytes,
+    entry: PartitionProduceData,
+    verification: Verification | None,
+) -> tuple[Partition, AppendResult]:
+    """Looks into the batch again if the topic's settings have changed meanwhile."""
+    while True:
+        config = broker.partitions.find(topic, entry.index).log.config
+        now_ms = broker.clock.wall_ms()
+        batch = await broker.slow_batches.walked(entry.records, config, now_ms)
+        partition = broker.partitions.find(topic, entry.index)
+        with suppress(SlowBatchError):
+            return partition, partition.append(batch, now_ms, verification=verification)
 
 
 def _acknowledge_later(
