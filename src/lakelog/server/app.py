@@ -112,6 +112,7 @@ class Server:
         self._coordinators = coordinators = Coordinators(
             options.config, world, self._partitions, purgatory, topics, producer_ids
         )
+        memory = RequestMemory(options.config.get_int("queued.max.request.bytes"))
         self.broker = Broker(
             node_id=options.node_id,
             cluster_id="",
@@ -121,7 +122,7 @@ class Server:
             metadata=self._metadata,
             partitions=self._partitions,
             purgatory=purgatory,
-            slow_batches=SlowBatches(tasks),
+            slow_batches=SlowBatches(tasks, memory),
             fetch_sessions=FetchSessions(
                 random,
                 lambda topic, index: self._partitions.get(topic, index) is not None,
@@ -143,7 +144,7 @@ class Server:
             newer_api_versions(self.broker),
             clock,
             tasks,
-            RequestMemory(options.config.get_int("queued.max.request.bytes")),
+            memory,
             self.broker.requests,
         )
         self._monitoring = Monitoring(

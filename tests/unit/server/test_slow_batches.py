@@ -155,6 +155,24 @@ def test_a_large_batch_is_given_the_codec_of_its_topic(tmp_path: Path) -> None:
     _run(tmp_path, scenario)
 
 
+def test_slow_batches_take_of_what_all_requests_may_take(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(slow={"cleanup.policy": "compact"})
+        memory = world.broker.dispatcher.request_memory
+        batch = make_batch(6_000, size=100)
+        senders = [world.connect() for _ in range(5)]
+        for number, sock in enumerate(senders):
+            world.send(sock, _produce(number, "slow", batch))
+        received = memory.used
+        await asyncio.sleep(0)
+        assert memory.used == received + 5 * len(batch)
+        for sock in senders:
+            await world.answers(sock, 1)
+        assert memory.used == received
+
+    _run(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("before", [{"cleanup.policy": "compact"}, {"compression.type": "gzip"}])
 def test_a_slow_batch_is_looked_into_again_if_the_settings_change_meanwhile(
     tmp_path: Path, before: dict[str, str]

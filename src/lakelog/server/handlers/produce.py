@@ -175,23 +175,25 @@ async def _append_slowly(
     slow: list[_Slow],
     waiting: list[tuple[Appended, PartitionProduceResponse]],
 ) -> ProduceResponse | Deferred | None:
-    for topic, entry, result in slow:
-        try:
-            verification = None if check is None else check.verification(topic, entry.index)
-            partition, appended = await _append_walked(broker, topic, entry, verification)
-        except KafkaError as error:
-            broker.requests.errors["Produce", error.code] += 1
-            failed = refused(entry.index, error)
-            result.error_code, result.error_message = failed.error_code, failed.error_message
-            result.base_offset, result.record_errors = failed.base_offset, failed.record_errors
-            continue
-        result.base_offset = appended.base_offset
-        result.log_append_time_ms = appended.append_time_ms
-        result.log_start_offset = appended.log_start_offset
-        if partition.high_watermark > appended.last_offset:
-            broker.purgatory.check(partition.key)
-        else:
-            waiting.append((Appended(partition, appended.last_offset + 1), result))
+    size = sum(len(one.entry.records or b"") for one in slow)
+    with broker.slow_batches.memory.holding(size):
+        for topic, entry, result in slow:
+            try:
+                verification = None if check is None else check.verification(topic, entry.index)
+                partition, appended = await _append_walked(broker, topic, entry, verification)
+            except KafkaError as error:
+                broker.requests.errors["Produce", error.code] += 1
+                failed = refused(entry.index, error)
+                result.error_code, result.error_message = failed.error_code, failed.error_message
+                result.base_offset, result.record_errors = failed.base_offset, failed.record_errors
+                continue
+            result.base_offset = appended.base_offset
+            result.log_append_time_ms = appended.append_time_ms
+            result.log_start_offset = appended.log_start_offset
+            if partition.high_watermark > appended.last_offset:
+                broker.purgatory.check(partition.key)
+            else:
+                waiting.append((Appended(partition, appended.last_offset + 1), result))
     return _answer(broker, context, request, response, waiting)
 
 
