@@ -113,6 +113,7 @@ class Server:
         self._coordinators = coordinators = Coordinators(
             options.config, world, self._partitions, purgatory, topics, producer_ids
         )
+        memory = RequestMemory(options.config.get_int("queued.max.request.bytes"))
         self.broker = Broker(
             node_id=options.node_id,
             cluster_id="",
@@ -123,7 +124,7 @@ class Server:
             partitions=self._partitions,
             purgatory=purgatory,
             checks=StoredChecks(tasks),
-            slow_batches=SlowBatches(tasks),
+            slow_batches=SlowBatches(tasks, memory),
             fetch_sessions=FetchSessions(
                 random,
                 lambda topic, index: self._partitions.get(topic, index) is not None,
@@ -145,12 +146,10 @@ class Server:
             newer_api_versions(self.broker),
             clock,
             tasks,
-            RequestMemory(options.config.get_int("queued.max.request.bytes")),
+            memory,
             self.broker.requests,
         )
-        self._monitoring = Monitoring(
-            self.broker, self._dispatcher, world.clock, tasks, world.fsyncs
-        )
+        self._monitoring = Monitoring(self.broker, self._dispatcher, clock, tasks, world.fsyncs)
         self._maintenance = self._make_maintenance()
         self._replicas = Replicas(
             options.node_id,

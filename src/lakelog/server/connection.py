@@ -260,6 +260,9 @@ class Connection(ReceiveBuffer):
             return
         if self._writing or out:
             self._set_writing(bool(out))
+        if self._stalled and not (out or self._pending or self._yielded):
+            # All that they waited for has left, so the socket will not call.
+            self._tasks.call_soon(self._go_on)
 
     def _send_slice(self, head: LogSlice) -> int | None:
         """Bytes sent, or none if the range must first come from the device."""

@@ -11,7 +11,8 @@ who hold it and hardly go on while others wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 
@@ -57,6 +58,15 @@ class RequestMemory:
             return False
         self.used += size
         return True
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Counts `size` bytes that are there whether they fit or not: others receive less."""
+        self.used += size
+        try:
+            yield
+        finally:
+            self.give(None, size)
 
     def give(self, owner: object, size: int) -> None:
         """Returns all that was granted to `owner`, and lets those who wait ask again."""

@@ -7,7 +7,8 @@ share of one turn. So a thousand connections with fifty Metadata requests each a
 at a time, and a good client beside them has its turn after each of these few.
 
 First come those that wait for the first request they have sent, so that a client that asks and
-waits is not behind one that asks on and on; but one of the others has its turn each time.
+waits is not behind one that asks on and on; but one of the others has its turn each time, or every
+other time while turns are so long that only one goes on in each.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class RequestTurns:
         self._later: deque[Callable[[], object]] = deque()
         self._left = self._allowed = COSTLY_MAX
         self._granted = False
+        self._later_was_chosen = False
         self._next_is_due = False
         self._begun = 0.0
         self._noted = 0
@@ -105,7 +107,10 @@ class RequestTurns:
 
     def _chosen(self) -> list[Callable[[], object]]:
         chosen: list[Callable[[], object]] = []
-        if self._later:
+        self._later_was_chosen = bool(self._later) and not (
+            self._left == 1 and self._later_was_chosen
+        )
+        if self._later_was_chosen:
             chosen.append(self._later.popleft())
             self._left -= 1
         for queue in (self._first, self._later):

@@ -4,7 +4,8 @@ Batches that come in are such, and those in which a time is looked for.
 
 Decompression goes to a thread, where it runs beside the loop; the walk over the records is Python
 and would take the loop's time there as well, so it is done here, a thousand records in a turn. Of
-all connections two batches are worked on at a time, since each may take 64 MiB decompressed.
+all connections two batches are worked on at a time, since each may take 64 MiB decompressed. Those
+that wait count as received and not handled.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.records.errors import CorruptRecord
 from lakelog.replica.recompressed import recompressed_slowly
 from lakelog.runtime.api import Tasks
+from lakelog.server.request_memory import RequestMemory
 from lakelog.storage.timestamps import Search, TimestampOffset
 from lakelog.storage.validate import (
     WalkedBatch,
@@ -29,10 +31,11 @@ _LANE = "records"
 
 
 class SlowBatches:
-    """One for all connections of a broker."""
+    """One for all connections of a broker; `memory` is what they share."""
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, memory: RequestMemory) -> None:
         self._tasks = tasks
+        self.memory = memory
         self._free = asyncio.Semaphore(_AT_A_TIME)
 
     async def walked(self, batch: bytearray, config: LogConfig, now_ms: int) -> WalkedBatch:

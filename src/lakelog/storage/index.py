@@ -48,6 +48,13 @@ class SegmentIndex:
         self.written = 0
         self.written_times = 0
 
+    def room(self, bytes_max: int) -> int:
+        """Entries that still fit, if each of the two files may take `bytes_max`."""
+        return min(
+            bytes_max // ENTRY_SIZE - len(self.offsets),
+            bytes_max // TIME_ENTRY_SIZE - 1 - len(self.times),
+        )
+
     def add(self, offset: int, position: int) -> None:
         self.offsets.append(offset)
         self.positions.append(position)

@@ -169,15 +169,15 @@ class IndexedSegment:
         index.add(last_offset - self.base_offset, position)
         index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         self.bytes_since_entry = 0
-        self.full = self._is_full(index)
+        self.full = index.room(self._index_bytes) <= 0
         if len(index.offsets) - index.written >= _INDEX_RUN:
             self.try_write_index()
 
-    def _is_full(self, index: SegmentIndex) -> bool:
-        return (
-            len(index.offsets) >= self._index_bytes // ENTRY_SIZE
-            or len(index.times) >= self._index_bytes // TIME_ENTRY_SIZE - 1
-        )
+    @property
+    def index_room(self) -> int:
+        """Entries after which it is `full`; a batch adds one at most."""
+        index = self._index if self._index is not None else self.index
+        return index.room(self._index_bytes)
 
     def try_write_index(self) -> None:
         """Where an index that cannot be written must not fail what is done to the log.
@@ -207,7 +207,7 @@ class IndexedSegment:
             except (CorruptLog, OSError):
                 self._index, self._greatest_known, self.next_offset = None, False, end
                 raise
-            self.full = self._is_full(index)
+            self.full = index.room(self._index_bytes) <= 0
             self._greatest_known = True
             self._handles.make_room(self)
         return index

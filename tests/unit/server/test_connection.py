@@ -24,6 +24,7 @@ from lakelog.storage.handles import LogSlice
 from storage_kit import ManualClock
 
 PRODUCE = 0
+FETCH = 1
 OTHER = 3
 
 
@@ -342,6 +343,16 @@ def test_a_large_request_behind_one_that_waited_is_still_received() -> None:
     world.incoming += frame(big)[100_000:]
     world.run()
     assert sink.requests == [request(1), request(3), big]
+
+
+def test_requests_behind_large_responses_go_on_when_those_leave_at_once() -> None:
+    world, sink, connection = connect()
+    requests = [request(number, FETCH) for number in range(60)]
+    sink.slices = {request: FakeSlice(bytes(32 * 1024)) for request in requests}
+    world.incoming += b"".join(map(frame, requests))
+    world.run()
+    assert sink.requests == requests
+    assert not connection.received_bytes
 
 
 def test_a_peer_that_does_not_read_is_not_read_from() -> None:

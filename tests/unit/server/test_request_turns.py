@@ -102,6 +102,19 @@ def test_those_who_ask_on_are_not_kept_waiting_by_newcomers() -> None:
     assert old.begun > 5
 
 
+def test_newcomers_are_not_kept_out_by_those_who_ask_on_while_turns_are_long() -> None:
+    world = World()
+    (old,) = _flood(world, 1, costly=True)
+    newcomers: list[Asking] = []
+    for _ in range(20):
+        newcomers.append(Asking(world, 1))
+        newcomers[-1].go_on()
+        world.clock.now_ms += 20
+        world.turn()
+    assert old.begun >= 10
+    assert _begun(newcomers) >= 10
+
+
 def test_long_turns_are_made_shorter_by_beginning_less() -> None:
     world = World()
     flood = _flood(world, 100, costly=True)

@@ -192,6 +192,45 @@ def test_others_are_served_while_a_time_is_looked_for(
     _run(tmp_path, scenario)
 
 
+def test_slow_batches_take_of_what_all_requests_may_take(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(slow={"cleanup.policy": "compact"})
+        memory = world.broker.dispatcher.request_memory
+        batch = make_batch(6_000, size=100)
+        senders = [world.connect() for _ in range(5)]
+        for number, sock in enumerate(senders):
+            world.send(sock, _produce(number, "slow", batch))
+        received = memory.used
+        await asyncio.sleep(0)
+        assert memory.used == received + 5 * len(batch)
+        for sock in senders:
+            await world.answers(sock, 1)
+        assert memory.used == received
+
+    _run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("before", [{"cleanup.policy": "compact"}, {"compression.type": "gzip"}])
+def test_a_slow_batch_is_looked_into_again_if_the_settings_change_meanwhile(
+    tmp_path: Path, before: dict[str, str]
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(slow=before)
+        partition = world.broker.server.broker.partitions.find("slow", 0)
+        sock = world.connect()
+        batch = make_batch(RECORDS, size=100, codec=Codec.ZSTD)
+        world.send(sock, _produce(1, "slow", batch))
+        await asyncio.sleep(0)
+        partition.use_config(partition.log.config._replace(compression_type="lz4"))
+        assert await world.answers(sock, 1) == [(1, 0, 0)]
+        found = partition.read(0, 1 << 20, min_one=True)
+        assert found is not None
+        assert read_header(found.file.read_at(found.position, 61)).codec == Codec.LZ4
+        found.release()
+
+    _run(tmp_path, scenario)
+
+
 def _sealed(batch: bytearray, *, count: int | None = None) -> bytearray:
     """With a length, a checksum and counts that fit."""
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")

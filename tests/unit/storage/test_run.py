@@ -21,6 +21,7 @@ from storage_kit import NOW, Store, append, index_entries, make_batch, memory_st
 PLAIN = LogConfig()
 SMALL = LogConfig(segment_bytes=3000, index_interval_bytes=200)
 SLOW = LogConfig(segment_ms=40, index_interval_bytes=0)
+FULL = LogConfig(segment_index_bytes=60, index_interval_bytes=0)
 EPOCH = 3
 
 
@@ -114,7 +115,9 @@ def files(store: Store) -> dict[str, bytes]:
     return {name: store.disk.read(folder / name) for name in store.disk.list(folder)}
 
 
-@pytest.mark.parametrize("config", [PLAIN, SMALL, SLOW], ids=["plain", "small", "slow"])
+@pytest.mark.parametrize(
+    "config", [PLAIN, SMALL, SLOW, FULL], ids=["plain", "small", "slow", "full"]
+)
 @pytest.mark.parametrize("seed", range(6))
 def test_together_is_as_one_by_one(config: LogConfig, seed: int) -> None:
     one, other = memory_store(config), memory_store(config)

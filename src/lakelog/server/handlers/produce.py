@@ -11,6 +11,7 @@ agreed (`verifying`). It is copied for that, and what follows on its connection 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -33,8 +34,10 @@ from lakelog.server.dispatch import DEFERRED, Context, Deferred
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.server.topics import INTERNAL_TOPICS
 from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
+from lakelog.storage.log import AppendResult
 from lakelog.storage.record_errors import RecordsRefusedError
 from lakelog.storage.validate import SlowBatchError
+from lakelog.storage.verification import Verification
 
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
@@ -172,28 +175,42 @@ async def _append_slowly(
     slow: list[_Slow],
     waiting: list[tuple[Appended, PartitionProduceResponse]],
 ) -> ProduceResponse | Deferred | None:
-    for topic, entry, result in slow:
-        try:
-            config = broker.partitions.find(topic, entry.index).log.config
-            now_ms = broker.clock.wall_ms()
-            batch = await broker.slow_batches.walked(entry.records, config, now_ms)
-            partition = broker.partitions.find(topic, entry.index)
-            verification = None if check is None else check.verification(topic, entry.index)
-            appended = partition.append(batch, now_ms, verification=verification)
-        except KafkaError as error:
-            broker.requests.errors["Produce", error.code] += 1
-            failed = refused(entry.index, error)
-            result.error_code, result.error_message = failed.error_code, failed.error_message
-            result.base_offset, result.record_errors = failed.base_offset, failed.record_errors
-            continue
-        result.base_offset = appended.base_offset
-        result.log_append_time_ms = appended.append_time_ms
-        result.log_start_offset = appended.log_start_offset
-        if partition.high_watermark > appended.last_offset:
-            broker.purgatory.check(partition.key)
-        else:
-            waiting.append((Appended(partition, appended.last_offset + 1), result))
+    size = sum(len(one.entry.records or b"") for one in slow)
+    with broker.slow_batches.memory.holding(size):
+        for topic, entry, result in slow:
+            try:
+                verification = None if check is None else check.verification(topic, entry.index)
+                partition, appended = await _append_walked(broker, topic, entry, verification)
+            except KafkaError as error:
+                broker.requests.errors["Produce", error.code] += 1
+                failed = refused(entry.index, error)
+                result.error_code, result.error_message = failed.error_code, failed.error_message
+                result.base_offset, result.record_errors = failed.base_offset, failed.record_errors
+                continue
+            result.base_offset = appended.base_offset
+            result.log_append_time_ms = appended.append_time_ms
+            result.log_start_offset = appended.log_start_offset
+            if partition.high_watermark > appended.last_offset:
+                broker.purgatory.check(partition.key)
+            else:
+                waiting.append((Appended(partition, appended.last_offset + 1), result))
     return _answer(broker, context, request, response, waiting)
+
+
+async def _append_walked(
+    broker: Broker,
+    topic: str | bytes,
+    entry: PartitionProduceData,
+    verification: Verification | None,
+) -> tuple[Partition, AppendResult]:
+    """Looks into the batch again if the topic's settings have changed meanwhile."""
+    while True:
+        config = broker.partitions.find(topic, entry.index).log.config
+        now_ms = broker.clock.wall_ms()
+        batch = await broker.slow_batches.walked(entry.records, config, now_ms)
+        partition = broker.partitions.find(topic, entry.index)
+        with suppress(SlowBatchError):
+            return partition, partition.append(batch, now_ms, verification=verification)
 
 
 def _acknowledge_later(

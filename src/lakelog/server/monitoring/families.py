@@ -26,7 +26,7 @@ _OVERVIEW = (
     ("records_total", _C, "Records appended; there is no other op yet.", ("topic", "op")),
     ("connections", _G, "Open connections, by what clients say they are.", ("client_software",)),
     ("connections_closed_total", _C, "Connections closed for what their peer did.", ()),
-    ("request_memory_bytes", _G, "Receive buffers of all connections.", ()),
+    ("request_memory_bytes", _G, "Receive buffers, and batches that are looked into.", ()),
     ("request_memory_limit_bytes", _G, "What they may take: queued.max.request.bytes.", ()),
     ("request_memory_waiting", _G, "Connections that wait for some of it.", ()),
     ("parked_requests", _G, "Fetches that wait for records.", ()),
