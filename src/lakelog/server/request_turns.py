@@ -97,16 +97,20 @@ class RequestTurns:
         allowed = self._allowed // 2 if took_s > _TURN_S else self._allowed + 1
         self._left = self._allowed = min(max(1, allowed), COSTLY_MAX)
         self.share = SHARE
-        for resume in self._chosen():
-            self._granted = True
-            resume()
-        self._granted = False
-        self._set_share()
-        if self.waiting:
-            self._want_next()
+        chosen = self._chosen()
+        try:
+            while chosen:
+                self._granted = True
+                chosen.popleft()()
+        finally:
+            self._first.extendleft(reversed(chosen))
+            self._granted = False
+            self._set_share()
+            if self.waiting:
+                self._want_next()
 
-    def _chosen(self) -> list[Callable[[], object]]:
-        chosen: list[Callable[[], object]] = []
+    def _chosen(self) -> deque[Callable[[], object]]:
+        chosen: deque[Callable[[], object]] = deque()
         self._later_was_chosen = bool(self._later) and not (
             self._left == 1 and self._later_was_chosen
         )

@@ -45,6 +45,9 @@ class Segment(IndexedSegment):
         self.note_run(batches, headers)
 
     def _write(self, *batches: Buffer) -> None:
+        """The index is loaded before: if that fails, nothing has been written."""
+        if self._index is None:
+            _ = self.index
         handle = self.handle
         if handle is None or self.torn:
             handle = self._open_whole()

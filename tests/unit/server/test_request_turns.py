@@ -151,3 +151,24 @@ def test_nobody_waits_while_there_is_enough_for_all() -> None:
         world.turn()
         assert not world.turns.waiting
         assert world.turns.share == SHARE
+
+
+def test_a_callback_that_fails_keeps_nobody_else_from_a_turn() -> None:
+    world = World()
+    flood = _flood(world, COSTLY_MAX, costly=True)
+
+    def fail() -> None:
+        raise RuntimeError("as told")
+
+    world.turns.wait(fail, is_first=True)
+    late = Asking(world, 1)
+    late.go_on()
+    failures = 0
+    for _ in range(200):
+        try:
+            world.turn()
+        except RuntimeError:
+            failures += 1
+    assert failures == 1
+    assert late.begun == 1
+    assert _begun(flood) == 50 * COSTLY_MAX

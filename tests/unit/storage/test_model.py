@@ -276,3 +276,16 @@ def test_a_write_whose_remains_cannot_be_cut_off_is_cut_off_later() -> None:
     data = disk.read(log.active_segment.path(".log"))
     assert [bytes(batch) for _, batch in iter_batches(data)] == [first, second]
     assert len(data) == len(first) + len(second)
+
+
+def test_an_index_that_cannot_be_loaded_lets_nothing_be_written() -> None:
+    store = memory_store(CONFIG)
+    append(store.create(), make_batch(1))
+    log = store.restart()
+    before = log.active_segment.size
+    disk = store.disk
+    assert isinstance(disk, MemoryDisk)
+    disk.fail("read", errno.EIO, suffix=".index")
+    with pytest.raises(OSError):
+        append(log, make_batch(1))
+    assert disk.size(log.active_segment.path(".log")) == before
