@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,7 +78,5 @@ def environment() -> str:
         ),
         platform.machine(),
     )
-    built = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    kind = "optimized build" if "--enable-optimizations" in built else "plain build"
-    python = f"Python {platform.python_version()} ({kind})"
+    python = f"Python {platform.python_version()} ({platform.python_compiler()})"
     return f"{os.cpu_count()} x {model}, {platform.system()}, {python}"
