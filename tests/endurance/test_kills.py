@@ -209,6 +209,10 @@ def _judge_all(broker: BrokerProcess, history: History) -> list[str]:
     return complaints
 
 
+_OVER = "045"
+"""Complete, by a commit or an abort, or empty: its client began anew and was stopped then."""
+
+
 def _check_transaction_log(data: Path, history: History) -> None:
     """Apache Kafka reads the newest state of each id in our records."""
     logs = sorted(data.glob("__transaction_state-*/*.log"))
@@ -217,4 +221,4 @@ def _check_transaction_log(data: Path, history: History) -> None:
     for producer in {name.rpartition("/")[0] for name in history.transactions}:
         states = re.findall(rf'"transactionalId":"{producer}".*?"transactionStatus":(\d)', printed)
         assert states, printed[-2000:]
-        assert states[-1] in "45"
+        assert states[-1] in _OVER
