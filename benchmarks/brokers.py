@@ -10,6 +10,8 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -209,3 +211,25 @@ class LakelogBroker(Broker):
             "--listen",
             f"127.0.0.1:{self.port}",
         ]
+
+
+BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}
+
+
+def make_brokers(only: str | None, folder: Path) -> list[Broker]:
+    """Both, or the one of this name; each in its own part of `folder`."""
+    kinds = [BROKERS[only]] if only else list(BROKERS.values())
+    return [kind(folder / kind.name) for kind in kinds]
+
+
+@contextmanager
+def running(brokers: Sequence[Broker]) -> Iterator[None]:
+    """They are prepared and started, and stopped whatever happens."""
+    try:
+        for broker in brokers:
+            broker.prepare()
+            broker.start()
+        yield
+    finally:
+        for broker in brokers:
+            broker.stop()

@@ -20,7 +20,7 @@ from statistics import median
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
-from brokers import Broker, BrokerError, KafkaBroker, LakelogBroker  # noqa: E402
+from brokers import BROKERS, Broker, BrokerError, make_brokers, running  # noqa: E402
 from load import Case, LoadGenerator, Measurement, measured  # noqa: E402
 from page_cache import evict  # noqa: E402
 from programs import Program  # noqa: E402
@@ -29,7 +29,6 @@ from tables import Table, environment, record, repeat_command, section, show  # 
 
 from kafka_jars import JavaMissingError  # noqa: E402
 
-_BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}
 _OLD, _LIVE = "old", "live"
 _BATCH_BYTES = 1_000_000
 _BATCH_RECORDS = 1000
@@ -66,7 +65,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds")
     parser.add_argument("--seconds", type=int, default=4, help="of one measurement")
     parser.add_argument("--rate", type=int, default=2000, help="of the producer, 1 KB requests/s")
-    parser.add_argument("--broker", choices=_BROKERS, help="measure this one alone")
+    parser.add_argument("--broker", choices=BROKERS, help="measure this one alone")
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
     return parser.parse_args(argv)
 
@@ -169,17 +168,10 @@ def _fit(options: argparse.Namespace, folder: Path, brokers: int) -> None:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> Table:
-    kinds = [_BROKERS[options.broker]] if options.broker else list(_BROKERS.values())
-    _fit(options, folder, len(kinds))
-    brokers = [kind(folder / kind.name) for kind in kinds]
-    try:
-        for broker in brokers:
-            broker.prepare()
-            broker.start()
+    brokers = make_brokers(options.broker, folder)
+    _fit(options, folder, len(brokers))
+    with running(brokers):
         return _table(_measure(options, brokers))
-    finally:
-        for broker in brokers:
-            broker.stop()
 
 
 def main(argv: Sequence[str]) -> int:

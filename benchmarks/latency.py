@@ -20,7 +20,7 @@ from pathlib import Path
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
-from brokers import Broker, BrokerError, KafkaBroker, LakelogBroker  # noqa: E402
+from brokers import BROKERS, Broker, BrokerError, make_brokers, running  # noqa: E402
 from idle import measure_idle  # noqa: E402
 from latencies import CASES, FANOUTS, measure_fanout, measure_produce  # noqa: E402
 from rounds import note  # noqa: E402
@@ -28,7 +28,6 @@ from tables import Table, environment, record, repeat_command, section, show  # 
 
 from kafka_jars import JavaMissingError  # noqa: E402
 
-_BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}
 _BUILD = _PROJECT / "build" / "bench"
 
 
@@ -38,7 +37,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=3, help="of one round")
     parser.add_argument("--idle-seconds", type=int, default=10, help="of one round of idling")
     parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--broker", choices=_BROKERS, help="measure this one alone")
+    parser.add_argument("--broker", choices=BROKERS, help="measure this one alone")
     parser.add_argument("--rate", type=int, help="requests/s, instead of half of Kafka's peak")
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
     options = parser.parse_args(argv)
@@ -63,16 +62,9 @@ def _measure(options: argparse.Namespace, brokers: list[Broker]) -> list[Table]:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> list[Table]:
-    kinds = [_BROKERS[options.broker]] if options.broker else list(_BROKERS.values())
-    brokers = [kind(folder / kind.name) for kind in kinds]
-    try:
-        for broker in brokers:
-            broker.prepare()
-            broker.start()
+    brokers = make_brokers(options.broker, folder)
+    with running(brokers):
         return _measure(options, brokers)
-    finally:
-        for broker in brokers:
-            broker.stop()
 
 
 def main(argv: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
-from brokers import Broker, BrokerError, KafkaBroker, LakelogBroker  # noqa: E402
+from brokers import BROKERS, Broker, BrokerError, make_brokers  # noqa: E402
 from load import Case, LoadGenerator, Measurement  # noqa: E402
 from page_cache import back_free_memory  # noqa: E402
 from report import Results, Start, tables  # noqa: E402
@@ -31,7 +31,6 @@ from kafka_jars import JavaMissingError  # noqa: E402
 _IDLE_S = 10.0
 _STARTS = 5
 _MANY_PARTITIONS = 100
-_BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}
 CASES = (
     Case("produce 98 KB", "produce", "large", batch=98_000, records=100, megabytes=400),
     Case("produce 1 MB", "produce", "huge", batch=1_000_000, records=1000, megabytes=400),
@@ -48,7 +47,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/run.py", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds per case")
     parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--broker", choices=_BROKERS, help="measure this one alone")
+    parser.add_argument("--broker", choices=BROKERS, help="measure this one alone")
     parser.add_argument("--no-start", action="store_true", help="skip ready time and memory")
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
     return parser.parse_args(argv)
@@ -103,8 +102,7 @@ def _select(cases: Sequence[Case], part: str) -> list[Case]:
 
 def _run(options: argparse.Namespace, folder: Path) -> Results:
     load = LoadGenerator(_PROJECT / "build" / "bench")
-    kinds = [_BROKERS[options.broker]] if options.broker else list(_BROKERS.values())
-    brokers = [kind(folder / kind.name) for kind in kinds]
+    brokers = make_brokers(options.broker, folder)
     results = Results([broker.name for broker in brokers])
     cases = _select(CASES, options.only)
     try:

@@ -20,14 +20,13 @@ sys.path.insert(0, str(_PROJECT / "tests"))
 import scale_curves  # noqa: E402
 import scale_partitions  # noqa: E402
 import scale_recovery  # noqa: E402
-from brokers import Broker, BrokerError, KafkaBroker, LakelogBroker  # noqa: E402
+from brokers import BROKERS, Broker, BrokerError, make_brokers  # noqa: E402
 from scale_table import Cells, side_by_side  # noqa: E402
 from tables import Table, environment, record, repeat_command, section, show  # noqa: E402
 
 from kafka_jars import JavaMissingError  # noqa: E402
 
 _DESCRIPTORS = 16_000
-_BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}
 _STEPS = (1, 10, 100, 1000, 10_000)
 _ABOUT = (
     "Both brokers within 16,000 descriptors, one after the other. Curves are microseconds of the "
@@ -39,7 +38,7 @@ _MEGABYTES = (1, 16, 256, 1024, 4096)
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks/scale.py", description=__doc__)
     parser.add_argument("--only", choices=_PARTS, help="measure this alone")
-    parser.add_argument("--broker", choices=_BROKERS, help="measure this one alone")
+    parser.add_argument("--broker", choices=BROKERS, help="measure this one alone")
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--topics", type=int, default=100, help="that have the partitions")
     parser.add_argument("--connections", type=int, default=4000)
@@ -104,9 +103,8 @@ _PARTS = {"partitions": _partitions, "curves": _curves, "recovery": _recovery}
 
 def _measure(part: str, options: argparse.Namespace) -> list[Table]:
     folder = Path(tempfile.mkdtemp(prefix="lakelog-scale-"))
-    kinds = [_BROKERS[options.broker]] if options.broker else list(_BROKERS.values())
     try:
-        brokers = [kind(folder / kind.name) for kind in kinds]
+        brokers = make_brokers(options.broker, folder)
         for broker in brokers:
             broker.prepare()
         return _PARTS[part](brokers, options)
