@@ -21,6 +21,7 @@ import scale_curves  # noqa: E402
 import scale_partitions  # noqa: E402
 import scale_recovery  # noqa: E402
 from brokers import BROKERS, Broker, BrokerError, make_brokers  # noqa: E402
+from rounds import note  # noqa: E402
 from scale_table import Cells, side_by_side  # noqa: E402
 from tables import Table, environment, record, repeat_command, section, show  # noqa: E402
 
@@ -50,20 +51,16 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _up_to(steps: Sequence[int], most: int) -> list[int]:
     return [*(step for step in steps if step < most), most]
 
 
 def _partitions(brokers: list[Broker], options: argparse.Namespace) -> list[Table]:
-    return [scale_partitions.measure(brokers, options.partitions, options.topics, _note)]
+    return [scale_partitions.measure(brokers, options.partitions, options.topics, note)]
 
 
 def _recovery(brokers: list[Broker], options: argparse.Namespace) -> list[Table]:
-    return [scale_recovery.measure(brokers, options.segment, options.rounds, _note)]
+    return [scale_recovery.measure(brokers, options.segment, options.rounds, note)]
 
 
 def _curves(brokers: list[Broker], options: argparse.Namespace) -> list[Table]:
@@ -75,13 +72,13 @@ def _curves(brokers: list[Broker], options: argparse.Namespace) -> list[Table]:
         try:
             held = scale_curves.HeldConnections(broker)
             steps = _up_to(_STEPS, options.connections)
-            curves["connections"].append(held.curve(steps, options.requests, _note))
+            curves["connections"].append(held.curve(steps, options.requests, note))
             sizes.append({f"{options.connections:,} connections held": [round(held.bytes_each)]})
             steps = _up_to(_MEGABYTES, options.megabytes)
-            found = scale_curves.over_length(broker, steps, options.requests, _note)
+            found = scale_curves.over_length(broker, steps, options.requests, note)
             curves["log"].append(found)
             steps = _up_to(_STEPS, options.partitions)
-            found = scale_curves.over_partitions(broker, steps, options.requests, _note)
+            found = scale_curves.over_partitions(broker, steps, options.requests, note)
             curves["partitions"].append(found)
         finally:
             broker.stop()
@@ -121,7 +118,7 @@ def main(argv: Sequence[str]) -> int:
         try:
             found = _measure(part, options)
         except (BrokerError, JavaMissingError, OSError) as error:
-            _note(f"scale: {error}")
+            note(f"scale: {error}")
             return 1
         show(found)
         tables += found

@@ -78,6 +78,17 @@ def expire(twins: Twins) -> None:
         broker.server.broker.purgatory._tick()
 
 
+def after_waits(twins: Twins, count: int) -> Waiter:
+    """One who has waited in vain so often, on a connection of its own."""
+    twins.connect()
+    waiter = Waiter(twins)
+    for _ in range(count):
+        assert not waiter.wait()
+        expire(twins)
+        waiter.take(twins.take_answer())
+    return waiter
+
+
 def partitions(twins: Twins) -> list[Partition]:
     return [broker.server.broker.partitions.find("orders", 0) for broker in twins.both]
 
@@ -199,12 +210,7 @@ def test_a_partition_that_fails_is_told_to_one_who_waits(tmp_path: Path, in_sess
 
 def test_one_who_waits_leaves(tmp_path: Path) -> None:
     def scenario(twins: Twins) -> None:
-        twins.connect()
-        waiter = Waiter(twins)
-        for _ in range(6):
-            assert not waiter.wait()
-            expire(twins)
-            waiter.take(twins.take_answer())
+        waiter = after_waits(twins, 6)
         assert not waiter.wait()
         assert waiting(twins) == 1
         for broker in twins.both:
@@ -217,12 +223,7 @@ def test_one_who_waits_leaves(tmp_path: Path) -> None:
 def test_another_connection_takes_the_session_of_one_who_waits(tmp_path: Path) -> None:
     def scenario(twins: Twins) -> None:
         producer = Client(twins, 13)
-        twins.connect()
-        waiter = Waiter(twins)
-        for _ in range(6):
-            assert not waiter.wait()
-            expire(twins)
-            waiter.take(twins.take_answer())
+        waiter = after_waits(twins, 6)
         assert not waiter.wait()
         twins.return_to_earlier()
         session_id, epoch = waiter.session
@@ -239,12 +240,7 @@ def test_another_connection_takes_the_session_of_one_who_waits(tmp_path: Path) -
 
 def test_those_who_waited_are_counted_once_and_as_such(tmp_path: Path) -> None:
     def scenario(twins: Twins) -> None:
-        twins.connect()
-        waiter = Waiter(twins)
-        for _ in range(7):
-            assert not waiter.wait()
-            expire(twins)
-            waiter.take(twins.take_answer())
+        after_waits(twins, 7)
         for broker in twins.both:
             broker.server.broker.requests.fold()
             parts = dict(broker.server.broker.requests.seen())["Fetch"]
