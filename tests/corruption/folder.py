@@ -60,6 +60,8 @@ _KINDS = {
     "metadata.db-end": "metadata end",
     "known-logs": "known logs",
 }
+_LEFT = (".cleaned", ".swap", ".deleted")
+"""What a compaction or a deletion that a kill broke off leaves behind."""
 
 
 def kind_of(path: Path) -> str:
@@ -67,6 +69,8 @@ def kind_of(path: Path) -> str:
     if path.name.endswith(".log"):
         newest = max(path.parent.glob("*.log")) == path
         return "active log" if newest else "sealed log"
+    if path.name.endswith(_LEFT):
+        return "left behind"
     for end in sorted(_KINDS, key=len, reverse=True):
         if path.name.endswith(end):
             return _KINDS[end]
@@ -103,6 +107,7 @@ def make_folders(path: Path) -> dict[str, Path]:
             _write(wire, ROUNDS)
             create_topic(wire, "late", 1, _SMALL)
             produce(wire, "late", batch_of(b"late"))
+        eventually(lambda: _is_compacted(broker.data), what="compaction")
         broker.kill()
         return {"stopped": stopped, "killed": broker.data}
 
@@ -145,6 +150,7 @@ def _commits(wire: WireClient, offset: int) -> bool:
 
 
 def _is_compacted(data: Path) -> bool:
-    """Some record is gone: the offsets in the folder's logs are not without gaps."""
-    text = (data / "cleaner-offset-checkpoint").read_text() if data.exists() else ""
-    return "compacted 0" in text and not list(data.glob("*/*.deleted"))
+    """The cleaner has been through the compacted topic, and nothing is half done."""
+    checkpoint = data / "cleaner-offset-checkpoint"
+    text = checkpoint.read_text() if checkpoint.exists() else ""
+    return "compacted 0" in text and not any(path.name.endswith(_LEFT) for path in data.glob("*/*"))
