@@ -90,8 +90,8 @@ _NETWORK = (
         "queued.max.request.bytes",
         _LONG,
         256 << 20,
-        "Memory of requests that are being received, of all connections together; -1 for no limit. "
-        "Apache Kafka's default is -1.",
+        "Memory of requests that are being received, of all connections together, and as much "
+        "again for those that wait for an answer; -1 for no limit. Apache Kafka's default is -1.",
         at_least(-1),
     ),
     _fixed(

@@ -236,6 +236,7 @@ class Connection(ReceiveBuffer):
 
     def _flush(self) -> None:
         if self._warming:
+            self._sink.on_unread(self, self.unread_memory)
             return
         out, budget = self._out, SEND_SIZE_MAX
         try:
@@ -244,6 +245,7 @@ class Connection(ReceiveBuffer):
                 if isinstance(head, LogSlice):
                     sent = self._send_slice(head)
                     if sent is None:
+                        self._sink.on_unread(self, self.unread_memory)
                         return
                 else:
                     sent = self._sock.send(head, self._net.MSG_MORE if len(out) > 1 else 0)
@@ -260,6 +262,7 @@ class Connection(ReceiveBuffer):
             return
         if self._writing or out:
             self._set_writing(bool(out))
+            self._sink.on_unread(self, self.unread_memory)
         if self._stalled and not (out or self._pending or self._yielded):
             # All that they waited for has left, so the socket will not call.
             self._tasks.call_soon(self._go_on)

@@ -76,6 +76,8 @@ def _connections(dispatcher: Dispatcher) -> Iterator[str]:
     yield from _single("request_memory_bytes", memory.used)
     yield from _single("request_memory_limit_bytes", memory.limit)
     yield from _single("request_memory_waiting", len(memory.waiting))
+    yield from _single("waiting_requests_bytes", dispatcher.waiting.total)
+    yield from _single("unread_responses_bytes", dispatcher.unread.total)
 
 
 def _waits(broker: Broker) -> Iterator[str]:

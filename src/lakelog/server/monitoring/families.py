@@ -29,6 +29,8 @@ _OVERVIEW = (
     ("request_memory_bytes", _G, "Receive buffers, and batches that are looked into.", ()),
     ("request_memory_limit_bytes", _G, "What they may take: queued.max.request.bytes.", ()),
     ("request_memory_waiting", _G, "Connections that wait for some of it.", ()),
+    ("waiting_requests_bytes", _G, "What requests that wait for an answer take, at most.", ()),
+    ("unread_responses_bytes", _G, "What responses take that peers have not read.", ()),
     ("parked_requests", _G, "Fetches that wait for records.", ()),
     ("fetch_sessions", _G, "Incremental fetch sessions.", ()),
     ("fetch_session_memory_bytes", _G, "Memory of the partitions in them.", ()),
