@@ -127,6 +127,8 @@ def _traffic(topics: list[tuple[str, list[Partition]]]) -> Iterator[str]:
 def _groups(sources: Sources) -> Iterator[str]:
     broker = sources.broker
     standings = broker.groups.admin.standings()
+    yield from _single("groups", broker.groups.group_count)
+    yield from _single("transactional_ids", broker.transactions.id_count)
     members = sorted(((s.group_id,), s.members) for s in standings)
     yield from exposed(OVERVIEW["group_members"], members)
     records: Counter[tuple[str, ...]] = Counter()

@@ -42,6 +42,8 @@ _OVERVIEW = (
     ("disk_size_bytes", _G, "Size of the file system that holds the data folder.", ()),
     ("disk_free_bytes", _G, "What of it the broker may still use.", ()),
     ("fsync_duration_seconds", _H, "Each fsync of a file or a folder.", ()),
+    ("groups", _G, "Groups with members, or that have had some and are not forgotten.", ()),
+    ("transactional_ids", _G, "Transactional ids that are remembered.", ()),
     ("group_members", _G, "Members of a group.", ("group",)),
     ("group_lag_records", _G, "Records not committed yet, of all partitions.", _GROUP_TOPIC),
     (
