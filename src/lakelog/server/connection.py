@@ -218,12 +218,16 @@ class Connection(ReceiveBuffer, SendQueue):
     def _flush(self) -> None:
         """Sends what can be sent."""
         if self._warming:
+            self._sink.on_unread(self, self.unread_memory)
             return
+        held = self._writing
         try:
             self._send_out()
         except OSError:
             self.close()
             return
+        if held or self._out:
+            self._sink.on_unread(self, self.unread_memory)
         if self._stalled and not (self._out or self._pending or self._yielded):
             # All that they waited for has left, so the socket will not call.
             self._tasks.call_soon(self._go_on)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
-from lakelog.server import memory_relief
+from lakelog.server.closing_log import ClosingLog
+from lakelog.server.common_bound import CommonBound
 from lakelog.server.connection import Connection
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.dispatch import Dispatcher
@@ -182,6 +183,7 @@ class Sink:
         self.violate = False
         self.at_once = False
         self.closed = 0
+        self.unread: CommonBound | None = None
         self.slices: dict[bytes, FakeSlice] = {}
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -214,8 +216,13 @@ class Sink:
     def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
         connection.close()
 
+    def on_unread(self, connection: Connection, size: int) -> None:
+        if self.unread is not None:
+            self.unread.hold(connection, size)
+
     def on_close(self, connection: Connection) -> None:
         self.closed += 1
+        self.on_unread(connection, 0)
 
 
 def frame(body: bytes) -> bytes:
@@ -724,28 +731,31 @@ def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
     assert not slow.closed
 
 
-def test_responses_that_nobody_reads_have_a_limit_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(memory_relief, "UNREAD_MAX", 2_500_000)
-    clock = FakeClock()
-    config, _ = BrokerConfig.from_mapping({})
+def test_responses_that_nobody_reads_have_a_limit_together() -> None:
     crowd = [connect() for _ in range(4)]
-    sizes = [400_000, 900_000, 800_000, 700_000]
+    unread = CommonBound(2_500_000, ClosingLog(FakeClock()), "nobody reads them")
     connections = [connection for _, _, connection in crowd]
-    sweep = ConnectionSweep(dispatcher_of(clock, *connections), lambda: config, clock)
-    for (world, _, connection), size in zip(crowd, sizes, strict=True):
-        connection.last_active = clock.now
+    for _, sink, _ in crowd:
+        sink.unread = unread
+    file_world, file_sink, of_file = crowd[0]
+    file_sink.slices[request(2)] = FakeSlice(bytes(9 << 20))
+    file_world.room = 0
+    file_world.incoming += frame(request(2))
+    file_world.run()
+    assert unread.total < 10, "what is in a file takes no memory"
+    for (world, _, _), size in zip(crowd[1:], [900_000, 800_000, 700_000], strict=True):
         world.room = 0
         world.incoming += frame(request(1, size=size))
         world.run()
-    file_world, sink, of_file = crowd[0]
-    sink.slices[request(2)] = FakeSlice(bytes(9 << 20))
-    file_world.incoming += frame(request(2))
-    file_world.run()
-    sweep.run()
+    assert 2_400_000 < unread.total < 2_500_000
+    crowd[3][0].incoming += frame(request(1, size=150_000))
+    crowd[3][0].run()
     assert [connection.closed for connection in connections] == [False, True, False, False]
-    assert not of_file.closed, "what is in a file takes no memory"
+    for world, _, _ in crowd:
+        world.room = 20 << 20
+        world.run()
+    assert unread.total == 0
+    assert not of_file.closed
 
 
 def test_one_response_too_many_waits_until_some_are_read() -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
-from typing import Any, Self
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from lakelog.base.broker_config import BrokerConfig
-from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -21,126 +18,19 @@ from lakelog.protocol.fetch import (
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.protocol.produce import ProduceRequest, ProduceResponse
-from lakelog.protocol.registry import api_for
-from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
-from lakelog.runtime.posix import PosixDisk, SystemClock
-from lakelog.server.dispatch import DEFERRED, Context, Dispatcher, Route
-from lakelog.server.listener import Acceptor
-from lakelog.server.monitoring.requests import RequestMetrics
-from lakelog.server.request_memory import RequestMemory
+from lakelog.server.dispatch import DEFERRED, Context
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.storage.handles import LogSlice
-from lakelog.wire.framing import decode_response, encode_request
-
-PRODUCE, FETCH, METADATA, HEARTBEAT, API_VERSIONS = 0, 1, 3, 12, 18
-MESSAGES: dict[int, type[Any]] = {
-    PRODUCE: ProduceRequest,
-    FETCH: FetchRequest,
-    METADATA: MetadataRequest,
-    HEARTBEAT: HeartbeatRequest,
-    API_VERSIONS: ApiVersionsRequest,
-}
-FUTURE_VERSION = 99
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._next_id = 7
-
-    def send(self, message: Any, version: int, *, extra: bytes = b"") -> int:
-        """Returns the correlation id. `extra` bytes follow the message within the frame."""
-        self._next_id += 1
-        api = api_for(type(message))
-        frame = b"".join(encode_request(api, version, self._next_id, "a client", message))
-        self.send_frame(frame[4:] + extra)
-        return self._next_id
-
-    def send_frame(self, frame: bytes) -> None:
-        self._writer.write(struct.pack(">i", len(frame)) + frame)
-
-    async def receive(self, key: int, version: int) -> tuple[int, Any]:
-        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-        data = await self._reader.readexactly(size)
-        return decode_response(api_for(MESSAGES[key]), version, data)
-
-    async def call(self, message: Any, version: int) -> Any:
-        sent = self.send(message, version)
-        answered, response = await self.receive(api_for(type(message)).key, version)
-        assert answered == sent
-        return response
-
-    async def is_closed_by_broker(self) -> bool:
-        try:
-            return await self._reader.read(1) == b""
-        except ConnectionResetError:
-            return True
-
-    async def close(self) -> None:
-        self._writer.close()
-        with suppress(ConnectionResetError):
-            await self._writer.wait_closed()
-
-
-class Broker:
-    """A dispatcher behind a listener; `handlers` by API key."""
-
-    def __init__(self, handlers: dict[int, Callable[[Context, Any], Any]]) -> None:
-        loop = asyncio.get_running_loop()
-        self.tasks = AsyncioTasks(loop)
-        net, clock, config = AsyncioNet(loop), SystemClock(), BrokerConfig({})
-        routes = {
-            key: Route(api_for(MESSAGES[key]), handler, in_place=key == PRODUCE)
-            for key, handler in handlers.items()
-        }
-        self.unsupported: list[int] = []
-        self.requests = RequestMetrics(clock)
-        self._clients: list[Client] = []
-        self.dispatcher = Dispatcher(
-            routes,
-            self._newer_api_versions,
-            clock,
-            self.tasks,
-            RequestMemory(0),
-            self.requests,
-        )
-        self.acceptor = Acceptor(
-            "PLAINTEXT",
-            net.listen("127.0.0.1", 0, backlog=8),
-            self.dispatcher,
-            net,
-            PosixDisk(),
-            self.tasks,
-            clock,
-            lambda: config,
-        )
-        self.acceptor.start()
-
-    def _newer_api_versions(self, context: Context, request: Any) -> ApiVersionsResponse:
-        assert request is None
-        self.unsupported.append(context.version)
-        return ApiVersionsResponse(error_code=35)
-
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection(*self.acceptor.address))
-        self._clients.append(client)
-        return client
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for client in self._clients:
-            await client.close()
-        self.acceptor.close()
-        for connection in list(self.dispatcher.connections):
-            connection.close()
-        self.tasks.close()
-
-
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from made_up_broker import (
+    API_VERSIONS,
+    FETCH,
+    FUTURE_VERSION,
+    HEARTBEAT,
+    METADATA,
+    PRODUCE,
+    Broker,
+    run,
+)
 
 
 def generation(context: Context, request: Any) -> HeartbeatResponse:

@@ -83,7 +83,7 @@ class TransactionCoordinator:
             log,
             clock,
             tasks,
-            lambda _: TransactionShard(config, self._begin_markers),
+            lambda _: TransactionShard(config, self._begin_markers, lambda: self.id_count),
             batch_bytes_max=config.batch_bytes_max,
         )
 
@@ -98,6 +98,11 @@ class TransactionCoordinator:
     def partitions(self) -> list[int]:
         """Those loaded or loading here."""
         return self._host.partitions
+
+    @property
+    def id_count(self) -> int:
+        """Transactional ids that are known."""
+        return sum(len(shard.transactions) for shard in self._host.active_shards())
 
     async def load_partition(self, partition: int) -> None:
         """To be called when this broker has become the partition's leader.

@@ -80,10 +80,16 @@ class Answer(NamedTuple):
 
 
 class TransactionShard:
-    """Requests that are refused raise `KafkaError`, or are answered through their `reply`."""
+    """Requests that are refused raise `KafkaError`, or are answered through their `reply`.
 
-    def __init__(self, config: TransactionConfig, on_ending: OnEnding) -> None:
+    `id_count` tells how many transactional ids there are in all partitions of the broker.
+    """
+
+    def __init__(
+        self, config: TransactionConfig, on_ending: OnEnding, id_count: Callable[[], int]
+    ) -> None:
         self._config = config
+        self._id_count = id_count
         self._on_ending = on_ending
         self.transactions: dict[str, Transaction] = {}
         self._pending: dict[str, Transaction | None] = {}
@@ -184,6 +190,9 @@ class TransactionShard:
         """InitProducerId: fences every other producer of the id, and ends what they left."""
         self._check_settled(transactional_id)
         current = self.transactions.get(transactional_id)
+        if current is None and self._id_count() >= self._config.ids_max:
+            text = "there are as many transactional ids as lakelog.transactional.ids.max allows"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
         step = initialised(current, expected, timeout_ms, now.wall_ms, new_producer_id)
 
         def committed(now: Now) -> Decision | None:
