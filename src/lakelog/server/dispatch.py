@@ -218,19 +218,20 @@ class Dispatcher:
         repeat = connection.repeat
         if repeat is not None:
             try:
-                taken = repeat.answer(view, start, end, most if requests.noteworthy_s > 0 else 1)
+                most = most if requests.noteworthy_s > 0 else 1
+                count, following = repeat.answer(view, start, end, most)
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
-            if count := taken[0]:
+            if count:
                 took = requests.monotonic() - begin
-                while count:
+                repeat.note(took)
+                for _ in range(count - 1):
                     repeat.note(took)
-                    count -= 1
                 if took > requests.noteworthy_s:
-                    peer, size = connection.peer_name, taken[1] - start
+                    peer, size = connection.peer_name, following - start
                     requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
-                return taken
-            if taken[1] != start:
+                return count, following
+            if following != start:
                 return 1, end
         self._on_other_request(connection, view, start, end, begin)
         return 1, end

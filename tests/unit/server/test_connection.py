@@ -57,6 +57,7 @@ class FakeWorld:
         self.eof = False
         self.sent = bytearray()
         self.room = 1 << 30
+        self.calls_until_gone = 1 << 30
         self.sends = 0
         self.files_sent = 0
         self.readable: Callable[[], None] | None = None
@@ -89,6 +90,9 @@ class FakeWorld:
         return size
 
     def _take(self, size: int) -> int:
+        self.calls_until_gone -= 1
+        if self.calls_until_gone == -1:
+            raise ConnectionResetError
         size = min(size, self.room)
         if not size:
             raise BlockingIOError
@@ -177,6 +181,7 @@ class Sink:
         self.replies: list[Reply] = []
         self.wait = False
         self.violate = False
+        self.at_once = False
         self.closed = 0
         self.unread: CommonBound | None = None
         self.slices: dict[bytes, FakeSlice] = {}
@@ -191,6 +196,9 @@ class Sink:
             raise ProtocolViolation("as told")
         request = bytes(view[start:end])
         self.requests.append(request)
+        if self.at_once:
+            connection.send_slice(self.slices[request], b"<<<", b">>>")
+            return 1, end
         reply = Reply(connection, pipelined=request[1] == PRODUCE)
         connection.expect(reply)
         self.replies.append(reply)
@@ -410,6 +418,69 @@ def test_a_small_range_goes_out_with_the_bytes_around_it() -> None:
     world.run()
     assert bytes(world.sent) == b"<" + b"z" * 100 + b">"
     assert (world.sends, world.files_sent, found.released) == (1, 0, 1)
+
+
+SLICE = random.Random(7).randbytes(100_000)
+
+
+def fetching(sink: Sink, *numbers: int, data: bytes = SLICE) -> tuple[list[FakeSlice], bytes]:
+    """Requests whose slices are sent at once, and all their frames."""
+    sink.at_once = True
+    bodies = [request(number, FETCH) for number in numbers]
+    found = [FakeSlice(data) for _ in bodies]
+    sink.slices.update(zip(bodies, found, strict=True))
+    return found, b"".join(map(frame, bodies))
+
+
+@pytest.mark.parametrize("room", [0, 1, 3, 4, 60_000, 100_002, 100_003, 100_005, 100_006])
+def test_a_slice_for_a_lone_request_is_sent_at_once_as_far_as_there_is_room(room: int) -> None:
+    world, sink, _ = connect()
+    (found,), frames = fetching(sink, 1)
+    world.incoming += frames
+    world.room = room
+    world.run()
+    assert bytes(world.sent) == (b"<<<" + SLICE + b">>>")[:room]
+    assert found.released == (room >= 100_003)
+    world.room = 1 << 30
+    world.run()
+    assert bytes(world.sent) == b"<<<" + SLICE + b">>>"
+    assert found.released == 1
+    world.incoming += frames
+    world.run()
+    assert len(world.sent) == 2 * 100_006
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("size", [100, 32 * 1024, 32 * 1024 + 1, 1 << 20, 3 << 20])
+def test_slices_sent_at_once_or_not_keep_their_order(seed: int, size: int) -> None:
+    world, sink, _ = connect(seed)
+    data = random.Random(seed).randbytes(size)
+    found, frames = fetching(sink, 1, 2, 3, data=data)
+    world.incoming += frames
+    world.run()
+    assert bytes(world.sent) == (b"<<<" + data + b">>>") * 3
+    assert [one.released for one in found] == [1, 1, 1]
+
+
+def test_of_requests_that_came_together_each_waits_for_a_turn_to_send() -> None:
+    world, sink, _ = connect()
+    _, frames = fetching(sink, 1, 2, data=bytes(1 << 20))
+    world.incoming += frames
+    assert world.readable is not None
+    world.readable()
+    assert world.files_sent == 1
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_a_peer_that_is_gone_while_a_slice_is_sent(calls: int) -> None:
+    world, sink, connection = connect()
+    (found,), frames = fetching(sink, 1)
+    world.incoming += frames
+    world.calls_until_gone = calls
+    world.run()
+    assert connection.closed
+    assert found.released == 1
+    assert bytes(world.sent) == (b"", b"<<<", b"<<<" + SLICE)[calls]
 
 
 def test_closing_releases_slices_and_abandons_what_waits() -> None:
