@@ -73,8 +73,12 @@ class Connection(ReceiveBuffer, SendQueue):
     # Receiving
 
     def _on_readable(self) -> None:
-        if self._end == len(self._buffer) and not self._make_room():
-            self._set_reading(False)
+        try:
+            if self._end == len(self._buffer) and not self._make_room():
+                self._set_reading(False)
+                return
+        except MemoryError as error:
+            self.fail("a connection", error)
             return
         end = self._end
         try:
@@ -98,6 +102,8 @@ class Connection(ReceiveBuffer, SendQueue):
                 self._take_requests()
         except ProtocolViolation as violation:
             self._sink.on_violation(self, violation)
+        except Exception as error:  # noqa: BLE001 - it ends this connection, and nothing else
+            self.fail("a connection", error)
         finally:
             self._handling = False
         if (self._out or self._stalled or self._writing) and not self.closed:
@@ -245,6 +251,10 @@ class Connection(ReceiveBuffer, SendQueue):
         self._resume_reading()
 
     # Closing
+
+    def fail(self, what: str, error: Exception) -> None:
+        """It cannot go on, for no fault of the peer: `what` has failed."""
+        self._sink.on_failure(self, what, error)
 
     def close(self) -> None:
         if self.closed:
