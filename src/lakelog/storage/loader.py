@@ -287,6 +287,8 @@ class LogLoader:
         epochs.truncate_from_end(segments[-1].next_offset)
         if not request.clean:
             dirty = [s for s in segments if s.next_offset > request.recovery_point]
+            if dirty:
+                epochs.truncate_from_end(dirty[0].base_offset)  # a file is believed less than a log
             _add_epochs(epochs, dirty)
         epochs.truncate_from_start(start)
         return epochs

@@ -10,6 +10,7 @@ import pytest
 from lakelog.base.topic_config import LogConfig
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.checkpoint import LEADER_EPOCHS
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
 from lakelog.storage.names import LOG, SYNC_FAILED
@@ -401,3 +402,22 @@ def test_the_last_offset_of_a_closed_segment_is_below_the_next_segment() -> None
         position += len(batch)
     raise_offset(store.disk, first.path(LOG), position - len(in_first[-1]))
     assert read_batches(store.killed()) == in_first[:-1]
+
+
+def test_leader_epochs_of_what_was_scanned_are_those_of_the_log() -> None:
+    """Whatever their file says, which has no checksum: readers would be told of damage."""
+    store = memory_store(SMALL)
+    log = store.create()
+    log.assign_epoch(3)
+    fill(log, 2)
+    begins = log.log_end_offset
+    log.assign_epoch(4)
+    append(log, make_batch(5), leader_epoch=4)
+    log.write_epochs()
+    path = FOLDER / LEADER_EPOCHS
+    told = store.disk.read(path)
+    store.disk.write_atomic(path, told.replace(b"4 %d" % begins, b"4 1"))
+    log = store.killed()
+    assert log.leader_epochs.entries == [(3, 0), (4, begins)]
+    log.flush()
+    assert store.disk.read(path) == told

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 Place = tuple[str, int]
 """A topic and a partition of it."""
@@ -47,6 +48,14 @@ class Sent:
     seen: int = -1
 
 
+class Shadow(NamedTuple):
+    """Offsets from `first` to before `end` that the damage of the batch at `base` may hide."""
+
+    first: int
+    base: int
+    end: int
+
+
 @dataclass(slots=True)
 class PartitionLedger:
     values: dict[int, bytes] = field(default_factory=dict)
@@ -54,6 +63,13 @@ class PartitionLedger:
     """Below it records may be missing: they were deleted, or are old enough to be."""
     end: int = 0
     compacted: bool = False
+    cuts: int = 0
+    """How often its end was lost."""
+    shadows: list[Shadow] = field(default_factory=list)
+
+    def is_hidden(self, offset: int) -> bool:
+        """Whether a damage may be told instead of the record at `offset`."""
+        return any(shadow.first <= offset < shadow.end for shadow in self.shadows)
 
 
 class Ledger:
@@ -139,11 +155,12 @@ class Ledger:
     # What may go
 
     def cut(self, place: Place, end: int) -> None:
-        """The power failed: what lay from `end` on is not there any more, as nobody promised."""
+        """What lay from `end` on is not there any more, as nobody promised."""
         partition = self.partition(place)
+        partition.cuts += 1
         for offset in [offset for offset in partition.values if offset >= end]:
             sent = self.sent[partition.values.pop(offset)]
-            self.counts["lost with the power"] += 1
+            self.counts["lost with the end of a log"] += 1
             sent.acked = sent.seen = -1
             if sent.transaction is not None:
                 sent.transaction.values = {
@@ -178,6 +195,8 @@ class Ledger:
         for value, sent in self.sent.items():
             if sent.place != place or sent.acked < partition.start or sent.acked in found:
                 continue
+            if partition.is_hidden(sent.acked):
+                continue
             transaction = sent.transaction
             if committed and transaction is not None and transaction.fate is not Fate.COMMITTED:
                 continue
@@ -186,12 +205,13 @@ class Ledger:
     def _check_keys(self, place: Place, found: dict[int, bytes], *, committed: bool) -> None:
         """Each key has its newest value, or one that is newer than what its writers know of."""
         newest: dict[bytes, int] = {}
+        hidden = self.partition(place).is_hidden
         for offset, value in found.items():
             key = value.partition(b"/")[0]
             newest[key] = max(offset, newest.get(key, -1))
         for value, sent in self.sent.items():
             transaction = sent.transaction
-            if sent.place != place or sent.acked < 0:
+            if sent.place != place or sent.acked < 0 or hidden(sent.acked):
                 continue
             if transaction is not None and transaction.fate is not Fate.COMMITTED:
                 continue
@@ -210,6 +230,7 @@ class Ledger:
                 value: place
                 for value, place in transaction.values.items()
                 if self.sent[value].acked >= self.partition(place).start
+                and not self.partition(place).is_hidden(self.sent[value].acked)
             }
             seen = sum(value in committed for value in live)
             self.expect(
