@@ -147,6 +147,7 @@ class World:
         self.markers = FakeMarkers(self)
         self.producer_ids = 0
         self.epoch = 0
+        self.may_have_forgotten = False
         self.coordinator = self.new_coordinator()
         self.groups = self.new_groups()
 
@@ -161,6 +162,7 @@ class World:
             self.markers,
             new_producer_id=self.next_producer_id,
             epoch_of=lambda _: self.epoch,
+            may_have_forgotten=lambda _: self.may_have_forgotten,
         )
 
     def new_groups(self) -> GroupCoordinator:

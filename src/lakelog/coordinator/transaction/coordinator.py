@@ -57,6 +57,8 @@ class TransactionCoordinator:
         markers: the way to the partitions that transactions write to.
         new_producer_id: reserves a producer id; raises `KafkaError`.
         epoch_of: the leader epoch of a partition of `__transaction_state`, which fences markers.
+        may_have_forgotten: whether the end of such a partition may have gone with the power, and
+            with it epochs that producers were given.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class TransactionCoordinator:
         *,
         new_producer_id: Callable[[], Awaitable[int]],
         epoch_of: Callable[[int], int],
+        may_have_forgotten: Callable[[int], bool],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -83,7 +86,9 @@ class TransactionCoordinator:
             log,
             clock,
             tasks,
-            lambda _: TransactionShard(config, self._begin_markers),
+            lambda partition: TransactionShard(
+                config, self._begin_markers, may_have_forgotten=may_have_forgotten(partition)
+            ),
             batch_bytes_max=config.batch_bytes_max,
         )
 

@@ -82,8 +82,13 @@ class Answer(NamedTuple):
 class TransactionShard:
     """Requests that are refused raise `KafkaError`, or are answered through their `reply`."""
 
-    def __init__(self, config: TransactionConfig, on_ending: OnEnding) -> None:
+    def __init__(
+        self, config: TransactionConfig, on_ending: OnEnding, *, may_have_forgotten: bool
+    ) -> None:
+        """`may_have_forgotten`: the end of the log may have gone with the power."""
         self._config = config
+        self._may_have_forgotten = may_have_forgotten
+        self._may_be_old: set[str] = set()
         self._on_ending = on_ending
         self.transactions: dict[str, Transaction] = {}
         self._pending: dict[str, Transaction | None] = {}
@@ -112,6 +117,8 @@ class TransactionShard:
         """An administrator's marker in this topic ends nothing."""
 
     def loaded(self, now: Now) -> list[Decision]:
+        if self._may_have_forgotten:
+            self._may_be_old.update(self.transactions)
         self._schedule_expiry(now)
         for transactional_id in self.transactions:
             self._arm(now, transactional_id)
@@ -170,7 +177,9 @@ class TransactionShard:
 
     def needs_producer_id(self, transactional_id: str, expected: Producer | None) -> bool:
         """Whether `initialise` will need a producer id that nobody has had."""
-        return needs_producer_id(self.transactions.get(transactional_id), expected)
+        may_be_old = transactional_id in self._may_be_old
+        current = self.transactions.get(transactional_id)
+        return needs_producer_id(current, expected, may_be_old=may_be_old)
 
     def initialise(
         self,
@@ -184,9 +193,14 @@ class TransactionShard:
         """InitProducerId: fences every other producer of the id, and ends what they left."""
         self._check_settled(transactional_id)
         current = self.transactions.get(transactional_id)
-        step = initialised(current, expected, timeout_ms, now.wall_ms, new_producer_id)
+        may_be_old = transactional_id in self._may_be_old
+        step = initialised(
+            current, expected, timeout_ms, now.wall_ms, new_producer_id, may_be_old=may_be_old
+        )
 
         def committed(now: Now) -> Decision | None:
+            if current is None or step.producer_id != current.producer_id:
+                self._may_be_old.discard(transactional_id)
             if not step.state.is_ending:
                 reply(Answer.of(step))
                 return None
