@@ -8,7 +8,7 @@ request did is unknown: its values may be there, once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -34,6 +34,20 @@ class Transaction:
     fate: Fate = Fate.OPEN
     values: dict[bytes, Place] = field(default_factory=dict)
     """Those that were acknowledged."""
+    places: set[Place] = field(default_factory=set)
+    """Where it may have records."""
+    ends: Mapping[Place, int] = field(default_factory=dict)
+    """Where the logs ended when its end was acknowledged: all that it consists of is below."""
+    torn: bool = False
+    """Whether some of what it consists of went with the end of a log, as nobody promised."""
+
+    @property
+    def is_open_or_aborted(self) -> bool:
+        return not self.torn and self.fate in (Fate.OPEN, Fate.ABORTED)
+
+    @property
+    def is_committed(self) -> bool:
+        return not self.torn and self.fate is Fate.COMMITTED
 
 
 @dataclass(slots=True)
@@ -105,6 +119,8 @@ class Ledger:
     ) -> None:
         for value in values:
             assert value not in self.sent
+            if transaction is not None:
+                transaction.places.add(place)
             self.sent[value] = Sent(place, once, transaction)
             self.counts["sent"] += 1
 
@@ -135,7 +151,7 @@ class Ledger:
             return
         self._note(place, offset, value, "read")
         transaction = sent.transaction
-        if committed and transaction is not None and transaction.fate in (Fate.OPEN, Fate.ABORTED):
+        if committed and transaction is not None and transaction.is_open_or_aborted:
             self.violation(
                 f"{place} shows {value!r} at {offset} to readers of committed records: its "
                 f"transaction {transaction.name} is {transaction.fate.value}"
@@ -169,6 +185,9 @@ class Ledger:
                     if self.sent[value].acked >= 0
                 }
         partition.end = min(partition.end, end)
+        for transaction in self.transactions:
+            if place in transaction.places or place[0].startswith("__"):
+                transaction.torn |= transaction.ends.get(place, end + 1) > end
 
     def deleted(self, place: Place, start: int) -> None:
         """Records below `start` may be gone."""
@@ -198,7 +217,7 @@ class Ledger:
             if partition.is_hidden(sent.acked):
                 continue
             transaction = sent.transaction
-            if committed and transaction is not None and transaction.fate is not Fate.COMMITTED:
+            if committed and transaction is not None and not transaction.is_committed:
                 continue
             self.violation(f"{place} has lost {value!r}, acknowledged at {sent.acked}")
 
@@ -213,7 +232,7 @@ class Ledger:
             transaction = sent.transaction
             if sent.place != place or sent.acked < 0 or hidden(sent.acked):
                 continue
-            if transaction is not None and transaction.fate is not Fate.COMMITTED:
+            if transaction is not None and not transaction.is_committed:
                 continue
             key = value.partition(b"/")[0]
             if sent.acked > newest.get(key, -1):
@@ -224,7 +243,7 @@ class Ledger:
     def check_transactions(self, committed: set[bytes]) -> None:
         """All or nothing: `committed` is what readers of committed records saw."""
         for transaction in self.transactions:
-            if transaction.fate is not Fate.COMMITTING:
+            if transaction.fate is not Fate.COMMITTING or transaction.torn:
                 continue
             live = {
                 value: place

@@ -83,9 +83,6 @@ def plan_of(seed: int) -> Plan:
     plan = Plan(8.0 + rng.random() * 20.0, frozenset(workloads), frozenset(faults))
     if "power" in faults:
         plan.durable = rng.random() < 0.6
-        if not plan.durable:
-            # What transactions and groups remember may be lost there, and so may what they promise.
-            plan.workloads = frozenset(workloads & {"plain", "idempotent"} or {"idempotent"})
     if plan.durable and "power" in faults:
         durable = ("log.flush.interval.messages", "1"), ("log.durability", "fsync")
         plan.settings.update([rng.choice(durable)])

@@ -40,6 +40,15 @@ def marks_of(partition: Partition) -> Marks:
     )
 
 
+def _end_found(partition: Partition) -> int:
+    """Where the log ended when it was opened: there its leader's epoch began.
+
+    By the time that the broker serves, its coordinators may have written.
+    """
+    begun = dict(partition.log.leader_epochs.entries)
+    return begun.get(partition.leader_epoch, partition.log.log_end_offset)
+
+
 class Watcher:
     """Of one data folder, through all its brokers. Keys are topic, topic id and partition."""
 
@@ -95,15 +104,16 @@ class Watcher:
             key = partition.topic, partition.topic_id, partition.index
             place = partition.topic, partition.index
             before, now = self._marks.get(key), marks_of(partition)
+            found = now._replace(end=_end_found(partition))
             cut = self._damages.cut_of(place)
             if before is not None:
-                self._compare_marks(key, before, now, cut, power=key in self._unpowered)
-                if now.end < before.end:
-                    ends[place] = now.end
+                self._compare_marks(key, before, found, cut, power=key in self._unpowered)
+                if found.end < before.end:
+                    ends[place] = found.end
             self._marks[key] = now
             self._unpowered.discard(key)
             if "compact" not in partition.log.config.cleanup_policy:
-                self._compare_bytes(key, partition)
+                self._compare_bytes(key, partition, found.end)
         return ends
 
     def _compare_marks(
@@ -127,13 +137,13 @@ class Watcher:
         if now.leader_epoch <= before.leader_epoch:
             self._ledger.violation(f"{name}: the leader epoch did not rise")
 
-    def _compare_bytes(self, key: Key, partition: Partition) -> None:
+    def _compare_bytes(self, key: Key, partition: Partition, end: int) -> None:
         try:
             found = self._read(partition)
         except OSError:
             return
         old, self._batches[key] = self._batches.get(key, {}), found
-        start, end = partition.log.log_start_offset, partition.log.log_end_offset
+        start = partition.log.log_start_offset
         for base, batch in old.items():
             if start <= base < end and found.get(base) != batch:
                 self._ledger.violation(f"{key[0]}-{key[2]}: the batch at {base} has changed")

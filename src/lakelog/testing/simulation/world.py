@@ -19,6 +19,7 @@ from lakelog.testing.memory_metadata import MetadataMemory
 from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.cast import Cast
 from lakelog.testing.simulation.clients.client import Client
+from lakelog.testing.simulation.clients.operator import Operator
 from lakelog.testing.simulation.damage import Damages
 from lakelog.testing.simulation.inspection import Inspection
 from lakelog.testing.simulation.ledger import Ledger, Place
@@ -70,6 +71,8 @@ class World:
         self.is_ending = False
         self.leapt_at = -1.0
         """When a wall clock was last changed."""
+        self.cut_at = -1.0
+        """When a log was last found without its end."""
         self._producers: set[tuple[int, int]] = set()
         self._watchers: dict[str, Watcher] = {}
         self.damages: dict[str, Damages] = {}
@@ -132,6 +135,8 @@ class World:
         self.is_ending = True
         for task in self._living:
             await asyncio.wait({task})
+        if self.cut_at >= 0:
+            await Operator(self, cast.places).start()
         await Inspection(self, cast.places).run()
 
     def _bury(self) -> None:
@@ -154,6 +159,15 @@ class World:
         """How often brokers were started by now."""
         return sum(host.starts for host in self.brokers)
 
+    def ends(self) -> dict[Place, int]:
+        """Where the logs end, of brokers that run; others may have any end by the next start."""
+        running = [host.server.broker for host in self.brokers if host.server is not None]
+        return {
+            (entry.topic, entry.index): entry.log.log_end_offset
+            for broker in running
+            for entry in broker.partitions
+        }
+
     def wall_ms(self) -> int:
         return WALL_START_MS + int(self.loop.time() * 1000)
 
@@ -175,8 +189,10 @@ class World:
         cut = self._watchers[host.name].compare(partitions, power=power)
         for place, end in cut.items():
             self.ledger.cut(place, end)
+            self.offsets.cut(place, end)
         self.damages[host.name].on_started()
         if cut:
+            self.cut_at = self.loop.time()
             self._lose_late_answers()
         self.trace("started", host.name, host.disk.steps)
 
