@@ -62,13 +62,26 @@ class SendQueue:
         else:
             out.append(data if type(data) is bytearray else bytearray(data))
 
+    def send(self, data: bytes) -> None:
+        """As `queue`; the answer to a lone request leaves at once, as far as there is room."""
+        if self._is_lone and not self._out:
+            try:
+                data = data[self._sock.send(data) :]
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError:
+                self.close()
+                return
+        if data:
+            self.queue(data)
+
     def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
         """As `queue`, for a range of a file and the bytes around it."""
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
                 part.release()
-                self.queue(b"".join((head, data, tail)))
+                self.send(b"".join((head, data, tail)))
                 return
         if head:
             self.queue(head)

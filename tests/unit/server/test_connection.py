@@ -489,6 +489,25 @@ def test_a_peer_that_is_gone_while_a_slice_is_sent(calls: int) -> None:
     assert bytes(world.sent) == (b"", b"<<<", b"<<<" + SLICE)[calls]
 
 
+@pytest.mark.parametrize("room", [0, 1, 105, 106])
+def test_a_small_answer_to_a_lone_request_is_sent_at_once(room: int) -> None:
+    world, sink, connection = connect()
+    (found,), frames = fetching(sink, 1, data=bytes(100))
+    world.incoming += frames
+    world.room = room
+    world.run()
+    assert bytes(world.sent) == (b"<<<" + bytes(100) + b">>>")[:room]
+    assert found.released == 1
+    world.room = 1 << 30
+    world.run()
+    assert bytes(world.sent) == b"<<<" + bytes(100) + b">>>"
+    world.calls_until_gone = 0
+    world.incoming += frames
+    world.run()
+    assert connection.closed
+    assert found.released == 2
+
+
 def test_closing_releases_slices_and_abandons_what_waits() -> None:
     world, sink, connection = connect()
     found = FakeSlice(b"z" * 100_000)
