@@ -793,6 +793,24 @@ def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
     assert not slow.closed
 
 
+def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({"connections.max.idle.ms": "60000"})
+    (_, _, silent), (_, _, waits) = connect(), connect()
+    dispatcher = dispatcher_of(clock, silent, waits)
+    sweep = ConnectionSweep(dispatcher, lambda: config, clock)
+    for connection in (silent, waits):
+        connection.last_active = clock.now
+    waits.expect(Reply(waits, pipelined=False))
+    clock.now += 59
+    sweep.run()
+    assert not silent.closed
+    clock.now += 2
+    sweep.run()
+    assert (silent.closed, waits.closed) == (True, False)
+    assert dispatcher.closings.expired == 1
+
+
 def test_responses_that_nobody_reads_have_a_limit_together() -> None:
     crowd = [connect() for _ in range(4)]
     unread = CommonBound(2_500_000, ClosingLog(FakeClock()), "nobody reads them")
