@@ -16,10 +16,10 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
+from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.markers import Marker
-from lakelog.coordinator.transaction.shard import Answer
 from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.end_txn import EndTxnRequest
@@ -147,6 +147,7 @@ class World:
         self.markers = FakeMarkers(self)
         self.producer_ids = 0
         self.epoch = 0
+        self.may_have_forgotten = False
         self.coordinator = self.new_coordinator()
         self.groups = self.new_groups()
 
@@ -161,6 +162,7 @@ class World:
             self.markers,
             new_producer_id=self.next_producer_id,
             epoch_of=lambda _: self.epoch,
+            may_have_forgotten=lambda _: self.may_have_forgotten,
         )
 
     def new_groups(self) -> GroupCoordinator:

@@ -96,7 +96,7 @@ class Server:
         self._options = options
         self._world = world
         clock, tasks, random = world.clock, world.tasks, world.random
-        self._directory = LogDirectory(
+        self._directory = directory = LogDirectory(
             options.data,
             world.disk,
             clock,
@@ -111,7 +111,7 @@ class Server:
         topics = Topics(self._metadata, random, lambda: self.broker.config)
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
         self._coordinators = coordinators = Coordinators(
-            options.config, world, self._partitions, purgatory, topics, producer_ids
+            options.config, world, self._partitions, purgatory, topics, producer_ids, directory
         )
         memory = RequestMemory(options.config.get_int("queued.max.request.bytes"))
         self.broker = Broker(

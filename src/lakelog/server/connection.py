@@ -60,6 +60,7 @@ class Connection(ReceiveBuffer, SendQueue):
         self._pending: deque[Reply] = deque()
         self._reading = False
         self._yielded = False
+        self._has_unread = False
         self.last_active = 0.0
         self.local: tuple[str, int] = sock.getsockname()[:2]
         self.peer: tuple[str, int] = sock.getpeername()[:2]
@@ -72,8 +73,12 @@ class Connection(ReceiveBuffer, SendQueue):
     # Receiving
 
     def _on_readable(self) -> None:
-        if self._end == len(self._buffer) and not self._make_room():
-            self._set_reading(False)
+        try:
+            if self._end == len(self._buffer) and not self._make_room():
+                self._set_reading(False)
+                return
+        except MemoryError as error:
+            self.fail("a connection", error)
             return
         end = self._end
         try:
@@ -97,6 +102,8 @@ class Connection(ReceiveBuffer, SendQueue):
                 self._take_requests()
         except ProtocolViolation as violation:
             self._sink.on_violation(self, violation)
+        except Exception as error:  # noqa: BLE001 - it ends this connection, and nothing else
+            self.fail("a connection", error)
         finally:
             self._handling = False
         if (self._out or self._stalled or self._writing) and not self.closed:
@@ -218,19 +225,24 @@ class Connection(ReceiveBuffer, SendQueue):
     def _flush(self) -> None:
         """Sends what can be sent."""
         if self._warming:
-            self._sink.on_unread(self, self.unread_memory)
+            self._tell_unread()
             return
-        held = self._writing
         try:
             self._send_out()
         except OSError:
             self.close()
             return
-        if held or self._out:
-            self._sink.on_unread(self, self.unread_memory)
+        if self._out or self._has_unread:
+            self._tell_unread()
         if self._stalled and not (self._out or self._pending or self._yielded):
             # All that they waited for has left, so the socket will not call.
             self._tasks.call_soon(self._go_on)
+
+    def _tell_unread(self) -> None:
+        size = self.unread_memory
+        if size or self._has_unread:
+            self._has_unread = size > 0
+            self._sink.on_unread(self, size)
 
     def _on_writable(self) -> None:
         self._flush()
@@ -239,6 +251,10 @@ class Connection(ReceiveBuffer, SendQueue):
         self._resume_reading()
 
     # Closing
+
+    def fail(self, what: str, error: Exception) -> None:
+        """It cannot go on, for no fault of the peer: `what` has failed."""
+        self._sink.on_failure(self, what, error)
 
     def close(self) -> None:
         if self.closed:

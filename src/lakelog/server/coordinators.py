@@ -24,6 +24,7 @@ from lakelog.server.markers import LocalMarkers
 from lakelog.server.offsets_log import LocalPartitionLog
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.topics import Topics
+from lakelog.storage.directory import LogDirectory
 from lakelog.wire.errors import WireError
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,10 @@ class _Coordinator(Protocol):
 
 
 class Coordinators:
-    """`partitions` are those of this broker; `config` is what it was started with."""
+    """`partitions` are those of this broker; `config` is what it was started with.
+
+    `directory` knows by then whether the last process that used it has stopped cleanly.
+    """
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class Coordinators:
         purgatory: Purgatory,
         topics: Topics,
         producer_ids: ProducerIds,
+        directory: LogDirectory,
     ) -> None:
         clock, tasks = world.clock, world.tasks
         self._partitions = partitions
@@ -86,6 +91,10 @@ class Coordinators:
             self.markers,
             new_producer_id=producer_ids.next,
             epoch_of=lambda index: partitions.find(TRANSACTION_TOPIC, index).leader_epoch,
+            may_have_forgotten=lambda index: (
+                not directory.clean
+                and not partitions.find(TRANSACTION_TOPIC, index).commits_durable
+            ),
         )
         self._by_topic: dict[str, _Coordinator] = {
             GROUP_TOPIC: self.groups,

@@ -89,10 +89,9 @@ class Context(Reply):
             return
         try:
             parts = encode_response(self.api, self.version, self._correlation_id, response)
-        except WireError:
-            logger.exception("%s cannot be answered", self.api.name)
+        except Exception as error:  # noqa: BLE001 - no memory is one, too
             release(slices_of(response))
-            self.connection.close()
+            self.connection.fail(self.api.name, error)
             return
         self.complete(parts)
 
@@ -189,6 +188,10 @@ class Dispatcher:
         self.closings.closing(connection.peer_name, violation)
         connection.close()
 
+    def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
+        self.closings.bug(what, connection.peer_name, error)
+        connection.close()
+
     def on_unread(self, connection: Connection, size: int) -> None:
         self.unread.hold(connection, size)
 
@@ -256,6 +259,8 @@ class Dispatcher:
             context, request = _decode(route, version, connection, view, start, end)
         except WireError as error:
             raise ProtocolViolation(f"{route.api.name} v{version}: {error}") from error
+        except Exception as error:
+            raise self._bug(route.api, connection, error) from error
         self._run(route, context, request)
         self._note(route, context, request, begin, end - start)
         if route.learn is not None:
@@ -314,13 +319,14 @@ class Dispatcher:
         context.connection.expect(context)
         try:
             response = route.handler(context, request)
+            if isinstance(response, Message) or response is None:
+                self._reply(route, context, response)
+                return
         except ProtocolViolation:
             raise
         except Exception as error:
             raise self._bug(route.api, context.connection, error) from error
-        if isinstance(response, Message) or response is None:
-            self._reply(route, context, response)
-        elif isinstance(response, asyncio.Future):
+        if isinstance(response, asyncio.Future):
             self._answer_later(route, context, response)
         elif type(response) is CoroutineType:
             self._tasks.spawn(self._finish(route, context, response), name=route.api.name)
@@ -338,10 +344,12 @@ class Dispatcher:
         if response.cancelled():
             return
         error = response.exception()
-        if error is None:
+        try:
+            if error is not None:
+                raise error
             self._reply(route, context, response.result())
-        else:
-            self._fail(context, error)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, one connection bears it
+            self._fail(context, failure)
 
     async def _finish(
         self, route: Route, context: Context, response: Coroutine[Any, Any, Any]

@@ -34,6 +34,10 @@ class RequestSink(Protocol):
         """Closes the connection and says why."""
         ...
 
+    def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
+        """Closes a connection for a bug or for want of memory, and says what has failed."""
+        ...
+
     def on_unread(self, connection: Connection, size: int) -> None:
         """Its responses that could not be sent take `size` bytes; nothing is said of the rest."""
         ...

@@ -61,7 +61,7 @@ from lakelog.storage.topic_ids import TopicIdOf, no_topic, topic_id_in
 
 _logger = logging.getLogger(__name__)
 _LOCK = ".lock"
-_CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -133,9 +133,9 @@ class LogDirectory:
         except BaseException:
             self._release()
             raise
-        found = read_if_exists(self._disk, self.path / _CLEAN_SHUTDOWN)
+        found = read_if_exists(self._disk, self.path / CLEAN_SHUTDOWN)
         if found not in (None, _CLEAN_SHUTDOWN_CONTENT):
-            _logger.warning("%s is damaged; all is recovered", self.path / _CLEAN_SHUTDOWN)
+            _logger.warning("%s is damaged; all is recovered", self.path / CLEAN_SHUTDOWN)
         self.clean = found == _CLEAN_SHUTDOWN_CONTENT
 
     # Loading
@@ -154,8 +154,8 @@ class LogDirectory:
         Directories of unknown topics become `-stray`. What cannot be used is in `failed`. Raises
         `LoadInterrupted` after `interrupt`.
         """
-        if self._disk.exists(self.path / _CLEAN_SHUTDOWN):
-            self._disk.remove(self.path / _CLEAN_SHUTDOWN)
+        if self._disk.exists(self.path / CLEAN_SHUTDOWN):
+            self._disk.remove(self.path / CLEAN_SHUTDOWN)
             self._disk.sync_dir(self.path)
         loader = LogLoader(
             self.handles,
@@ -174,12 +174,12 @@ class LogDirectory:
                 continue
             config = configs(key[0], topic_id)
             known = self._offline[key] = self._offline[key]._replace(topic_id=topic_id)
-            self._load(
-                loader,
-                LoadRequest(
-                    *key, topic_id, config, folder, self.clean, known, epoch_of(topic_id, key[1])
-                ),
+            epoch_end = epoch_of(topic_id, key[1])
+            compacted = "compact" in config.cleanup_policy or key in self.cleaner_offsets
+            request = LoadRequest(
+                *key, topic_id, config, folder, self.clean, known, epoch_end, compacted
             )
+            self._load(loader, request)
         self._loaded = True
         if self._has_strays:  # what was durable of them is not asked of new logs of their names
             self.write_checkpoints()
@@ -373,7 +373,7 @@ class LogDirectory:
             self._give_up()
 
     def _claim_clean(self) -> None:
-        self._disk.write_atomic(self.path / _CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)
+        self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)
 
     def close(self, clean: bool = True) -> None:
         """Gives the folder up; `clean` with all the steps of `closing`, one after the other."""

@@ -36,7 +36,7 @@ from lakelog.storage.names import (
     offset_of,
 )
 from lakelog.storage.producer_room import ProducerRoom
-from lakelog.storage.recovery import recover_segment, set_aside
+from lakelog.storage.recovery import Bounds, recover_segment, set_aside
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
@@ -44,6 +44,7 @@ from lakelog.storage.txn_index import TxnIndex
 
 _logger = logging.getLogger(__name__)
 EPOCH_END = 1 << 31
+_OFFSET_END = 1 << 63
 _INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)
 
 
@@ -69,6 +70,8 @@ class LoadRequest:
     known: KnownLog
     epoch_end: int = EPOCH_END
     """Every leader epoch in the log is below it."""
+    compacted: bool = True
+    """Whether it is or was compacted, so that there may be gaps between its batches."""
 
     @property
     def recovery_point(self) -> int:
@@ -225,12 +228,11 @@ class LogLoader:
                 continue
             recovery.segments_scanned += 1
             scanned.append(segment)
+            bounds = Bounds(request.epoch_end, _OFFSET_END, request.compacted)
+            if following is not None:  # compacted or not, what is wrong there can be told
+                bounds = bounds._replace(offset_end=following, has_gaps=True)
             cut = recover_segment(
-                segment,
-                recovery_point,
-                self._breathe,
-                request.epoch_end,
-                from_device=from_device,
+                segment, recovery_point, self._breathe, bounds, from_device=from_device
             )
             if cut is not None:
                 recovery.bytes_cut += cut.size
@@ -285,6 +287,8 @@ class LogLoader:
         epochs.truncate_from_end(segments[-1].next_offset)
         if not request.clean:
             dirty = [s for s in segments if s.next_offset > request.recovery_point]
+            if dirty:
+                epochs.truncate_from_end(dirty[0].base_offset)  # a file is believed less than a log
             _add_epochs(epochs, dirty)
         epochs.truncate_from_start(start)
         return epochs

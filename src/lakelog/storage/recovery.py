@@ -41,19 +41,29 @@ class Cut(NamedTuple):
     reason: str
 
 
+class Bounds(NamedTuple):
+    """What a checksum leaves out and is known of a segment all the same."""
+
+    epoch_end: int
+    """Every leader epoch is below it."""
+    offset_end: int
+    """Every offset is below it: where the next segment begins, or as far as offsets go."""
+    has_gaps: bool
+    """Whether a compaction may have taken batches out."""
+
+
 def recover_segment(
     segment: Segment,
     recovery_point: int,
     breathe: Callable[[], None],
-    epoch_end: int,
+    bounds: Bounds,
     *,
     from_device: bool,
 ) -> Cut | None:
     """Checks every batch, builds the indexes anew and cuts off an invalid tail.
 
-    `from_device` does without the page cache, which takes a gigabyte some times as long. Every
-    leader epoch must be below `epoch_end`; a batch's checksum leaves it out. Calls `breathe` for
-    each megabyte; what it raises ends the scan, which the next start repeats.
+    `from_device` does without the page cache, which takes a gigabyte some times as long. Calls
+    `breathe` for each megabyte; what it raises ends the scan, which the next start repeats.
     Raises `CorruptLog` for an invalid batch below the recovery point.
     """
     segment.begin_rebuild()
@@ -63,11 +73,7 @@ def recover_segment(
         file = segment.open().file
         if from_device:
             segment.disk.drop_cached(file)
-        for position, header in _valid_batches(file, segment.base_offset, end, breathe):
-            if header.partition_leader_epoch >= epoch_end:
-                raise CorruptRecord(
-                    f"leader epoch {header.partition_leader_epoch} of offset {header.base_offset}"
-                )
+        for position, header in _valid_batches(file, segment.base_offset, end, breathe, bounds):
             segment.note_header(position, header)
             valid = position + header.size
     except CorruptRecord as error:
@@ -96,7 +102,7 @@ def set_aside(segment: Segment) -> int:
 
 
 def _valid_batches(
-    file: File, base_offset: int, end: int, breathe: Callable[[], None]
+    file: File, base_offset: int, end: int, breathe: Callable[[], None], bounds: Bounds
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Each batch up to `end`; `CorruptRecord` at the first that is not whole and right."""
     window, start, position, next_offset = b"", 0, 0, base_offset
@@ -111,23 +117,37 @@ def _valid_batches(
         if at + header.size > len(window):
             breathe()
             window, start, at = file.read_at(position, max(_WINDOW, header.size)), position, 0
-        _check(window, at, header, base_offset, next_offset)
-        yield position, header
-        next_offset = header.last_offset + 1
+        _check(window, at, header, base_offset)
+        _check_bounds(header, next_offset, bounds)
         position += header.size
+        if header.base_offset > next_offset and position + HEADER_SIZE <= end:
+            _check_gap(header, read_header(file.read_at(position, HEADER_SIZE), 0))
+        yield position - header.size, header
+        next_offset = header.last_offset + 1
 
 
-def _check(window: bytes, at: int, header: BatchHeader, base_offset: int, next_offset: int) -> None:
+def _check(window: bytes, at: int, header: BatchHeader, base_offset: int) -> None:
     if header.magic != MAGIC:
         raise CorruptRecord(f"magic {header.magic} is not known")
-    if header.base_offset < next_offset or header.last_offset_delta < 0:
-        raise CorruptRecord(
-            f"offsets {header.base_offset} to {header.last_offset} where {next_offset} was due"
-        )
     if header.last_offset - base_offset > _RELATIVE_MAX:
         raise CorruptRecord(f"offset {header.last_offset} is too far from {base_offset}")
     if not check_crc(window, at, header):
         raise CorruptRecord(f"the checksum of offset {header.base_offset} does not match")
+
+
+def _check_bounds(header: BatchHeader, next_offset: int, bounds: Bounds) -> None:
+    first, last, epoch = header.base_offset, header.last_offset, header.partition_leader_epoch
+    fits = first >= next_offset if bounds.has_gaps else first == next_offset
+    if not fits or not first <= last < bounds.offset_end:
+        raise CorruptRecord(f"offsets {first} to {last} where {next_offset} was due")
+    if epoch >= bounds.epoch_end:
+        raise CorruptRecord(f"leader epoch {epoch} of offset {first}")
+
+
+def _check_gap(header: BatchHeader, following: BatchHeader) -> None:
+    """Behind a gap the batch may be the one whose offset is wrong, and the next one tells."""
+    if following.base_offset <= header.last_offset:
+        raise CorruptRecord(f"offset {header.last_offset} is followed by {following.base_offset}")
 
 
 def _keep_aside(segment: Segment, position: int, end: int) -> None:

@@ -174,12 +174,7 @@ class MemoryDisk:
 
     def flip(self, path: Path, bit: int) -> None:
         """One bit of a file is not what was written any more, on the device and in the cache."""
-        node = self._file(path)
-        node.data[bit // 8] ^= 1 << bit % 8
-        if bit // 8 < len(node.durable):
-            durable = bytearray(node.durable)
-            durable[bit // 8] ^= 1 << bit % 8
-            node.durable = bytes(durable)
+        self._file(path).flip(bit)
 
     def kill(self) -> None:
         """The process dies; the host does not. Open files and locks are gone, nothing else."""

@@ -25,6 +25,16 @@ class Node:
         """Another file with this durable content."""
         return Node(bytearray(content), content, [], self.modified_ms)
 
+    def flip(self, bit: int) -> None:
+        """One bit is not what was written, wherever it is kept."""
+        at, mask = bit // 8, 1 << bit % 8
+        self.data[at] ^= mask
+        if at < len(self.durable):
+            self.durable = _flipped(self.durable, at, mask)
+        for number, (offset, content) in enumerate(self.changes):
+            if content is not None and offset <= at < offset + len(content):
+                self.changes[number] = offset, _flipped(content, at - offset, mask)
+
     def after_crash(self, random: Random | None) -> Node:
         """Another file with what was synced, and with `random` some of the rest."""
         data = bytearray(self.durable)
@@ -35,6 +45,12 @@ class Node:
             elif random.below(2):
                 resize(data, offset)
         return self.copy(bytes(data))
+
+
+def _flipped(content: bytes, at: int, mask: int) -> bytes:
+    flipped = bytearray(content)
+    flipped[at] ^= mask
+    return bytes(flipped)
 
 
 def resize(data: bytearray, size: int) -> None:

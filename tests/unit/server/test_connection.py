@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
+from lakelog.server import receive_buffer
 from lakelog.server.closing_log import ClosingLog
 from lakelog.server.common_bound import CommonBound
 from lakelog.server.connection import Connection
@@ -232,6 +233,7 @@ class Sink:
         self.violate = False
         self.at_once = False
         self.closed = 0
+        self.failures: list[Exception] = []
         self.unread: CommonBound | None = None
         self.slices: dict[bytes, FakeSlice] = {}
 
@@ -263,6 +265,10 @@ class Sink:
         self.replies[index].complete(self.answer(self.requests[index]))
 
     def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        connection.close()
+
+    def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
+        self.failures.append(error)
         connection.close()
 
     def on_unread(self, connection: Connection, size: int) -> None:
@@ -683,6 +689,43 @@ def test_a_violation_closes_the_connection() -> None:
     world.run()
     assert connection.closed
     assert sink.closed == 1
+
+
+@pytest.mark.parametrize("kind", [MemoryError, RecursionError])
+def test_what_a_request_or_its_answer_raises_ends_the_connection(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise kind("as told")
+
+    for owner, name in ((Sink, "on_request"), (Connection, "_take_requests")):
+        world, sink, connection = connect()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, fail)
+            world.incoming += frame(request(1))
+            world.run()
+        assert connection.closed
+        assert isinstance(sink.failures[0], kind)
+
+
+def test_without_memory_to_receive_into_the_connection_ends_and_the_budget_is_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = RequestMemory(limit=1 << 20)
+    world, sink, connection = connect(memory=memory)
+
+    class NoMemory(bytearray):
+        def __new__(cls, size: int) -> NoMemory:
+            if size > 4096:
+                raise MemoryError
+            return super().__new__(cls, size)
+
+    monkeypatch.setattr(receive_buffer, "bytearray", NoMemory, raising=False)
+    world.incoming += frame(request(1, size=300_000))
+    world.run()
+    assert connection.closed
+    assert isinstance(sink.failures[0], MemoryError)
+    assert memory.used == 0
 
 
 def test_an_idle_connection_holds_no_buffer() -> None:

@@ -18,6 +18,7 @@ from lakelog.protocol.fetch import (
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.protocol.produce import ProduceRequest, ProduceResponse
+from lakelog.server import dispatch
 from lakelog.server.dispatch import DEFERRED, Context
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.storage.handles import LogSlice
@@ -240,18 +241,40 @@ def _in_done_future(error: Exception) -> Callable[[Context, Any], Awaitable[Any]
     return handler
 
 
+def _deferred(error: Exception) -> Callable[[Context, Any], Any]:
+    """Answered by somebody else, with what cannot be encoded."""
+
+    def handler(context: Context, request: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(context.reply, MetadataResponse(controller_id=1 << 40))
+        return DEFERRED
+
+    return handler
+
+
+def _endless(error: Exception) -> Callable[[Context, Any], Any]:
+    def handler(context: Context, request: Any) -> Any:
+        return handler(context, request)
+
+    return handler
+
+
 def _unencodable(error: Exception) -> Callable[[Context, Any], Any]:
     return lambda context, request: MetadataResponse(controller_id=1 << 40)
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError, MemoryError, RecursionError])
 @pytest.mark.parametrize(
-    "failing", [_at_once, _in_coroutine, _in_future, _in_done_future, _unencodable]
+    "failing",
+    [_at_once, _in_coroutine, _in_future, _in_done_future, _deferred, _endless, _unencodable],
 )
 def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
-    failing: Callable[[Exception], Any], caplog: pytest.LogCaptureFixture
+    failing: Callable[[Exception], Any],
+    error: type[Exception],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        handlers = {METADATA: failing(ZeroDivisionError("a bug")), HEARTBEAT: generation}
+        handlers = {METADATA: failing(error("a bug")), HEARTBEAT: generation}
         async with Broker(handlers) as broker:
             bad, good = await broker.connect(), await broker.connect()
             assert (await bad.call(HeartbeatRequest(generation_id=1), 4)).error_code == 1
@@ -265,6 +288,34 @@ def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
     assert len(told) == 1
     assert "Metadata" in told[0].message
     assert told[0].exc_info is not None
+
+
+@pytest.mark.parametrize("error", [MemoryError, RecursionError])
+@pytest.mark.parametrize("step", ["decode_prefix", "decode_request_header", "encode_response"])
+def test_no_memory_to_decode_or_encode_costs_one_connection(
+    step: str,
+    error: type[Exception],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error("as told")
+
+    async def scenario() -> None:
+        async with Broker({HEARTBEAT: generation}) as broker:
+            bad, good = await broker.connect(), await broker.connect()
+            assert (await good.call(HeartbeatRequest(generation_id=1), 4)).error_code == 1
+            with monkeypatch.context() as patch:
+                patch.setattr(dispatch, step, fail)
+                bad.send(HeartbeatRequest(), 4)
+                assert await bad.is_closed_by_broker()
+            assert (await good.call(HeartbeatRequest(generation_id=2), 4)).error_code == 2
+            assert len(broker.dispatcher.connections) == 1
+
+    run(scenario)
+    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "Heartbeat" in told.message
+    assert told.exc_info is not None
 
 
 @pytest.mark.parametrize("violating", [_at_once, _in_coroutine, _in_future, _in_done_future])

@@ -10,6 +10,7 @@ import pytest
 from lakelog.base.topic_config import LogConfig
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.checkpoint import LEADER_EPOCHS
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
 from lakelog.storage.names import LOG, SYNC_FAILED
@@ -345,3 +346,78 @@ def test_a_store_on_another_disk_sees_the_same(tmp_path: Path) -> None:
     store.directory.close(clean=False)
     store.start()
     assert read_batches(store.log) == batches
+
+
+def raise_offset(disk: Disk, path: Path, position: int) -> None:
+    """Of the batch at `position`; no checksum covers it."""
+    flip(disk, path, position + 5)
+
+
+def test_an_offset_that_was_raised_below_the_recovery_point_cuts_nothing() -> None:
+    """Its successor, whose offset is then too low, is not where the log may be cut."""
+    store = memory_store(SMALL)
+    log = store.create()
+    fill(log, 5)
+    log.flush()
+    store.directory.write_checkpoints()
+    path = log.active_segment.path(LOG)
+    raise_offset(store.disk, path, 0)
+    content = store.disk.read(path)
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.kill()
+    store.start()
+    assert ("topic", 0) in store.directory.failed
+    assert store.disk.read(path) == content
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_an_offset_that_was_raised_above_the_recovery_point_is_cut_off(policy: str) -> None:
+    store = memory_store(SMALL._replace(cleanup_policy=frozenset({policy})))
+    log = store.create()
+    batches = fill(log, 5)
+    raise_offset(store.disk, log.active_segment.path(LOG), len(batches[0]))
+    assert read_batches(store.killed()) == batches[:1]
+
+
+def test_the_offset_of_the_last_batch_must_follow_in_a_log_that_was_never_compacted() -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    batches = fill(log, 3)
+    raise_offset(store.disk, log.active_segment.path(LOG), len(batches[0]) + len(batches[1]))
+    log = store.killed()
+    assert read_batches(log) == batches[:2]
+    assert log.log_end_offset == 3
+
+
+def test_the_last_offset_of_a_closed_segment_is_below_the_next_segment() -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    fill(log)
+    first = log.segments[0]
+    position, in_first = 0, []
+    for batch in read_batches(log):
+        if position == first.size:
+            break
+        in_first.append(batch)
+        position += len(batch)
+    raise_offset(store.disk, first.path(LOG), position - len(in_first[-1]))
+    assert read_batches(store.killed()) == in_first[:-1]
+
+
+def test_leader_epochs_of_what_was_scanned_are_those_of_the_log() -> None:
+    """Whatever their file says, which has no checksum: readers would be told of damage."""
+    store = memory_store(SMALL)
+    log = store.create()
+    log.assign_epoch(3)
+    fill(log, 2)
+    begins = log.log_end_offset
+    log.assign_epoch(4)
+    append(log, make_batch(5), leader_epoch=4)
+    log.write_epochs()
+    path = FOLDER / LEADER_EPOCHS
+    told = store.disk.read(path)
+    store.disk.write_atomic(path, told.replace(b"4 %d" % begins, b"4 1"))
+    log = store.killed()
+    assert log.leader_epochs.entries == [(3, 0), (4, begins)]
+    log.flush()
+    assert store.disk.read(path) == told

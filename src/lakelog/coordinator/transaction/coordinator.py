@@ -14,10 +14,11 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
 from lakelog.coordinator.shard import Now, PartitionLog, Reply, coordinator_code
+from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.listing import TransactionFilter
 from lakelog.coordinator.transaction.markers import MarkerDriver, MarkerWriter
-from lakelog.coordinator.transaction.shard import Answer, Decision, TransactionShard
+from lakelog.coordinator.transaction.shard import Decision, TransactionShard
 from lakelog.coordinator.transaction.state import (
     TopicPartition,
     Transaction,
@@ -57,6 +58,8 @@ class TransactionCoordinator:
         markers: the way to the partitions that transactions write to.
         new_producer_id: reserves a producer id; raises `KafkaError`.
         epoch_of: the leader epoch of a partition of `__transaction_state`, which fences markers.
+        may_have_forgotten: whether the end of such a partition may have gone with the power, and
+            with it epochs that producers were given.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class TransactionCoordinator:
         *,
         new_producer_id: Callable[[], Awaitable[int]],
         epoch_of: Callable[[int], int],
+        may_have_forgotten: Callable[[int], bool],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -83,7 +87,12 @@ class TransactionCoordinator:
             log,
             clock,
             tasks,
-            lambda _: TransactionShard(config, self._begin_markers, lambda: self.id_count),
+            lambda partition: TransactionShard(
+                config,
+                self._begin_markers,
+                lambda: self.id_count,
+                may_have_forgotten=may_have_forgotten(partition),
+            ),
             batch_bytes_max=config.batch_bytes_max,
         )
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.listing import (
     TransactionFilter,
@@ -67,29 +68,25 @@ class TimerKey(NamedTuple):
     transactional_id: str = ""
 
 
-class Answer(NamedTuple):
-    """What a producer is told: a code, and with success the identity to go on with."""
-
-    code: ErrorCode
-    producer_id: int = -1
-    producer_epoch: int = -1
-
-    @staticmethod
-    def of(transaction: Transaction) -> Answer:
-        return Answer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
-
-
 class TransactionShard:
     """Requests that are refused raise `KafkaError`, or are answered through their `reply`.
 
     `id_count` tells how many transactional ids there are in all partitions of the broker.
+    `may_have_forgotten`: the end of the log may have gone with the power.
     """
 
     def __init__(
-        self, config: TransactionConfig, on_ending: OnEnding, id_count: Callable[[], int]
+        self,
+        config: TransactionConfig,
+        on_ending: OnEnding,
+        id_count: Callable[[], int],
+        *,
+        may_have_forgotten: bool,
     ) -> None:
         self._config = config
         self._id_count = id_count
+        self._may_have_forgotten = may_have_forgotten
+        self._may_be_old: set[str] = set()
         self._on_ending = on_ending
         self.transactions: dict[str, Transaction] = {}
         self._pending: dict[str, Transaction | None] = {}
@@ -118,6 +115,8 @@ class TransactionShard:
         """An administrator's marker in this topic ends nothing."""
 
     def loaded(self, now: Now) -> list[Decision]:
+        if self._may_have_forgotten:
+            self._may_be_old.update(self.transactions)
         self._schedule_expiry(now)
         for transactional_id in self.transactions:
             self._arm(now, transactional_id)
@@ -176,7 +175,9 @@ class TransactionShard:
 
     def needs_producer_id(self, transactional_id: str, expected: Producer | None) -> bool:
         """Whether `initialise` will need a producer id that nobody has had."""
-        return needs_producer_id(self.transactions.get(transactional_id), expected)
+        may_be_old = transactional_id in self._may_be_old
+        current = self.transactions.get(transactional_id)
+        return needs_producer_id(current, expected, may_be_old=may_be_old)
 
     def initialise(
         self,
@@ -193,9 +194,14 @@ class TransactionShard:
         if current is None and self._id_count() >= self._config.ids_max:
             text = "there are as many transactional ids as lakelog.transactional.ids.max allows"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-        step = initialised(current, expected, timeout_ms, now.wall_ms, new_producer_id)
+        may_be_old = transactional_id in self._may_be_old
+        step = initialised(
+            current, expected, timeout_ms, now.wall_ms, new_producer_id, may_be_old=may_be_old
+        )
 
         def committed(now: Now) -> Decision | None:
+            if current is None or step.producer_id != current.producer_id:
+                self._may_be_old.discard(transactional_id)
             if not step.state.is_ending:
                 reply(Answer.of(step))
                 return None

@@ -37,13 +37,19 @@ class Producer(NamedTuple):
 # InitProducerId
 
 
-def needs_producer_id(current: Transaction | None, expected: Producer | None) -> bool:
-    """Whether `initialised` would need a producer id that nobody has had."""
+def needs_producer_id(
+    current: Transaction | None, expected: Producer | None, *, may_be_old: bool
+) -> bool:
+    """Whether `initialised` would need a producer id that nobody has had.
+
+    If `may_be_old`, later epochs of the present one may have been given out.
+    """
     if current is None:
         return True
     if current.state in (_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT):
         return False
-    return current.is_exhausted and (expected is None or expected.epoch == current.producer_epoch)
+    is_used_up = current.is_exhausted or may_be_old
+    return is_used_up and (expected is None or expected.epoch == current.producer_epoch)
 
 
 def initialised(
@@ -52,6 +58,8 @@ def initialised(
     timeout_ms: int,
     now_ms: int,
     new_producer_id: int,
+    *,
+    may_be_old: bool,
 ) -> Transaction:
     """The id with an epoch that nobody has had, so that every other producer of it is fenced.
 
@@ -84,7 +92,7 @@ def initialised(
         last_update_ms=now_ms,
         previous_producer_id=current.producer_id,
     )
-    if needs_producer_id(current, expected):
+    if needs_producer_id(current, expected, may_be_old=may_be_old):
         last = NO_EPOCH if expected is None else current.producer_epoch
         return replace(fresh, producer_id=new_producer_id, producer_epoch=0, last_epoch=last)
     if expected is None:

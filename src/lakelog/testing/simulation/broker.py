@@ -18,6 +18,7 @@ from lakelog.server.app import World as Outside
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.metadata import FaultyStore
 from lakelog.testing.simulation.children import SimulatedProcesses
+from lakelog.testing.simulation.ledger import Place
 from lakelog.testing.simulation.process import Process
 from lakelog.testing.simulation.seams import ChanceRandom, SimulatedClock, SimulatedTasks
 from lakelog.testing.simulation.sockets import SimulatedNet
@@ -58,6 +59,11 @@ class BrokerHost:
     def is_running(self) -> bool:
         """Alive, be it that it still starts or stops."""
         return self.process is not None
+
+    def usable(self) -> set[Place]:
+        """The partitions that it serves."""
+        partitions = self.server.broker.partitions if self.server is not None else ()
+        return {(entry.topic, entry.index) for entry in partitions if entry.is_online}
 
     async def start(self) -> bool:
         """Whether it serves now; it may have been killed while it started, or been refused."""

@@ -8,9 +8,10 @@ request did is unknown: its values may be there, once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 Place = tuple[str, int]
 """A topic and a partition of it."""
@@ -33,6 +34,20 @@ class Transaction:
     fate: Fate = Fate.OPEN
     values: dict[bytes, Place] = field(default_factory=dict)
     """Those that were acknowledged."""
+    places: set[Place] = field(default_factory=set)
+    """Where it may have records."""
+    ends: Mapping[Place, int] = field(default_factory=dict)
+    """Where the logs ended when its end was acknowledged: all that it consists of is below."""
+    torn: bool = False
+    """Whether some of what it consists of went with the end of a log, as nobody promised."""
+
+    @property
+    def is_open_or_aborted(self) -> bool:
+        return not self.torn and self.fate in (Fate.OPEN, Fate.ABORTED)
+
+    @property
+    def is_committed(self) -> bool:
+        return not self.torn and self.fate is Fate.COMMITTED
 
 
 @dataclass(slots=True)
@@ -47,6 +62,14 @@ class Sent:
     seen: int = -1
 
 
+class Shadow(NamedTuple):
+    """Offsets from `first` to before `end` that the damage of the batch at `base` may hide."""
+
+    first: int
+    base: int
+    end: int
+
+
 @dataclass(slots=True)
 class PartitionLedger:
     values: dict[int, bytes] = field(default_factory=dict)
@@ -54,6 +77,13 @@ class PartitionLedger:
     """Below it records may be missing: they were deleted, or are old enough to be."""
     end: int = 0
     compacted: bool = False
+    cuts: int = 0
+    """How often its end was lost."""
+    shadows: list[Shadow] = field(default_factory=list)
+
+    def is_hidden(self, offset: int) -> bool:
+        """Whether a damage may be told instead of the record at `offset`."""
+        return any(shadow.first <= offset < shadow.end for shadow in self.shadows)
 
 
 class Ledger:
@@ -89,6 +119,8 @@ class Ledger:
     ) -> None:
         for value in values:
             assert value not in self.sent
+            if transaction is not None:
+                transaction.places.add(place)
             self.sent[value] = Sent(place, once, transaction)
             self.counts["sent"] += 1
 
@@ -119,7 +151,7 @@ class Ledger:
             return
         self._note(place, offset, value, "read")
         transaction = sent.transaction
-        if committed and transaction is not None and transaction.fate in (Fate.OPEN, Fate.ABORTED):
+        if committed and transaction is not None and transaction.is_open_or_aborted:
             self.violation(
                 f"{place} shows {value!r} at {offset} to readers of committed records: its "
                 f"transaction {transaction.name} is {transaction.fate.value}"
@@ -139,11 +171,12 @@ class Ledger:
     # What may go
 
     def cut(self, place: Place, end: int) -> None:
-        """The power failed: what lay from `end` on is not there any more, as nobody promised."""
+        """What lay from `end` on is not there any more, as nobody promised."""
         partition = self.partition(place)
+        partition.cuts += 1
         for offset in [offset for offset in partition.values if offset >= end]:
             sent = self.sent[partition.values.pop(offset)]
-            self.counts["lost with the power"] += 1
+            self.counts["lost with the end of a log"] += 1
             sent.acked = sent.seen = -1
             if sent.transaction is not None:
                 sent.transaction.values = {
@@ -152,6 +185,9 @@ class Ledger:
                     if self.sent[value].acked >= 0
                 }
         partition.end = min(partition.end, end)
+        for transaction in self.transactions:
+            if place in transaction.places or place[0].startswith("__"):
+                transaction.torn |= transaction.ends.get(place, end + 1) > end
 
     def deleted(self, place: Place, start: int) -> None:
         """Records below `start` may be gone."""
@@ -178,22 +214,25 @@ class Ledger:
         for value, sent in self.sent.items():
             if sent.place != place or sent.acked < partition.start or sent.acked in found:
                 continue
+            if partition.is_hidden(sent.acked):
+                continue
             transaction = sent.transaction
-            if committed and transaction is not None and transaction.fate is not Fate.COMMITTED:
+            if committed and transaction is not None and not transaction.is_committed:
                 continue
             self.violation(f"{place} has lost {value!r}, acknowledged at {sent.acked}")
 
     def _check_keys(self, place: Place, found: dict[int, bytes], *, committed: bool) -> None:
         """Each key has its newest value, or one that is newer than what its writers know of."""
         newest: dict[bytes, int] = {}
+        hidden = self.partition(place).is_hidden
         for offset, value in found.items():
             key = value.partition(b"/")[0]
             newest[key] = max(offset, newest.get(key, -1))
         for value, sent in self.sent.items():
             transaction = sent.transaction
-            if sent.place != place or sent.acked < 0:
+            if sent.place != place or sent.acked < 0 or hidden(sent.acked):
                 continue
-            if transaction is not None and transaction.fate is not Fate.COMMITTED:
+            if transaction is not None and not transaction.is_committed:
                 continue
             key = value.partition(b"/")[0]
             if sent.acked > newest.get(key, -1):
@@ -204,12 +243,13 @@ class Ledger:
     def check_transactions(self, committed: set[bytes]) -> None:
         """All or nothing: `committed` is what readers of committed records saw."""
         for transaction in self.transactions:
-            if transaction.fate is not Fate.COMMITTING:
+            if transaction.fate is not Fate.COMMITTING or transaction.torn:
                 continue
             live = {
                 value: place
                 for value, place in transaction.values.items()
                 if self.sent[value].acked >= self.partition(place).start
+                and not self.partition(place).is_hidden(self.sent[value].acked)
             }
             seen = sum(value in committed for value in live)
             self.expect(

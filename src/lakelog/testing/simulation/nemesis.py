@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
 """Files that are made anew from the log; any of their bits may flip while the broker is down."""
 
+_MAY_CUT = frozenset({"plain", "orders", "trimmed", "events"})
+"""Topics of which the end may go, as nothing else goes by what their logs remember."""
+
 
 class Nemesis:
     """`run` does harm until the plan's time is over; the world heals itself afterwards."""
@@ -87,6 +90,9 @@ class Nemesis:
         await asyncio.sleep(self._rng.random() * 3)
         if "flipped bit" in self._plan.faults and self._rng.random() < 0.5:
             self._flip(host)
+        if "flipped record" in self._plan.faults and self._rng.random() < 0.5:
+            struck = self._world.damages[host.name].strike(self._rng, _MAY_CUT)
+            self._world.faults["flipped record"] += struck
         await self._world.bring_back(host)
 
     def _flip(self, host: BrokerHost) -> None:

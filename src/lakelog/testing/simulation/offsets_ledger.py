@@ -6,18 +6,20 @@ was. A commit whose answer was lost may have been done, at any time after it was
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakelog.testing.simulation.ledger import Fate, Ledger, Place, Transaction
+from lakelog.testing.simulation.ledger import Ledger, Place, Transaction
 
 _Key = tuple[str, Place]
+_OFFSETS = "__consumer_offsets"
 
 
 @dataclass(slots=True)
 class _Commits:
     sent: dict[int, Transaction | None] = field(default_factory=dict)
-    acked: int = -1
-    """The last one that is certainly done."""
+    acked: dict[int, Mapping[Place, int]] = field(default_factory=dict)
+    """Those that are certainly done, and where the logs ended by then."""
 
 
 @dataclass(slots=True)
@@ -48,12 +50,15 @@ class OffsetsLedger:
         commits.sent[self._next] = transaction
         return self._next
 
-    def acknowledged(self, group: str, place: Place, value: int) -> None:
-        """Done, but for one of a transaction, which is done with that."""
+    def acknowledged(self, group: str, place: Place, value: int, ends: Mapping[Place, int]) -> None:
+        """Done, but for one of a transaction, which is done with that.
+
+        `ends` are those of the logs: the record of it is below.
+        """
         commits = self._commits[group, place]
         self._ledger.counts["offsets committed"] += 1
         if commits.sent[value] is None:
-            commits.acked = max(commits.acked, value)
+            commits.acked[value] = ends
 
     def last_done(self, group: str, place: Place) -> int:
         """What a fetch that is sent now must find, or something newer; -1 for nothing."""
@@ -63,9 +68,22 @@ class OffsetsLedger:
         done = [
             value
             for value, transaction in commits.sent.items()
-            if transaction is not None and transaction.fate is Fate.COMMITTED
+            if transaction is not None and transaction.is_committed
         ]
-        return max([commits.acked, *done])
+        return max([-1, *commits.acked, *done])
+
+    def cut(self, place: Place, end: int) -> None:
+        """A log has lost its end; what lay there in the log of a group's offsets may be undone.
+
+        So may what it says of members and generations, which nothing outside of it remembers.
+        """
+        if place[0] != _OFFSETS:
+            return
+        self._owners.clear()
+        self._leases.clear()
+        for commits in self._commits.values():
+            kept = commits.acked.items()
+            commits.acked = {value: at for value, at in kept if at.get(place, end + 1) <= end}
 
     def fetched(self, group: str, place: Place, value: int, at_least: int) -> None:
         """`at_least` is what `last_done` gave before the fetch was sent."""
@@ -80,7 +98,7 @@ class OffsetsLedger:
             self._ledger.violation(f"group {group} has {value} for {place}, never committed")
             return
         transaction = commits.sent[value]
-        if transaction is not None and transaction.fate in (Fate.OPEN, Fate.ABORTED):
+        if transaction is not None and transaction.is_open_or_aborted:
             self._ledger.violation(
                 f"group {group} has {value} for {place}: its transaction {transaction.name} is "
                 f"{transaction.fate.value}"

@@ -31,10 +31,13 @@ FAULTS = (
     "disk error",
     "clock",
     "flipped bit",
+    "flipped record",
     "helper death",
     "client crash",
     "metadata",
 )
+
+_INTERVAL_MAX = 4096
 
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -67,9 +70,10 @@ class Plan:
     settings: dict[str, str] = field(default_factory=lambda: dict(_SETTINGS))
 
     @property
-    def may_lose(self) -> bool:
-        """What the page cache holds goes with the power."""
-        return "power" in self.faults and not self.durable
+    def index_interval(self) -> int:
+        """In bytes; the largest that a topic of this world may have."""
+        most = _INTERVAL_MAX if "administration" in self.workloads else 0
+        return max(int(self.settings["log.index.interval.bytes"]), most)
 
 
 def plan_of(seed: int) -> Plan:
@@ -79,9 +83,6 @@ def plan_of(seed: int) -> Plan:
     plan = Plan(8.0 + rng.random() * 20.0, frozenset(workloads), frozenset(faults))
     if "power" in faults:
         plan.durable = rng.random() < 0.6
-        if not plan.durable:
-            # What transactions and groups remember may be lost there, and so may what they promise.
-            plan.workloads = frozenset(workloads & {"plain", "idempotent"} or {"idempotent"})
     if plan.durable and "power" in faults:
         durable = ("log.flush.interval.messages", "1"), ("log.durability", "fsync")
         plan.settings.update([rng.choice(durable)])

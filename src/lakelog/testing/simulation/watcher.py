@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from lakelog.records.batch import iter_batches
 from lakelog.replica.partition import Partition
-from lakelog.runtime.api import Disk
 from lakelog.storage.names import LOG
+from lakelog.testing.simulation.damage import Damages
 from lakelog.testing.simulation.ledger import Ledger, Place
 
 Key = tuple[str, bytes, int]
@@ -40,14 +40,25 @@ def marks_of(partition: Partition) -> Marks:
     )
 
 
+def _end_found(partition: Partition) -> int:
+    """Where the log ended when it was opened: there its leader's epoch began.
+
+    By the time that the broker serves, its coordinators may have written.
+    """
+    begun = dict(partition.log.leader_epochs.entries)
+    return begun.get(partition.leader_epoch, partition.log.log_end_offset)
+
+
 class Watcher:
     """Of one data folder, through all its brokers. Keys are topic, topic id and partition."""
 
-    def __init__(self, ledger: Ledger, disk: Disk) -> None:
+    def __init__(self, ledger: Ledger, damages: Damages) -> None:
         self._ledger = ledger
-        self._disk = disk
+        self._damages = damages
         self._marks: dict[Key, Marks] = {}
         self._batches: dict[Key, dict[int, tuple[int, int]]] = {}
+        self._unpowered: set[Key] = set()
+        """Those that have not been online since the power failed."""
 
     # While it runs
 
@@ -85,38 +96,54 @@ class Watcher:
                     self._batches[key] = self._read(partition)
 
     def compare(self, partitions: list[Partition], *, power: bool) -> dict[Place, int]:
-        """After the next start; the places whose ends went back with the power, and to where."""
-        cut = {}
+        """After the next start; the places whose ends went back, and to where."""
+        ends = {}
+        if power:
+            self._unpowered.update(self._marks)
         for partition in partitions:
             key = partition.topic, partition.topic_id, partition.index
+            place = partition.topic, partition.index
             before, now = self._marks.get(key), marks_of(partition)
+            found = now._replace(end=_end_found(partition))
+            cut = self._damages.cut_of(place)
             if before is not None:
-                promised = before.recovery_point if power else before.end
-                if now.end < promised:
-                    self._ledger.violation(
-                        f"{key[0]}-{key[2]} ends at {now.end}; up to {promised} was promised"
-                    )
-                if not power and now.last_stable < before.last_stable and now.start >= before.start:
-                    self._ledger.violation(
-                        f"{key[0]}-{key[2]}: the last stable offset went from "
-                        f"{before.last_stable} to {now.last_stable}"
-                    )
-                if now.leader_epoch <= before.leader_epoch:
-                    self._ledger.violation(f"{key[0]}-{key[2]}: the leader epoch did not rise")
-                if now.end < before.end:
-                    cut[partition.topic, partition.index] = now.end
+                self._compare_marks(key, before, found, cut, power=key in self._unpowered)
+                if found.end < before.end:
+                    ends[place] = found.end
             self._marks[key] = now
+            self._unpowered.discard(key)
             if "compact" not in partition.log.config.cleanup_policy:
-                self._compare_bytes(key, partition)
-        return cut
+                self._compare_bytes(key, partition, found.end)
+        return ends
 
-    def _compare_bytes(self, key: Key, partition: Partition) -> None:
+    def _compare_marks(
+        self, key: Key, before: Marks, now: Marks, cut: int | None, *, power: bool
+    ) -> None:
+        """`cut` is where a damage above the recovery point must have ended the log."""
+        name = f"{key[0]}-{key[2]}"
+        promised = before.recovery_point if power else before.end
+        if cut is not None:
+            promised = min(promised, cut)
+            if now.end > cut:
+                self._ledger.violation(f"{name} ends at {now.end}: {cut} is damaged")
+        if now.end < promised:
+            self._ledger.violation(f"{name} ends at {now.end}; up to {promised} was promised")
+        if now.end >= before.end and now.start >= before.start:
+            self._ledger.expect(
+                now.last_stable >= before.last_stable,
+                f"{name}: the last stable offset went from {before.last_stable} "
+                f"to {now.last_stable}",
+            )
+        if now.leader_epoch <= before.leader_epoch:
+            self._ledger.violation(f"{name}: the leader epoch did not rise")
+
+    def _compare_bytes(self, key: Key, partition: Partition, end: int) -> None:
         try:
             found = self._read(partition)
         except OSError:
             return
         old, self._batches[key] = self._batches.get(key, {}), found
-        start, end = partition.log.log_start_offset, partition.log.log_end_offset
+        start = partition.log.log_start_offset
         for base, batch in old.items():
             if start <= base < end and found.get(base) != batch:
                 self._ledger.violation(f"{key[0]}-{key[2]}: the batch at {base} has changed")
@@ -125,7 +152,7 @@ class Watcher:
         """Base offset to size and checksum of each batch, from the files themselves."""
         log, found = partition.log, {}
         for segment in log.segments:
-            data = self._disk.read(segment.path(LOG))[: segment.size]
+            data = self._damages.undamaged(segment.path(LOG))[: segment.size]
             for header, batch in iter_batches(data):
                 found[header.base_offset] = len(batch), zlib.crc32(batch)
         return found

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakelog.testing.memory_metadata import MetadataMemory
-from lakelog.testing.simulation.broker import BrokerHost
+from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.cast import Cast
 from lakelog.testing.simulation.clients.client import Client
+from lakelog.testing.simulation.clients.operator import Operator
+from lakelog.testing.simulation.damage import Damages
 from lakelog.testing.simulation.inspection import Inspection
 from lakelog.testing.simulation.ledger import Ledger, Place
 from lakelog.testing.simulation.log_watch import LogWatch
@@ -69,13 +71,18 @@ class World:
         self.is_ending = False
         self.leapt_at = -1.0
         """When a wall clock was last changed."""
+        self.cut_at = -1.0
+        """When a log was last found without its end."""
         self._producers: set[tuple[int, int]] = set()
         self._watchers: dict[str, Watcher] = {}
+        self.damages: dict[str, Damages] = {}
         self._disk_steps: dict[str, int] = {}
         self._power: set[str] = set()
         self.brokers = [BrokerHost(self, 1, self.plan.settings)]
         for host in self.brokers:
-            self._watchers[host.name] = Watcher(self.ledger, host.disk)
+            damages = Damages(host.disk, DATA, self.ledger, self.plan.index_interval)
+            self.damages[host.name] = damages
+            self._watchers[host.name] = Watcher(self.ledger, damages)
             if "metadata" in self.plan.faults:
                 host.metadata_unknown_percent = 20
             if "helper death" in self.plan.faults:
@@ -128,6 +135,8 @@ class World:
         self.is_ending = True
         for task in self._living:
             await asyncio.wait({task})
+        if self.cut_at >= 0:
+            await Operator(self, cast.places).start()
         await Inspection(self, cast.places).run()
 
     def _bury(self) -> None:
@@ -146,13 +155,18 @@ class World:
         return self.brokers[0].address
 
     @property
-    def may_lose(self) -> bool:
-        return self.plan.may_lose
-
-    @property
     def starts(self) -> int:
         """How often brokers were started by now."""
         return sum(host.starts for host in self.brokers)
+
+    def ends(self) -> dict[Place, int]:
+        """Where the logs end, of brokers that run; others may have any end by the next start."""
+        running = [host.server.broker for host in self.brokers if host.server is not None]
+        return {
+            (entry.topic, entry.index): entry.log.log_end_offset
+            for broker in running
+            for entry in broker.partitions
+        }
 
     def wall_ms(self) -> int:
         return WALL_START_MS + int(self.loop.time() * 1000)
@@ -175,7 +189,19 @@ class World:
         cut = self._watchers[host.name].compare(partitions, power=power)
         for place, end in cut.items():
             self.ledger.cut(place, end)
+            self.offsets.cut(place, end)
+        self.damages[host.name].on_started()
+        if cut:
+            self.cut_at = self.loop.time()
+            self._lose_late_answers()
         self.trace("started", host.name, host.disk.steps)
+
+    def _lose_late_answers(self) -> None:
+        """What a broker has told of records that are lost comes before that, or not at all."""
+        for client in self.clients:
+            for socket in list(client.process.sockets):
+                if not socket.other.process.alive:
+                    self.net.reset(socket)
 
     def on_stopping(self, host: BrokerHost) -> None:
         self._look(host)
@@ -250,4 +276,9 @@ class World:
             host.metadata_unknown_percent = 0
             if host.process is not None:
                 host.kill()
+            damages = self.damages[host.name]
+            damages.repair(self.chance("repair"))
             await self.bring_back(host)
+            if damages.repair_others(host.usable()):
+                host.kill()
+                await self.bring_back(host)

@@ -178,6 +178,31 @@ async def test_kafka_20090_a_fence_at_the_last_epoch_leaves_a_usable_id(world: W
     assert (await world.ready()).epoch == 0
 
 
+@in_world()
+async def test_what_the_log_may_have_forgotten_is_given_to_nobody(world: World) -> None:
+    """The power may have taken the end of the log, and with it epochs that are in use."""
+    first = await world.ready()
+    world.may_have_forgotten = True
+    await world.restart()
+    fresh = await world.ready()
+    assert fresh.producer_id != first.producer_id
+    assert fresh.epoch == 0
+    assert await world.add(first) != ErrorCode.NONE
+    assert await world.ready() == Producer(fresh.producer_id, 1), "what is known again is used"
+
+
+@in_world()
+async def test_a_producer_that_goes_on_from_what_may_be_forgotten_has_another_id(
+    world: World,
+) -> None:
+    first = await world.ready()
+    world.may_have_forgotten = True
+    await world.restart()
+    answer = await world.init(expected=first)
+    assert answer.code == ErrorCode.NONE
+    assert (answer.producer_id != first.producer_id, answer.producer_epoch) == (True, 0)
+
+
 def test_the_highest_epoch_is_never_a_clients() -> None:
     held = Transaction(producer_id=1, producer_epoch=EPOCH_LAST, timeout_ms=1, last_update_ms=0)
     assert held.is_exhausted

@@ -86,14 +86,14 @@ def two_leases(ledger: Ledger) -> None:
 def an_offset_is_lost(ledger: Ledger) -> None:
     offsets = OffsetsLedger(ledger)
     value = offsets.will_commit("g", P)
-    offsets.acknowledged("g", P, value)
+    offsets.acknowledged("g", P, value, {})
     offsets.fetched("g", P, -1, offsets.last_done("g", P))
 
 
 def an_offset_goes_back(ledger: Ledger) -> None:
     offsets = OffsetsLedger(ledger)
     first, second = offsets.will_commit("g", P), offsets.will_commit("g", P)
-    offsets.acknowledged("g", P, second)
+    offsets.acknowledged("g", P, second, {})
     offsets.fetched("g", P, first, offsets.last_done("g", P))
 
 

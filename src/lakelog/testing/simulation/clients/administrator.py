@@ -71,7 +71,7 @@ class Trimmer(Client):
                 answer.low_watermark >= before,
                 f"{place} begins at {answer.low_watermark} though {before} was asked for",
             )
-        elif answer.error_code not in RETRIABLE and not self.world.may_lose:
+        elif answer.error_code not in RETRIABLE and not self.ledger.partition(place).cuts:
             self.unexpected("DeleteRecords", answer.error_code)
 
     async def _configure(self, topic: str) -> None:

@@ -11,6 +11,7 @@ from lakelog.testing.simulation.clients.reading import (
     FETCH_VERSION,
     LATEST,
     fetch_request,
+    is_damaged,
     list_offset,
     read_piece,
 )
@@ -64,17 +65,20 @@ class Consumer(Client):
                 self.ledger.read(place, offset, value, committed=self._committed)
             self.note("fetched", place, piece.next_offset)
             self._positions[place] = piece.next_offset
+        elif answer.error_code == ErrorCode.CORRUPT_MESSAGE and is_damaged(self, place, at):
+            self._positions[place] = at + 1
         elif answer.error_code not in RETRIABLE:
             self.unexpected(f"Fetch of {place} at {at}", answer.error_code)
 
     async def _find(self, place: Place, at: int) -> None:
-        """The log has begun later meanwhile, or has lost its end with the power."""
+        """The log has begun later meanwhile, or has lost its end."""
         start = await list_offset(self, place, EARLIEST, committed=False)
         end = await list_offset(self, place, LATEST, committed=False)
-        if start <= at <= end and not self.world.may_lose:
+        was_cut = self.ledger.partition(place).cuts > 0
+        if start <= at <= end and not was_cut:
             self.ledger.violation(f"{place}: {at} is out of range in {start} to {end}")
         if at < start and not self.world.may_delete(place):
             self.ledger.violation(f"{place} begins at {start}, and nobody has deleted {at}")
-        if at > end and not self.world.may_lose:
+        if at > end and not was_cut:
             self.ledger.violation(f"{place} ends at {end}, where {at} had been")
         self._positions[place] = min(max(at, start), end)

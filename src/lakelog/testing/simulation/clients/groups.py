@@ -70,7 +70,7 @@ class GroupClient(Client):
         except Lost:
             return False
         if answer.error_code == 0:
-            self.world.offsets.acknowledged(self.group, place, value)
+            self.world.offsets.acknowledged(self.group, place, value, self.world.ends())
             return True
         if answer.error_code not in _NOT_NOW | EXPELLED:
             self.unexpected("OffsetCommit", answer.error_code)
@@ -85,6 +85,7 @@ class GroupClient(Client):
         )
         while True:
             at_least = self.world.offsets.last_done(self.group, place)
+            asked_at = self.world.loop.time()
             try:
                 (group,) = (await self.connection.call(request, 8)).groups
             except Lost:
@@ -95,6 +96,8 @@ class GroupClient(Client):
             code = group.error_code or group.topics[0].partitions[0].error_code
             if code == 0:
                 found = group.topics[0].partitions[0].committed_offset
+                if self.world.cut_at >= asked_at:
+                    at_least = min(at_least, self.world.offsets.last_done(self.group, place))
                 self.world.offsets.fetched(self.group, place, found, at_least)
                 self.note("offset", place, found)
                 return

@@ -25,7 +25,11 @@ class _Batch:
     place: Place
     values: list[bytes]
     data: bytes
+    starts: int
+    """How often brokers had been started when it was made."""
     acked: bool = False
+    followed: bool = False
+    """Whether others were sent after it before it was answered."""
 
 
 class PlainProducer(Client):
@@ -83,6 +87,8 @@ class IdempotentProducer(Client):
         while not self.world.is_ending:
             await self.pause(0.0, 0.6)
             batches = [self._next() for _ in range(self.rng.choice((1, 1, 2, _IN_FLIGHT_MAX)))]
+            for number, batch in enumerate(batches):
+                batch.followed = any(other.place == batch.place for other in batches[number + 1 :])
             sending = [asyncio.ensure_future(self._send(batch)) for batch in batches]
             await asyncio.gather(*sending)
             for batch in batches:
@@ -110,7 +116,7 @@ class IdempotentProducer(Client):
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = sequence + len(values)
         data = batch_of(self, values, (*self._identity, sequence), keyed=self._keyed)
-        return _Batch(place, values, data)
+        return _Batch(place, values, data, self.world.starts)
 
     async def _send(self, batch: _Batch) -> int:
         """The error code; of what is lost that of a timeout."""
@@ -135,7 +141,7 @@ class IdempotentProducer(Client):
             answer = answer_of(await self.connection.call(request, _VERSION))
         except Lost:
             return
-        if answer.error_code == 0 and not self.world.may_lose:
+        if answer.error_code == 0 and not self.ledger.partition(batch.place).cuts:
             self.ledger.expect(
                 answer.base_offset in (offset, -1),
                 f"{self.name}: a batch at {offset} was taken again at {answer.base_offset}",
@@ -146,7 +152,7 @@ class IdempotentProducer(Client):
         while not batch.acked:
             code = await self._send(batch)
             if code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
-                if not self.world.may_lose:
+                if not self._may_be_forgotten(batch):
                     self.unexpected("a batch in sequence", code)
                 await self._identify()
                 return
@@ -155,3 +161,11 @@ class IdempotentProducer(Client):
                 return
             if code:
                 await self.pause(0.1, 0.8)
+
+    def _may_be_forgotten(self, batch: _Batch) -> bool:
+        """Whether the broker need not know any more that it has the batch, or the one before.
+
+        A start may find a snapshot, which has only the newest batch of each producer.
+        """
+        restarted = self.world.starts != batch.starts
+        return self.ledger.partition(batch.place).cuts > 0 or (restarted and batch.followed)

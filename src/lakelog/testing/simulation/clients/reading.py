@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakelog.base.errors import ErrorCode
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -84,6 +85,12 @@ def read_piece(ledger: Ledger, place: Place, offset: int, answer: Any, *, commit
     return Piece(values, at)
 
 
+def is_damaged(client: Client, place: Place, offset: int) -> bool:
+    """Whether there is a damage that a reader may be told of."""
+    client.ledger.counts["damages told"] += 1
+    return client.ledger.partition(place).is_hidden(offset)
+
+
 async def list_offset(client: Client, place: Place, timestamp: int, *, committed: bool) -> int:
     """Where a partition begins or ends; asks until it is told."""
     wanted = ListOffsetsPartition(partition_index=place[1], timestamp=timestamp)
@@ -109,6 +116,14 @@ async def read_all(client: Client, place: Place, *, committed: bool) -> dict[int
     while at < end:
         request = fetch_request(place, at, committed=committed, max_bytes=1 << 20, max_wait_ms=100)
         answer = (await client.ask(request, FETCH_VERSION)).responses[0].partitions[0]
+        if answer.error_code == ErrorCode.CORRUPT_MESSAGE and is_damaged(client, place, at):
+            at += 1
+            continue
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            start = await list_offset(client, place, EARLIEST, committed=committed)
+            if at < start <= client.ledger.partition(place).start:
+                at = start  # retention was faster
+                continue
         if answer.error_code != 0:
             client.unexpected(f"the last reading of {place} at {at}", answer.error_code)
             break

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakelog.testing.simulation.world import World
 
 _TRANSACTION = 1
-_TIMEOUT_MS = 8_000
+TIMEOUT_MS = 8_000
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 _OVER = frozenset(
     {
@@ -60,7 +60,7 @@ class TransactionalProducer(Client):
         self._identity = (-1, -1)
         self._sequences: dict[Place, int] = {}
         self._current: Transaction | None = None
-        self._began = 0.0
+        self._began = self._identified_at = 0.0
 
     def replaced(self) -> TransactionalProducer:
         """Its open transaction will be aborted, by its successor or when its time is over."""
@@ -103,7 +103,9 @@ class TransactionalProducer(Client):
         except Lost:
             return
         self.ledger.expect(
-            answer_of(response).error_code != 0 or old == self._identity,
+            answer_of(response).error_code != 0
+            or old == self._identity
+            or self.world.cut_at >= self._identified_at,
             f"{self.name}: a producer of epoch {old} was not fenced by {self._identity}",
         )
 
@@ -112,7 +114,7 @@ class TransactionalProducer(Client):
     async def _identify(self) -> None:
         find = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[self._id])
         request = InitProducerIdRequest(
-            transactional_id=self._id, transaction_timeout_ms=_TIMEOUT_MS
+            transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS
         )
         while True:
             await self.ask(find, 4)
@@ -130,6 +132,7 @@ class TransactionalProducer(Client):
             f"{self.name}: producer {producer_id} has epoch {epoch} a second time",
         )
         self._identity = producer_id, epoch
+        self._identified_at = self.world.loop.time()
         self._sequences.clear()
         self.note("identity", producer_id, epoch)
 
@@ -196,7 +199,7 @@ class TransactionalProducer(Client):
         while True:
             answer = (await self.ask(commit, version)).topics[0].partitions[0]
             if answer.error_code == 0:
-                self.world.offsets.acknowledged(self._id, place, value)
+                self.world.offsets.acknowledged(self._id, place, value, self.world.ends())
             if await self._is_done("TxnOffsetCommit", answer.error_code):
                 return
 
@@ -227,12 +230,14 @@ class TransactionalProducer(Client):
 
     @property
     def _is_late(self) -> bool:
-        """Whether the coordinator may have ended the transaction by itself.
+        """Whether the coordinator may have ended the transaction by itself, or forgotten it.
 
         It counts by the wall clock, as Apache Kafka does, and so may have leapt over the time.
         """
         elapsed_s = self.world.loop.time() - self._began
-        return elapsed_s > _TIMEOUT_MS / 1000 * 0.9 or self.world.leapt_at >= self._began
+        was_cut = self.world.cut_at >= self._identified_at
+        has_leapt = self.world.leapt_at >= self._began
+        return elapsed_s > TIMEOUT_MS / 1000 * 0.9 or has_leapt or was_cut
 
     # Its end
 
@@ -254,6 +259,7 @@ class TransactionalProducer(Client):
                 await self._start_anew()
                 return
             await self.pause(0.05, 0.4)
+        transaction.ends = self.world.ends()
         if commit:
             transaction.fate = Fate.COMMITTED
         self.note("ended", transaction.name, commit)
