@@ -13,7 +13,7 @@ _LOAD_SECONDS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kind of load. `batch` is bytes per batch, or per fetched partition."""
+    """One kind of load. `batch` is bytes per batch, or the most that is fetched of a partition."""
 
     name: str
     mode: str
@@ -51,6 +51,10 @@ class Measurement:
     @property
     def cpu_s_per_gb(self) -> float:
         return self.cpu_s / (self.bytes / 1e9)
+
+    @property
+    def bytes_per_cpu_s(self) -> float:
+        return self.bytes / max(self.cpu_s, 0.01)
 
     @property
     def requests_per_cpu_s(self) -> float:

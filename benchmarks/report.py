@@ -68,11 +68,11 @@ class Results:
         ]
 
     def _ratio(self, case: Case, name: str) -> str:
-        """This broker's requests per server-CPU-second over those of the other one."""
+        """This broker's bytes per server-CPU-second over those of the other one."""
         if name == self.brokers[-1]:
             return ""
         own, other = (
-            median(run.requests_per_cpu_s for run in self.loads[case, broker])
+            median(run.bytes_per_cpu_s for run in self.loads[case, broker])
             for broker in (name, self.brokers[-1])
         )
         return f"{own / other:.2f} x"

@@ -37,8 +37,9 @@ CASES = (
     Case("produce 16 KB, 8 conn.", "produce", "medium", 16_384, 150, records=16, connections=8),
     Case("produce 1 KB", "produce", "small", batch=1024, megabytes=100, requests=40_000),
     Case("produce 1 KB, 8 conn.", "produce", "small8", 1024, 100, connections=8, requests=40_000),
-    Case("fetch 1 MiB", "fetch", "large", batch=1 << 20, megabytes=3000),
-    Case("fetch 100 KB", "fetch", "large", batch=100_000, megabytes=1000),
+    Case("fetch 98 KB", "fetch", "large", batch=1 << 20, megabytes=3000),
+    Case("fetch 1 MB", "fetch", "huge", batch=1 << 20, megabytes=3000),
+    Case("fetch 98 KB, one a time", "fetch", "large", batch=100_000, megabytes=1000),
     Case("fetch 1 KB, 8 conn.", "fetch", "small8", 1024, 100, connections=8, requests=40_000),
 )
 

@@ -16,10 +16,10 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
+from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.markers import Marker
-from lakelog.coordinator.transaction.shard import Answer
 from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.end_txn import EndTxnRequest

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.protocol.delete_topics import DeleteTopicsRequest
 from lakelog.protocol.fetch import (
     FetchPartition,
     FetchRequest,
@@ -246,3 +247,23 @@ def test_produced_while_a_session_waits(wire: WireClient, session: Session, boot
         wire.call(produce_request(session.topic, batch_of(b"x"), partition=1), 9)
         _, response = other.receive(FETCH, FETCH_VERSION)
     assert session.partitions(response) == {1: [(0, 0)]}
+
+
+def test_a_topic_made_anew_is_not_taken_for_the_one_before(
+    wire: WireClient, bootstrap: str, topic: str
+) -> None:
+    """By one who asks by name, again and again, and is known by then (KAFKA-12257)."""
+    delete = DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000)
+    with WireClient(bootstrap) as other:
+        for number in range(3):
+            value = b"%d" % number * 40_000
+            for _ in range(3):
+                assert produce(other, topic, batch_of(value)).error_code == 0
+            for offset in (0, 1, 2):
+                answer = fetch(wire, topic, offset, partition_max_bytes=40_000)
+                assert _offsets(answer) == [(offset, offset)]
+                assert value in bytes(answer.records)
+            assert other.call(delete, 5).responses[0].error_code == 0
+            gone = fetch(wire, topic, 2, partition_max_bytes=40_000)
+            assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            create_topic(other, topic)

@@ -17,6 +17,7 @@ from lakelog.base.config import (
     UpdateMode,
     Validator,
     at_least,
+    between,
     list_of,
     one_of,
 )
@@ -90,8 +91,8 @@ _NETWORK = (
         "queued.max.request.bytes",
         _LONG,
         256 << 20,
-        "Memory of requests that are being received, of all connections together; -1 for no limit. "
-        "Apache Kafka's default is -1.",
+        "Memory of requests that are being received, of all connections together, and as much "
+        "again for those that wait for an answer; -1 for no limit. Apache Kafka's default is -1.",
         at_least(-1),
     ),
     _fixed(
@@ -160,6 +161,13 @@ _TOPICS = (
         at_least(1),
     ),
     _dynamic("message.max.bytes", _INT, 1_048_588, "Largest record batch taken.", at_least(0)),
+    _dynamic(
+        "max.decompressed.message.bytes",
+        _INT,
+        2_147_483_639,
+        "What a compressed batch may take decompressed; never more than 64 MiB.",
+        between(1, 2_147_483_639),
+    ),
     _dynamic("min.insync.replicas", _INT, 1, "In-sync replicas that acks=all needs.", at_least(1)),
     _dynamic(
         "producer.id.expiration.ms",

@@ -256,8 +256,6 @@ num.network.threads int 3 1.. cluster-wide
 num.recovery.threads.per.data.dir int 2 1.. cluster-wide
 producer.purgatory.purge.interval.requests int 1000
 queued.max.requests int 500 1..
-# what a batch may take decompressed is fixed
-max.decompressed.message.bytes int 2147483639
 # each codec has one level
 compression.gzip.level int -1 1..9|-1 cluster-wide
 compression.lz4.level int 9 1..17 cluster-wide

@@ -24,6 +24,23 @@ OWN_KEYS = (
         UpdateMode.READ_ONLY,
     ),
     ConfigKey(
+        "lakelog.groups.max",
+        ConfigType.INT,
+        "10000",
+        "Groups that there may be, with members or with offsets; beyond it new ones are refused.",
+        at_least(1),
+        UpdateMode.READ_ONLY,
+    ),
+    ConfigKey(
+        "lakelog.transactional.ids.max",
+        ConfigType.INT,
+        "100000",
+        "Transactional ids that are remembered; beyond it new ones are refused until some have "
+        "expired (transactional.id.expiration.ms).",
+        at_least(1),
+        UpdateMode.READ_ONLY,
+    ),
+    ConfigKey(
         "lakelog.metrics.compat",
         ConfigType.BOOLEAN,
         "false",

@@ -63,6 +63,7 @@ class LogConfig(NamedTuple):
     retention_ms: int = WEEK_MS
     retention_bytes: int = -1
     max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = 2_147_483_639
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
     durability: str = PAGE_CACHE

@@ -247,11 +247,11 @@ _RECORDS = (
         between(-131_072, 22),
         "compression.zstd.level",
     ),
-    _inert(
+    _int(
         "max.decompressed.message.bytes",
-        ConfigType.INT,
-        "2147483639",
-        _LEVELS,
+        2_147_483_639,
+        "What the records of a compressed batch may take decompressed, where the broker does that: "
+        "for a compacted topic, a compression.type, and a search by time. Never more than 64 MiB.",
         between(1, 2_147_483_639),
         "max.decompressed.message.bytes",
     ),

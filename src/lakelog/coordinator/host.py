@@ -239,7 +239,14 @@ class ShardHost(Generic[S]):
         """Appends what is queued until nothing is."""
         try:
             while hosted.queue:
-                if not await self._append(hosted, *self._next(hosted)):
+                results, records = self._next(hosted)
+                try:
+                    goes_on = await self._append(hosted, results, records)
+                except Exception:
+                    logger.exception("%s-%d cannot go on", self._topic, hosted.partition)
+                    code = ErrorCode.UNKNOWN_SERVER_ERROR
+                    goes_on = self._not_committed(hosted, results, code)
+                if not goes_on:
                     break
                 self._arm(hosted)
         finally:
@@ -274,7 +281,7 @@ class ShardHost(Generic[S]):
     async def _append(
         self, hosted: _Hosted[S], results: list[Result[Any]], records: list[_Encoded]
     ) -> bool:
-        """Whether the shard can go on."""
+        """Whether the shard can go on. `results` are left with what has not been dealt with."""
         producer, marker = results[0].producer, results[0].marker
         try:
             if marker is not None:
@@ -288,8 +295,10 @@ class ShardHost(Generic[S]):
         if hosted.dropped:
             self._fail(hosted, results, ErrorCode.NOT_COORDINATOR)
             return False
-        for result in results:
-            _replay_result(hosted.shard, result)
+        results.reverse()
+        while results:
+            _replay_result(hosted.shard, results[-1])
+            result = results.pop()
             if result.committed is not None:
                 self._accept(hosted, result.committed(self.now()))
         return True
@@ -338,9 +347,11 @@ class ShardHost(Generic[S]):
         hosted.timer = None
         if hosted.dropped:
             return
-        for result in hosted.shard.advance(self.now()):
-            self._accept(hosted, result)
-        self._arm(hosted)
+        try:
+            for result in hosted.shard.advance(self.now()):
+                self._accept(hosted, result)
+        finally:
+            self._arm(hosted)
 
 
 def _replay_result(shard: Shard[Any], result: Result[Any]) -> None:

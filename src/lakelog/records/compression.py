@@ -46,7 +46,8 @@ _XERIAL_BLOCK = 32 << 10
 _SNAPPY_RATIO = 22  # the best element, 3 bytes for a copy of 64, rounded up
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ZSTD_WINDOW_MIN = 8 << 20
+_ZSTD_WINDOW_MAX = 128 << 20
+"""What levels 20 to 22 announce (KIP-390), and the library's own bound."""
 _FIRST_GUESS = 64 << 10
 _GROWTH = 8
 
@@ -168,8 +169,12 @@ def _zstd(data: Buffer) -> bytes:
 
 
 def _unzstd(data: Buffer, max_bytes: int) -> bytes:
+    """A window is memory only as far as output has gone through it, so `max_bytes` bounds it too,
+    however large a stream of few records says that it is."""
     window, content = _zstd_frame(data)
-    if window > max(max_bytes, _ZSTD_WINDOW_MIN) or content > max_bytes:
+    if window > _ZSTD_WINDOW_MAX:
+        raise CorruptRecord(f"zstd: a window of {window} bytes; at most 128 MiB are taken")
+    if content > max_bytes:
         raise _too_large(max_bytes)
     guess = content or _FIRST_GUESS
     return _grow("zstd", cramjam.zstd.decompress_into, data, guess, max_bytes)

@@ -72,6 +72,8 @@ class FetchTarget:
 
 
 class FetchSession:
+    """Without targets once it has been dropped."""
+
     __slots__ = ("epoch", "id", "last_used", "memory", "targets", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now: float) -> None:
@@ -203,17 +205,8 @@ class FetchSessions:
             return FetchPlan([], None, incremental=False)
         return FetchPlan(list(session.targets.values()), session, incremental=True)
 
-    def of_one(self, session_id: int, epoch: int, key: PartitionKey) -> FetchSession | None:
-        """The session that awaits `epoch`, if it fetches this partition and no other."""
-        session = self._sessions.get(session_id)
-        if (
-            session is None
-            or session.epoch != epoch
-            or len(session.targets) != 1
-            or key not in session.targets
-        ):
-            return None
-        return session
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
 
     def only_target(self, session_id: int) -> FetchTarget | None:
         """What the session fetches, if that is one partition."""
@@ -285,6 +278,7 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.memory -= session.memory
+            session.targets.clear()
 
 
 def _memory(topic: str | bytes) -> int:

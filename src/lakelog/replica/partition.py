@@ -91,6 +91,8 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The end of what `read_committed` consumers may read, exclusive."""
+        if self.log.producers.first_unstable_offset < 0:
+            return self.high_watermark
         return min(self.log.last_stable_offset, self.high_watermark)
 
     @property

@@ -21,7 +21,10 @@ _TRIED_MAX = 128
 
 
 class Wait(Protocol):
-    """What is parked. Exactly one of a true `try_complete`, `expire` or `cancel` ends it."""
+    """What is parked. Exactly one of a true `try_complete`, `expire` or `cancel` ends it.
+
+    What the first two raise is handed to `fail`, and concerns nobody else who waits.
+    """
 
     def try_complete(self) -> bool:
         """Answers and returns true if it can be answered now."""
@@ -29,6 +32,10 @@ class Wait(Protocol):
 
     def expire(self) -> None:
         """Answers with what there is: the deadline has passed."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """It could not be tried, for a bug or for want of memory: ends it."""
         ...
 
 
@@ -117,8 +124,17 @@ class Purgatory:
         parked.being_tried = True
         try:
             return parked.wait.try_complete()
+        except Exception as error:  # noqa: BLE001 - it is told to whom it concerns
+            parked.wait.fail(error)
+            return True
         finally:
             parked.being_tried = False
+
+    def _expire(self, wait: Wait) -> None:
+        try:
+            wait.expire()
+        except Exception as error:  # noqa: BLE001 - as above
+            wait.fail(error)
 
     def cancel(self, parked: Parked) -> None:
         """Drops a wait without answering it; nothing happens if it has ended."""
@@ -162,6 +178,6 @@ class Purgatory:
                 parked = heapq.heappop(self._deadlines)
                 if not parked.done:
                     self._remove(parked)
-                    parked.wait.expire()
+                    self._expire(parked.wait)
         finally:
             self._arm()

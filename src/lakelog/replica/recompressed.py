@@ -8,7 +8,7 @@ from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import Codec
 from lakelog.records.errors import CorruptRecord
 from lakelog.records.recompress import with_codec
-from lakelog.storage.validate import DECODED_AT_ONCE, DECODED_BYTES_MAX, SlowBatchError, read_batch
+from lakelog.storage.validate import DECODED_AT_ONCE, SlowBatchError, decoded_bytes_max, read_batch
 
 _CODECS = {
     "uncompressed": Codec.NONE,
@@ -29,7 +29,8 @@ def recompressed(batch: bytearray | memoryview, config: LogConfig) -> bytearray 
     if header.codec == codec:
         return batch
     try:
-        return with_codec(batch, header, codec, DECODED_AT_ONCE)
+        most = min(decoded_bytes_max(config, header.codec), DECODED_AT_ONCE)
+        return with_codec(batch, header, codec, most)
     except CorruptRecord as error:
         raise SlowBatchError from error
 
@@ -40,6 +41,6 @@ def recompressed_slowly(batch: bytearray, header: BatchHeader, config: LogConfig
     if header.codec == codec:
         return batch
     try:
-        return with_codec(batch, header, codec, DECODED_BYTES_MAX)
+        return with_codec(batch, header, codec, decoded_bytes_max(config, header.codec))
     except CorruptRecord as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error

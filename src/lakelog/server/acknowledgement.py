@@ -58,6 +58,9 @@ class Acknowledgement:
     def expire(self) -> None:
         self._settled()
 
+    def fail(self, error: Exception) -> None:
+        raise error
+
 
 async def committed(appended: Appended, purgatory: Purgatory, tasks: Tasks) -> None:
     """Returns when it is; raises `KafkaError` if the partition fails or goes before that."""

@@ -1,8 +1,7 @@
 """One client connection: frames in, responses out, both in the order of the requests.
 
 Bytes are received into one buffer and requests are handled in place, as views of it, before more
-is received. A response is a list of parts; what is not bytes is a slice of a segment file, which
-goes out by `sendfile` after a look at whether the page cache holds it.
+is received. What is to be sent is in a `SendQueue`.
 
 Requests are answered in order. A produce request may be handled while earlier ones still wait for
 their acknowledgement; any other request waits its turn, so at most one of a connection's requests
@@ -13,21 +12,17 @@ from __future__ import annotations
 
 from collections import deque
 from struct import Struct
-from typing import Any
 
-from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
+from lakelog.runtime.api import Disk, Net, Socket, Tasks
 from lakelog.server.receive_buffer import FRAME_SIZE, ReceiveBuffer
-from lakelog.server.reply import Part, Repeat, Reply, release
+from lakelog.server.reply import Repeat, Reply, release
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation, RequestSink
 from lakelog.server.request_turns import MANY, RequestTurns
+from lakelog.server.send_queue import SendQueue
 from lakelog.storage.handles import LogSlice
 
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
-SEND_SIZE_MAX = 1024 * 1024
-"""Bytes sent in one callback, so that one fast reader cannot hold the loop."""
-_COPY_MAX = 32 * 1024
-"""A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
 _UNSENT_MAX = 1024 * 1024
 """With more than this to send no request is handled, for each adds to it."""
 _UNREAD_MAX = 8 * 1024 * 1024
@@ -37,9 +32,10 @@ _FETCH = 1
 _FRAME_HEAD = Struct(">ih")
 _FRAME_HEAD_SIZE = _FRAME_HEAD.size
 _REQUEST_SIZE_MIN = 8
+_LONE_SIZE_MIN = FRAME_SIZE.size + _REQUEST_SIZE_MIN
 
 
-class Connection(ReceiveBuffer):
+class Connection(ReceiveBuffer, SendQueue):
     """See the module. `sink` decides; `frame_size_max` bounds a request before it is buffered."""
 
     def __init__(
@@ -55,24 +51,16 @@ class Connection(ReceiveBuffer):
         memory: RequestMemory,
         turns: RequestTurns,
     ) -> None:
-        super().__init__(memory)
+        ReceiveBuffer.__init__(self, memory)
+        SendQueue.__init__(self, sock, net, disk, tasks)
         self._turns = turns
         self.listener_name = listener_name
-        self._sock = sock
         self._sink = sink
-        self._net = net
-        self._disk = disk
-        self._tasks = tasks
         self._frame_size_max = frame_size_max
         self._pending: deque[Reply] = deque()
-        self._out: deque[Part] = deque()
-        self._unsent = 0
-        self._slice_sent = 0
         self._reading = False
-        self._writing = False
-        self._warming = False
         self._yielded = False
-        self.closed = False
+        self._has_unread = False
         self.last_active = 0.0
         self.local: tuple[str, int] = sock.getsockname()[:2]
         self.peer: tuple[str, int] = sock.getpeername()[:2]
@@ -85,11 +73,16 @@ class Connection(ReceiveBuffer):
     # Receiving
 
     def _on_readable(self) -> None:
-        if self._end == len(self._buffer) and not self._make_room():
-            self._set_reading(False)
-            return
         try:
-            received = self._sock.recv_into(self._view[self._end :])
+            if self._end == len(self._buffer) and not self._make_room():
+                self._set_reading(False)
+                return
+        except MemoryError as error:
+            self.fail("a connection", error)
+            return
+        end = self._end
+        try:
+            received = self._sock.recv_into(self._view[end:] if end else self._view)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -98,20 +91,42 @@ class Connection(ReceiveBuffer):
         if not received:
             self.close()
             return
-        self._end += received
+        self._end = end + received
         self._handle()
 
     def _handle(self) -> None:
         """Hands over the complete requests that are allowed to start now."""
         self._handling = True
         try:
-            self._take_requests()
+            if self._start or self._stalled or self._out or self._pending or not self._take_lone():
+                self._take_requests()
         except ProtocolViolation as violation:
             self._sink.on_violation(self, violation)
+        except Exception as error:  # noqa: BLE001 - it ends this connection, and nothing else
+            self.fail("a connection", error)
         finally:
             self._handling = False
-        if not self.closed:
+        if (self._out or self._stalled or self._writing) and not self.closed:
             self._flush()
+
+    def _take_lone(self) -> bool:
+        """Hands over a produce or fetch request that is all there is, as it mostly is; so its
+        response may go out at once. False if it is not so, with nothing done.
+        """
+        end = self._end
+        if end < _LONE_SIZE_MIN:
+            return False
+        size, api_key = _FRAME_HEAD.unpack_from(self._buffer)
+        if size != end - 4 or api_key > _FETCH or size > self._frame_size_max:
+            return False
+        self._start = end
+        self._is_lone = True
+        self._sink.on_request(self, self._view[:end], 4, end, 1)
+        self._is_lone = False
+        self._start = self._end = 0
+        if len(self._view) > _BUFFER_KEPT_MAX or self._memory.is_short:
+            self._drop_buffer()
+        return True
 
     def _take_requests(self) -> None:
         if self._yielded:
@@ -203,101 +218,31 @@ class Connection(ReceiveBuffer):
             self._handle()
             self._resume_reading()
 
-    def queue(self, data: Buffer) -> None:
-        """Appends to what is sent, which is a response when no earlier one is waited for.
-
-        What follows bytes that have not been tried to be sent goes out together with them.
-        """
-        self._unsent += len(data)
-        out = self._out
-        if out and type(last := out[-1]) is bytearray:
-            last += data
-        else:
-            out.append(data if type(data) is bytearray else bytearray(data))
-
-    def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
-        """As `queue`, for a range of a file and the bytes around it."""
-        if part.size <= _COPY_MAX:
-            data = self._disk.read_resident(part.file, part.position, part.size)
-            if data is not None:
-                part.release()
-                self.queue(b"".join((head, data, tail)))
-                return
-        if head:
-            self.queue(head)
-        self._unsent += part.size
-        self._out.append(part)
-        if tail:
-            self.queue(tail)
-
     def _resume_reading(self) -> None:
         if not self.closed:
             self._set_reading(True)
 
     def _flush(self) -> None:
+        """Sends what can be sent."""
         if self._warming:
+            self._tell_unread()
             return
-        out, budget = self._out, SEND_SIZE_MAX
         try:
-            while out and budget > 0:
-                head = out[0]
-                if isinstance(head, LogSlice):
-                    sent = self._send_slice(head)
-                    if sent is None:
-                        return
-                else:
-                    sent = self._sock.send(head, self._net.MSG_MORE if len(out) > 1 else 0)
-                    if sent == len(head):
-                        out.popleft()
-                    else:
-                        out[0] = memoryview(head)[sent:]
-                budget -= sent
-                self._unsent -= sent
-        except (BlockingIOError, InterruptedError):
-            pass
+            self._send_out()
         except OSError:
             self.close()
             return
-        if self._writing or out:
-            self._set_writing(bool(out))
-        if self._stalled and not (out or self._pending or self._yielded):
+        if self._out or self._has_unread:
+            self._tell_unread()
+        if self._stalled and not (self._out or self._pending or self._yielded):
             # All that they waited for has left, so the socket will not call.
             self._tasks.call_soon(self._go_on)
 
-    def _send_slice(self, head: LogSlice) -> int | None:
-        """Bytes sent, or none if the range must first come from the device."""
-        position = head.position + self._slice_sent
-        count = min(head.size - self._slice_sent, SEND_SIZE_MAX)
-        if not self._disk.is_resident(head.file, position, count):
-            self._warm(head, position, count)
-            return None
-        sent = self._net.send_file(self._sock, head.file, position, count)
-        if not sent:
-            raise OSError("the segment ends before its index says")
-        self._slice_sent += sent
-        if self._slice_sent == head.size:
-            self._slice_sent = 0
-            self._out.popleft()
-            head.release()
-        return sent
-
-    def _warm(self, head: LogSlice, position: int, count: int) -> None:
-        """Reads ahead in a thread: a cold `sendfile` would hold the loop for milliseconds."""
-        self._warming = True
-        self._set_writing(False)
-        work = self._tasks.offload(
-            "read", lambda: self._disk.read_ahead(head.file, position, count)
-        )
-        work.add_done_callback(self._on_warm)
-
-    def _on_warm(self, work: Any) -> None:
-        self._warming = False
-        if self.closed:
-            self._release_out()
-        elif work.exception() is not None:
-            self.close()
-        else:
-            self._flush()
+    def _tell_unread(self) -> None:
+        size = self.unread_memory
+        if size or self._has_unread:
+            self._has_unread = size > 0
+            self._sink.on_unread(self, size)
 
     def _on_writable(self) -> None:
         self._flush()
@@ -306,6 +251,10 @@ class Connection(ReceiveBuffer):
         self._resume_reading()
 
     # Closing
+
+    def fail(self, what: str, error: Exception) -> None:
+        """It cannot go on, for no fault of the peer: `what` has failed."""
+        self._sink.on_failure(self, what, error)
 
     def close(self) -> None:
         if self.closed:
@@ -326,21 +275,10 @@ class Connection(ReceiveBuffer):
         self.repeat = None
         self._sink.on_close(self)
 
-    def _release_out(self) -> None:
-        release(list(self._out))
-        self._out.clear()
-
     @property
     def is_waiting(self) -> bool:
         """Whether a request of this connection has not been answered yet."""
         return bool(self._pending)
-
-    @property
-    def unread_memory(self) -> int:
-        """What responses take that have not been sent; ranges of files take nothing."""
-        if not self._unsent:
-            return 0
-        return sum(len(part) for part in self._out if not isinstance(part, LogSlice))
 
     @property
     def awaited_bytes(self) -> int:
@@ -363,8 +301,3 @@ class Connection(ReceiveBuffer):
         if wanted != self._reading:
             self._reading = wanted
             self._net.on_readable(self._sock, self._on_readable if wanted else None)
-
-    def _set_writing(self, wanted: bool) -> None:
-        if wanted != self._writing:
-            self._writing = wanted
-            self._net.on_writable(self._sock, self._on_writable if wanted else None)

@@ -19,6 +19,7 @@ from typing import Any
 from lakelog.protocol.registry import Api
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.closing_log import ClosingLog
+from lakelog.server.common_bound import unread_responses
 from lakelog.server.connection import Connection
 from lakelog.server.connection_rate import ConnectionRate
 from lakelog.server.monitoring.requests import RequestMetrics
@@ -26,6 +27,7 @@ from lakelog.server.reply import Repeat, Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.server.request_turns import RequestTurns
+from lakelog.server.waiting_requests import UNCOUNTED_MAX, WaitingRequests
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, decode_request_header, encode_response
@@ -87,10 +89,9 @@ class Context(Reply):
             return
         try:
             parts = encode_response(self.api, self.version, self._correlation_id, response)
-        except WireError:
-            logger.exception("%s cannot be answered", self.api.name)
+        except Exception as error:  # noqa: BLE001 - no memory is one, too
             release(slices_of(response))
-            self.connection.close()
+            self.connection.fail(self.api.name, error)
             return
         self.complete(parts)
 
@@ -177,6 +178,8 @@ class Dispatcher:
         self._of_host: Counter[str] = Counter()
         self.connection_rate = ConnectionRate(clock)
         self.closings = ClosingLog(clock)
+        self.waiting = WaitingRequests(request_memory.limit, self.closings)
+        self.unread = unread_responses(self.closings)
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == _PRODUCE
@@ -184,6 +187,13 @@ class Dispatcher:
     def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
         self.closings.closing(connection.peer_name, violation)
         connection.close()
+
+    def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
+        self.closings.bug(what, connection.peer_name, error)
+        connection.close()
+
+    def on_unread(self, connection: Connection, size: int) -> None:
+        self.unread.hold(connection, size)
 
     def admit(self, connection: Connection) -> None:
         self.connections[connection] = None
@@ -193,6 +203,8 @@ class Dispatcher:
         return self._of_host.get(host, 0)
 
     def on_close(self, connection: Connection) -> None:
+        self.unread.hold(connection, 0)
+        self.waiting.on_close(connection)
         if connection not in self.connections:
             return
         del self.connections[connection]
@@ -209,19 +221,20 @@ class Dispatcher:
         repeat = connection.repeat
         if repeat is not None:
             try:
-                taken = repeat.answer(view, start, end, most if requests.noteworthy_s > 0 else 1)
+                most = most if requests.noteworthy_s > 0 else 1
+                count, following = repeat.answer(view, start, end, most)
             except Exception as error:
                 raise self._bug(repeat.api, connection, error) from error
-            if count := taken[0]:
+            if count:
                 took = requests.monotonic() - begin
-                while count:
+                repeat.note(took)
+                for _ in range(count - 1):
                     repeat.note(took)
-                    count -= 1
                 if took > requests.noteworthy_s:
-                    peer, size = connection.peer_name, taken[1] - start
+                    peer, size = connection.peer_name, following - start
                     requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
-                return taken
-            if taken[1] != start:
+                return count, following
+            if following != start:
                 return 1, end
         self._on_other_request(connection, view, start, end, begin)
         return 1, end
@@ -246,8 +259,10 @@ class Dispatcher:
             context, request = _decode(route, version, connection, view, start, end)
         except WireError as error:
             raise ProtocolViolation(f"{route.api.name} v{version}: {error}") from error
+        except Exception as error:
+            raise self._bug(route.api, connection, error) from error
         self._run(route, context, request)
-        self._note(route, context, begin, end - start)
+        self._note(route, context, request, begin, end - start)
         if route.learn is not None:
             self._learn(route.learn, context, request)
 
@@ -260,11 +275,15 @@ class Dispatcher:
         except Exception as error:
             raise self._bug(context.api, connection, error) from error
 
-    def _note(self, route: Route, context: Context, begin: float, size: int) -> None:
+    def _note(
+        self, route: Route, context: Context, request: Message, begin: float, size: int
+    ) -> None:
         """A request has been handled as far as it could be."""
         if context.parts is None:
             context.begun, context.size_bytes = begin, size
             context.on_complete = self._on_late
+            if size > UNCOUNTED_MAX:
+                self.waiting.add(context, request)
             return
         took = self._requests.monotonic() - begin
         route.note(took)
@@ -273,6 +292,8 @@ class Dispatcher:
             self._requests.on_noteworthy(route.api, context, peer, took, size)
 
     def _on_late(self, context: Context) -> None:
+        if context.size_bytes > UNCOUNTED_MAX:
+            self.waiting.remove(context)
         took, peer = self._requests.monotonic() - context.begun, context.connection.peer_name
         self._requests.on_late(context.api, context, peer, took, context.size_bytes)
 
@@ -298,13 +319,14 @@ class Dispatcher:
         context.connection.expect(context)
         try:
             response = route.handler(context, request)
+            if isinstance(response, Message) or response is None:
+                self._reply(route, context, response)
+                return
         except ProtocolViolation:
             raise
         except Exception as error:
             raise self._bug(route.api, context.connection, error) from error
-        if isinstance(response, Message) or response is None:
-            self._reply(route, context, response)
-        elif isinstance(response, asyncio.Future):
+        if isinstance(response, asyncio.Future):
             self._answer_later(route, context, response)
         elif type(response) is CoroutineType:
             self._tasks.spawn(self._finish(route, context, response), name=route.api.name)
@@ -322,26 +344,30 @@ class Dispatcher:
         if response.cancelled():
             return
         error = response.exception()
-        if error is None:
+        try:
+            if error is not None:
+                raise error
             self._reply(route, context, response.result())
-        else:
-            self._fail(route.api, context.connection, error)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, one connection bears it
+            self._fail(context, failure)
 
     async def _finish(
         self, route: Route, context: Context, response: Coroutine[Any, Any, Any]
     ) -> None:
         try:
             answer = await response
-            if answer is not DEFERRED:
-                self._reply(route, context, answer)
+            if answer is DEFERRED:
+                return
+            self._reply(route, context, answer)
         except Exception as error:  # noqa: BLE001 - as above
-            self._fail(route.api, context.connection, error)
+            self._fail(context, error)
+        self.waiting.remove(context)
 
-    def _fail(self, api: Api, connection: Connection, error: BaseException) -> None:
+    def _fail(self, context: Context, error: BaseException) -> None:
         """Ends the connection of a request whose handler failed after it had returned."""
         if not isinstance(error, ProtocolViolation):
-            error = self._bug(api, connection, error)
-        self.on_violation(connection, error)
+            error = self._bug(context.api, context.connection, error)
+        self.on_violation(context.connection, error)
 
     def _bug(self, api: Api, connection: Connection, error: BaseException) -> ProtocolViolation:
         self.closings.bug(api.name, connection.peer_name, error)

@@ -1,12 +1,9 @@
-"""Takes memory from those who hold it and hardly go on: half requests and unread responses.
+"""Takes memory from those who hold it and hardly go on: half requests.
 
 Nobody is closed for being slow as long as the memory suffices. Once somebody has waited for
 `PATIENCE_S`, whoever would need more than `FINISH_S` for the rest of its request at the rate of
 the last seconds is closed, the slowest first, until there is enough for those who wait. If all
 hold a part and wait for more, and that for `DEADLOCK_S`, the last of them are closed instead.
-
-Responses that peers do not read may take `UNREAD_MAX` together; beyond that those with the most
-are closed.
 """
 
 from __future__ import annotations
@@ -22,8 +19,6 @@ from lakelog.server.request_memory import RequestMemory
 PATIENCE_S = 10.0
 FINISH_S = 60.0
 DEADLOCK_S = 30.0
-UNREAD_MAX = 256 * 1024 * 1024
-_UNREAD = "responses that nobody reads take more than 256 MiB"
 _REASON = "others wait for the memory that its request holds (queued.max.request.bytes)"
 
 
@@ -52,7 +47,6 @@ class MemoryRelief:
         elapsed_s, self._now = now - self._now, now
         before, self._looks = self._looks, {}
         waits, self._waits = self._waits, {}
-        self._close_unread()
         if not self._memory.is_short:
             return
         for connection in list(self._connections):
@@ -67,15 +61,6 @@ class MemoryRelief:
                 self._waits[connection] = (since, look) if first == look else (now, look)
         self._close_slow(before, elapsed_s)
         self._close_deadlocked()
-
-    def _close_unread(self) -> None:
-        unread = {one: size for one in self._connections if (size := one.unread_memory)}
-        total = sum(unread.values())
-        for connection in sorted(unread, key=unread.__getitem__, reverse=True):
-            if total <= UNREAD_MAX:
-                return
-            total -= unread[connection]
-            self._close(connection, _UNREAD)
 
     def _waited(self, patience_s: float) -> dict[Connection, int]:
         """What those want, in bytes, who have waited for so long without getting on."""
@@ -110,8 +95,8 @@ class MemoryRelief:
                 missing -= connection.held_bytes
                 self._close(connection)
 
-    def _close(self, connection: Connection, reason: str = _REASON) -> None:
-        self._closings.closing(connection.peer_name, reason)
+    def _close(self, connection: Connection) -> None:
+        self._closings.closing(connection.peer_name, _REASON)
         connection.close()
 
 

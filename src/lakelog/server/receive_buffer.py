@@ -72,8 +72,13 @@ class ReceiveBuffer:
         return True
 
     def _replace(self, size: int, rest: memoryview) -> None:
-        """Another buffer, which begins with `rest`."""
-        grown = bytearray(size)
+        """Another buffer, which begins with `rest`; what it takes has been granted."""
+        try:
+            grown = bytearray(size)
+        except MemoryError:
+            granted = size if size > FIRST_BUFFER_SIZE else 0
+            self._memory.give(self, granted - self.held_bytes)
+            raise
         grown[: len(rest)] = rest
         self._buffer = grown
         self._view = memoryview(grown)

@@ -49,7 +49,7 @@ class SlowBatches:
                 _LANE, lambda: recompressed_slowly(batch, header, config)
             )
             if needs_records(header, config, now_ms):
-                data = await self._tasks.offload(_LANE, lambda: read_records(batch, header))
+                data = await self._tasks.offload(_LANE, lambda: read_records(batch, header, config))
                 for _ in walking(data, header, config, now_ms):
                     await asyncio.sleep(0)
         walked = WalkedBatch(changed)

@@ -31,12 +31,16 @@ class Handle:
 
     def release(self) -> None:
         self.readers -= 1
-        if self.retired and not self.readers:
-            self.file.close()
+        if self.retired:
+            self.close_unread()
 
     def retire(self) -> None:
         """Lets the file be closed as soon as nobody reads from it."""
         self.retired = True
+        self.close_unread()
+
+    def close_unread(self) -> None:
+        """Closes a retired file unless somebody reads from it."""
         if not self.readers:
             self.file.close()
 
@@ -109,16 +113,20 @@ class HandleCache:
 
 
 class LogSlice:
-    """Whole batches in a segment file, for `sendfile` or `read`. Release it exactly once."""
+    """Whole batches in a segment file, for `sendfile` or `read`. Release it exactly once.
 
-    __slots__ = ("_handle", "file", "position", "size")
+    `is_resident` if the page cache has just been seen to hold both ends; not known otherwise.
+    """
 
-    def __init__(self, handle: Handle, position: int, size: int) -> None:
+    __slots__ = ("_handle", "file", "is_resident", "position", "size")
+
+    def __init__(self, handle: Handle, position: int, size: int, is_resident: bool = False) -> None:
         handle.readers += 1
         self._handle = handle
         self.file = handle.file
         self.position = position
         self.size = size
+        self.is_resident = is_resident
 
     def __len__(self) -> int:
         return self.size
@@ -127,4 +135,7 @@ class LogSlice:
         return self.file.read_at(self.position, self.size)
 
     def release(self) -> None:
-        self._handle.release()
+        handle = self._handle
+        handle.readers -= 1
+        if handle.retired:
+            handle.close_unread()

@@ -266,7 +266,7 @@ class Log(LocalLog):
         if max_bytes <= 0 and not may_exceed(max_bytes, min_one=min_one):
             return None
         segment, position, first = self._known.find(offset) or self._locate(offset)
-        limit = segment.size
+        limit, is_resident = segment.size, False
         if end_offset < end and end_offset < segment.next_offset:
             limit = segment.position_of(end_offset)
         size = limit - position
@@ -274,10 +274,14 @@ class Log(LocalLog):
             size = segment.whole_batches(position, limit, max_bytes, first)
             if size > max_bytes and not min_one:
                 return None
-            self._note_following(segment, position + size)
+            found = segment.batch_at(position + size)
+            if found is not None:
+                # Whoever reads in sequence asks for that one next.
+                is_resident = True
+                self._known.note(found[0], (segment, position + size, found[1]))
         if position < segment.unchecked and size > 0:
             return slice_of(segment, position, size, offset)
-        return LogSlice(segment.open(), position, size) if size > 0 else None
+        return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None
 
     def _locate(self, offset: int) -> Place:
         """The batch that holds `offset`, or the next one where compaction took that."""
@@ -290,13 +294,6 @@ class Log(LocalLog):
                 return segment, position, None
             if segment.next_offset > offset:
                 raise segment.too_short(offset)
-
-    def _note_following(self, segment: Segment, position: int) -> None:
-        """Whoever reads in sequence asks next for the batch at `position`."""
-        found = segment.batch_at(position)
-        if found is not None:
-            base, size = found
-            self._known.note(base, (segment, position, size))
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record at or after a time (ms); `CorruptLog` for a batch that is damaged."""

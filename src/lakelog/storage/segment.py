@@ -22,6 +22,7 @@ from lakelog.storage.txn_index import AbortedTransaction, TxnIndex
 
 _WINDOW = 2048
 _LENGTH_MIN = 49
+_SPAN_SIZE = SPAN.size
 
 
 class Segment(IndexedSegment):
@@ -189,14 +190,12 @@ class Segment(IndexedSegment):
 
         `None` where no header can be, and where the device would have to be waited for.
         """
-        head = self.disk.read_resident(self.open().file, position, SPAN.size)
+        handle = self.handle or self.open()
+        head = self._handles.disk.read_resident(handle.file, position, _SPAN_SIZE)
         if head is None:
             return None
-        try:
-            base, length, _ = self._span(head, 0, position)
-        except CorruptLog:
-            return None
-        return base, length + LENGTH_OVERHEAD
+        base, length, _ = SPAN.unpack(head)
+        return None if length < _LENGTH_MIN else (base, length + LENGTH_OVERHEAD)
 
     def _span(self, window: Buffer, at: int, position: int) -> tuple[int, int, int]:
         try:

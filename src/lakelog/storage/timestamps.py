@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.heads import iter_heads
 from lakelog.records.record import record_view
@@ -23,7 +24,7 @@ from lakelog.runtime.api import File
 from lakelog.storage.checking import check_now
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.scan import scan_headers
-from lakelog.storage.validate import DECODED_BYTES_MAX
+from lakelog.storage.validate import DECODED_BYTES_MAX, decoded_bytes_max
 
 if TYPE_CHECKING:
     from lakelog.storage.log import Log
@@ -187,7 +188,7 @@ class _Search:
         `best`."""
         newest, epoch = -1, header.partition_leader_epoch
         try:
-            data = yield from _records(file, position, header)
+            data = yield from _records(file, position, header, self._log.config)
             for number, (offset, time_ms, _) in enumerate(iter_heads(data, header), 1):
                 newest = max(newest, time_ms)
                 if not number % _RECORDS_AT_ONCE:
@@ -209,9 +210,9 @@ class _Search:
 
 
 def _records(
-    file: File, position: int, header: BatchHeader
+    file: File, position: int, header: BatchHeader, config: LogConfig
 ) -> Generator[Work | None, bytes | memoryview, bytes | memoryview]:
-    batch = file.read_at(position, header.size)
+    batch, most = file.read_at(position, header.size), decoded_bytes_max(config, header.codec)
     if header.codec and header.size > _COMPRESSED_AT_ONCE:
-        return (yield lambda: record_view(batch, header, DECODED_BYTES_MAX))
-    return record_view(batch, header, DECODED_BYTES_MAX)
+        return (yield lambda: record_view(batch, header, most))
+    return record_view(batch, header, most)

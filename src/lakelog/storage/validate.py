@@ -41,13 +41,20 @@ _USUAL_ATTRIBUTES = CODECS | {codec | TRANSACTIONAL for codec in CODECS}
 _TIME_MAX = (1 << 63) - 1
 CRC_START = 21
 DECODED_BYTES_MAX = 64 << 20
-"""What the records of one batch may take decompressed."""
+"""What the records of one batch may take decompressed, whatever its topic says."""
 WALKED_MAX = 1_000_000
 """Records of one batch where each is to be looked at."""
 WALKED_AT_ONCE = 5_000
 """The same of a batch that need not leave the loop to others meanwhile."""
 DECODED_AT_ONCE = 1 << 20
 """What the records of such a batch may take decompressed."""
+
+
+def decoded_bytes_max(config: LogConfig, codec: int) -> int:
+    """What the records of a batch of this codec may take decompressed."""
+    if not codec:
+        return DECODED_BYTES_MAX
+    return min(config.max_decompressed_message_bytes, DECODED_BYTES_MAX)
 
 
 class SlowBatchError(Exception):
@@ -171,7 +178,8 @@ def _walk_at_once(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms:
     if header.records_count > WALKED_AT_ONCE:
         raise SlowBatchError
     try:
-        data = record_view(batch, header, DECODED_AT_ONCE if header.codec else DECODED_BYTES_MAX)
+        most = decoded_bytes_max(config, header.codec)
+        data = record_view(batch, header, min(most, DECODED_AT_ONCE) if header.codec else most)
     except CorruptRecord as error:
         if header.codec:
             raise SlowBatchError from error
@@ -180,10 +188,10 @@ def _walk_at_once(batch: Buffer, header: BatchHeader, config: LogConfig, now_ms:
         pass
 
 
-def read_records(batch: Buffer, header: BatchHeader) -> bytes | memoryview:
+def read_records(batch: Buffer, header: BatchHeader, config: LogConfig) -> bytes | memoryview:
     """The records of a batch, however large they are. Raises `KafkaError` 87."""
     try:
-        return record_view(batch, header, DECODED_BYTES_MAX)
+        return record_view(batch, header, decoded_bytes_max(config, header.codec))
     except CorruptRecord as error:
         raise _invalid(str(error)) from error
 

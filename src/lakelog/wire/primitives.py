@@ -53,6 +53,7 @@ FIXED_FORMATS = {
 """`struct` characters of the types whose size does not depend on their value."""
 
 _TWO_BYTES = struct.Struct("BB").pack
+_THREE_BYTES = struct.Struct("BBB").pack
 SHORT_UVARINTS = tuple(bytes((value,)) for value in range(128))
 """The encodings of 0 to 127."""
 
@@ -68,6 +69,8 @@ def encode_uvarint(value: int) -> bytes:
         return SHORT_UVARINTS[value]
     if value < 1 << 14:
         return _TWO_BYTES(value & 127 | 128, value >> 7)
+    if value < 1 << 21:
+        return _THREE_BYTES(value & 127 | 128, value >> 7 & 127 | 128, value >> 14)
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)

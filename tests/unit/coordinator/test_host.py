@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from coordinator_members import commit, commit_codes, committed, form, heartbeat, join
 from coordinator_world import World, in_world
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator import host
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord, encode_record
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.errors import CorruptRecord
@@ -186,6 +188,35 @@ async def test_what_cannot_be_written_fails_alone(world: World) -> None:
     assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR, 0, 0]
     assert await commit_codes(world, {("orders", 1): 8}) == [0]
     assert await committed(world) == {("orders", 0): 5, ("orders", 1): 8, ("orders", 2): 7}
+
+
+@pytest.mark.parametrize("step", ["_batch", "_replay_result"])
+def test_what_fails_for_want_of_memory_is_read_again_from_the_log(
+    step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError("as told")
+
+    async def scenario(world: World) -> None:
+        (joined,) = await form(world, 1)
+        assert await commit_codes(world, {("orders", 0): 5}, joined) == [0]
+        world.log.delay_s = lambda: 1.0
+        with monkeypatch.context() as patch:
+            owner: Any = host.ShardHost if step == "_batch" else host
+            patch.setattr(owner, step, fail)
+            replies = [commit(world, {("orders", n): 6}, joined) for n in range(3)]
+            for reply in replies:
+                (code,) = [each.error_code for each in (await reply).topics[0].partitions]
+                assert code != 0
+        await asyncio.sleep(5)
+        assert await commit_codes(world, {("orders", 7): 8}, joined) == [0]
+        written = {("orders", n): 6 for n in range(3)}
+        kept = {("orders", 0): 5} if step == "_batch" else written
+        assert await committed(world) == {**kept, ("orders", 7): 8}
+        assert await heartbeat(world, joined) == 0
+
+    in_world()(scenario)()
+    assert [each.exc_info is not None for each in caplog.records if each.levelname == "ERROR"]
 
 
 @in_world()

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import subprocess
+import sys
 import time
 import tracemalloc
 
@@ -107,9 +109,42 @@ def test_raw_snappy_is_read() -> None:
 def test_zstd_frames_that_declare_too_much() -> None:
     eight_bytes = b"\x28\xb5\x2f\xfd\xe0" + (1 << 30).to_bytes(8, "little") + b"\x01\0\0"
     window = b"\x28\xb5\x2f\xfd\x00" + bytes([(31 - 10) << 3]) + b"\x01\0\0"
-    for frame in (eight_bytes, window):
-        with pytest.raises(CorruptRecord, match="larger"):
+    for frame, reason in ((eight_bytes, "larger"), (window, "window")):
+        with pytest.raises(CorruptRecord, match=reason):
             decompress(Codec.ZSTD, frame, LIMIT)
+
+
+@pytest.mark.parametrize("window_log", [25, 26, 27])
+def test_a_zstd_window_takes_the_memory_of_what_went_through_it(window_log: int) -> None:
+    """Streams of levels 20 to 22 announce these, however short they are (KIP-390)."""
+    command = [sys.executable, "-c", _MEASURE, str(window_log)]
+    measured = subprocess.run(command, capture_output=True, text=True, check=True)
+    short, much = map(int, measured.stdout.split())
+    assert short < 4 << 10, "KiB"
+    assert much < 16 << 10, "4 MiB of output are allowed, in the window, a buffer and its copy"
+
+
+_MEASURE = r"""
+import sys
+from lakelog.records.compression import decompress
+from lakelog.records.errors import CorruptRecord
+
+def highest():
+    return int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
+
+window = bytes([0, (int(sys.argv[1]) - 10) << 3])
+block = (1 << 17 << 3 | 1 << 1).to_bytes(3, "little") + bytes(1)
+last = (1 << 17 << 3 | 1 << 1 | 1).to_bytes(3, "little") + bytes(1)
+short, bomb = (b"\x28\xb5\x2f\xfd" + window + block * count + last for count in (0, 511))
+decompress(4, b"\x28\xb5\x2f\xfd\x00\x50" + last, 1 << 17)
+before = highest()
+assert len(decompress(4, short, 4 << 20)) == 1 << 17
+print(highest() - before)
+try:
+    decompress(4, bomb, 4 << 20)
+except CorruptRecord:
+    print(highest() - before)
+"""
 
 
 def test_a_zstd_frame_that_declares_too_little() -> None:

@@ -3,8 +3,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from lakelog.replica.purgatory import Purgatory
 
 
@@ -60,6 +58,9 @@ class Fetch:
 
     def expire(self) -> None:
         self.events.append("expired")
+
+    def fail(self, error: Exception) -> None:
+        self.events.append(f"failed: {error}")
 
 
 def make() -> tuple[FakeLoop, Purgatory]:
@@ -200,17 +201,25 @@ def test_a_wait_that_fails_keeps_no_other_from_being_tried() -> None:
 
     class Fails(Fetch):
         def try_complete(self) -> bool:
-            raise RuntimeError("as told")
+            raise MemoryError("as told")
+
+        def expire(self) -> None:
+            raise RuntimeError("again")
 
     fetches = [Fetch() for _ in range(300)]
-    failing = purgatory.park(Fails(), ["a"], 101.0)
+    failing, late = Fails(), Fails()
+    purgatory.park(failing, ["a"], 101.0)
+    purgatory.park(late, ["b"], 101.0)
     for fetch in fetches:
         fetch.ready = True
         purgatory.park(fetch, ["a"], 101.0)
     purgatory.check_soon("a")
-    with pytest.raises(RuntimeError):
-        loop.turn()
-    purgatory.cancel(failing)
     while loop.soon:
         loop.turn()
-    assert all(fetch.events for fetch in fetches)
+    assert all(fetch.events == ["completed"] for fetch in fetches)
+    assert failing.events == ["failed: as told"]
+    other = Fetch()
+    purgatory.park(other, ["b"], 101.0)
+    loop.advance(10.0)
+    assert (late.events, other.events) == (["failed: again"], ["expired"])
+    assert not len(purgatory)

@@ -129,6 +129,9 @@ class Wait:
     def expire(self) -> None:
         raise AssertionError("nobody told it")
 
+    def fail(self, error: Exception) -> None:
+        raise error
+
 
 def test_a_deletion_wakes_those_who_wait_on_the_topic_alone(tmp_path: Path) -> None:
     async def scenario(running: Running) -> None:

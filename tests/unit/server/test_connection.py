@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
-from lakelog.server import memory_relief
+from lakelog.server import receive_buffer
+from lakelog.server.closing_log import ClosingLog
+from lakelog.server.common_bound import CommonBound
 from lakelog.server.connection import Connection
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.dispatch import Dispatcher
@@ -56,6 +58,7 @@ class FakeWorld:
         self.eof = False
         self.sent = bytearray()
         self.room = 1 << 30
+        self.calls_until_gone = 1 << 30
         self.sends = 0
         self.files_sent = 0
         self.readable: Callable[[], None] | None = None
@@ -88,6 +91,9 @@ class FakeWorld:
         return size
 
     def _take(self, size: int) -> int:
+        self.calls_until_gone -= 1
+        if self.calls_until_gone == -1:
+            raise ConnectionResetError
         size = min(size, self.room)
         if not size:
             raise BlockingIOError
@@ -176,7 +182,10 @@ class Sink:
         self.replies: list[Reply] = []
         self.wait = False
         self.violate = False
+        self.at_once = False
         self.closed = 0
+        self.failures: list[Exception] = []
+        self.unread: CommonBound | None = None
         self.slices: dict[bytes, FakeSlice] = {}
 
     def is_pipelined(self, api_key: int) -> bool:
@@ -189,6 +198,9 @@ class Sink:
             raise ProtocolViolation("as told")
         request = bytes(view[start:end])
         self.requests.append(request)
+        if self.at_once:
+            connection.send_slice(self.slices[request], b"<<<", b">>>")
+            return 1, end
         reply = Reply(connection, pipelined=request[1] == PRODUCE)
         connection.expect(reply)
         self.replies.append(reply)
@@ -206,8 +218,17 @@ class Sink:
     def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
         connection.close()
 
+    def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
+        self.failures.append(error)
+        connection.close()
+
+    def on_unread(self, connection: Connection, size: int) -> None:
+        if self.unread is not None:
+            self.unread.hold(connection, size)
+
     def on_close(self, connection: Connection) -> None:
         self.closed += 1
+        self.on_unread(connection, 0)
 
 
 def frame(body: bytes) -> bytes:
@@ -405,6 +426,69 @@ def test_a_small_range_goes_out_with_the_bytes_around_it() -> None:
     assert (world.sends, world.files_sent, found.released) == (1, 0, 1)
 
 
+SLICE = random.Random(7).randbytes(100_000)
+
+
+def fetching(sink: Sink, *numbers: int, data: bytes = SLICE) -> tuple[list[FakeSlice], bytes]:
+    """Requests whose slices are sent at once, and all their frames."""
+    sink.at_once = True
+    bodies = [request(number, FETCH) for number in numbers]
+    found = [FakeSlice(data) for _ in bodies]
+    sink.slices.update(zip(bodies, found, strict=True))
+    return found, b"".join(map(frame, bodies))
+
+
+@pytest.mark.parametrize("room", [0, 1, 3, 4, 60_000, 100_002, 100_003, 100_005, 100_006])
+def test_a_slice_for_a_lone_request_is_sent_at_once_as_far_as_there_is_room(room: int) -> None:
+    world, sink, _ = connect()
+    (found,), frames = fetching(sink, 1)
+    world.incoming += frames
+    world.room = room
+    world.run()
+    assert bytes(world.sent) == (b"<<<" + SLICE + b">>>")[:room]
+    assert found.released == (room >= 100_003)
+    world.room = 1 << 30
+    world.run()
+    assert bytes(world.sent) == b"<<<" + SLICE + b">>>"
+    assert found.released == 1
+    world.incoming += frames
+    world.run()
+    assert len(world.sent) == 2 * 100_006
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("size", [100, 32 * 1024, 32 * 1024 + 1, 1 << 20, 3 << 20])
+def test_slices_sent_at_once_or_not_keep_their_order(seed: int, size: int) -> None:
+    world, sink, _ = connect(seed)
+    data = random.Random(seed).randbytes(size)
+    found, frames = fetching(sink, 1, 2, 3, data=data)
+    world.incoming += frames
+    world.run()
+    assert bytes(world.sent) == (b"<<<" + data + b">>>") * 3
+    assert [one.released for one in found] == [1, 1, 1]
+
+
+def test_of_requests_that_came_together_each_waits_for_a_turn_to_send() -> None:
+    world, sink, _ = connect()
+    _, frames = fetching(sink, 1, 2, data=bytes(1 << 20))
+    world.incoming += frames
+    assert world.readable is not None
+    world.readable()
+    assert world.files_sent == 1
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_a_peer_that_is_gone_while_a_slice_is_sent(calls: int) -> None:
+    world, sink, connection = connect()
+    (found,), frames = fetching(sink, 1)
+    world.incoming += frames
+    world.calls_until_gone = calls
+    world.run()
+    assert connection.closed
+    assert found.released == 1
+    assert bytes(world.sent) == (b"", b"<<<", b"<<<" + SLICE)[calls]
+
+
 def test_closing_releases_slices_and_abandons_what_waits() -> None:
     world, sink, connection = connect()
     found = FakeSlice(b"z" * 100_000)
@@ -448,6 +532,43 @@ def test_a_violation_closes_the_connection() -> None:
     world.run()
     assert connection.closed
     assert sink.closed == 1
+
+
+@pytest.mark.parametrize("kind", [MemoryError, RecursionError])
+def test_what_a_request_or_its_answer_raises_ends_the_connection(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise kind("as told")
+
+    for owner, name in ((Sink, "on_request"), (Connection, "_take_requests")):
+        world, sink, connection = connect()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, fail)
+            world.incoming += frame(request(1))
+            world.run()
+        assert connection.closed
+        assert isinstance(sink.failures[0], kind)
+
+
+def test_without_memory_to_receive_into_the_connection_ends_and_the_budget_is_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = RequestMemory(limit=1 << 20)
+    world, sink, connection = connect(memory=memory)
+
+    class NoMemory(bytearray):
+        def __new__(cls, size: int) -> NoMemory:
+            if size > 4096:
+                raise MemoryError
+            return super().__new__(cls, size)
+
+    monkeypatch.setattr(receive_buffer, "bytearray", NoMemory, raising=False)
+    world.incoming += frame(request(1, size=300_000))
+    world.run()
+    assert connection.closed
+    assert isinstance(sink.failures[0], MemoryError)
+    assert memory.used == 0
 
 
 def test_an_idle_connection_holds_no_buffer() -> None:
@@ -653,28 +774,31 @@ def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
     assert not slow.closed
 
 
-def test_responses_that_nobody_reads_have_a_limit_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(memory_relief, "UNREAD_MAX", 2_500_000)
-    clock = FakeClock()
-    config, _ = BrokerConfig.from_mapping({})
+def test_responses_that_nobody_reads_have_a_limit_together() -> None:
     crowd = [connect() for _ in range(4)]
-    sizes = [400_000, 900_000, 800_000, 700_000]
+    unread = CommonBound(2_500_000, ClosingLog(FakeClock()), "nobody reads them")
     connections = [connection for _, _, connection in crowd]
-    sweep = ConnectionSweep(dispatcher_of(clock, *connections), lambda: config, clock)
-    for (world, _, connection), size in zip(crowd, sizes, strict=True):
-        connection.last_active = clock.now
+    for _, sink, _ in crowd:
+        sink.unread = unread
+    file_world, file_sink, of_file = crowd[0]
+    file_sink.slices[request(2)] = FakeSlice(bytes(9 << 20))
+    file_world.room = 0
+    file_world.incoming += frame(request(2))
+    file_world.run()
+    assert unread.total < 10, "what is in a file takes no memory"
+    for (world, _, _), size in zip(crowd[1:], [900_000, 800_000, 700_000], strict=True):
         world.room = 0
         world.incoming += frame(request(1, size=size))
         world.run()
-    file_world, sink, of_file = crowd[0]
-    sink.slices[request(2)] = FakeSlice(bytes(9 << 20))
-    file_world.incoming += frame(request(2))
-    file_world.run()
-    sweep.run()
+    assert 2_400_000 < unread.total < 2_500_000
+    crowd[3][0].incoming += frame(request(1, size=150_000))
+    crowd[3][0].run()
     assert [connection.closed for connection in connections] == [False, True, False, False]
-    assert not of_file.closed, "what is in a file takes no memory"
+    for world, _, _ in crowd:
+        world.room = 20 << 20
+        world.run()
+    assert unread.total == 0
+    assert not of_file.closed
 
 
 def test_one_response_too_many_waits_until_some_are_read() -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
-from typing import Any, Self
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from lakelog.base.broker_config import BrokerConfig
-from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -21,126 +18,20 @@ from lakelog.protocol.fetch import (
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
 from lakelog.protocol.produce import ProduceRequest, ProduceResponse
-from lakelog.protocol.registry import api_for
-from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
-from lakelog.runtime.posix import PosixDisk, SystemClock
-from lakelog.server.dispatch import DEFERRED, Context, Dispatcher, Route
-from lakelog.server.listener import Acceptor
-from lakelog.server.monitoring.requests import RequestMetrics
-from lakelog.server.request_memory import RequestMemory
+from lakelog.server import dispatch
+from lakelog.server.dispatch import DEFERRED, Context
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.storage.handles import LogSlice
-from lakelog.wire.framing import decode_response, encode_request
-
-PRODUCE, FETCH, METADATA, HEARTBEAT, API_VERSIONS = 0, 1, 3, 12, 18
-MESSAGES: dict[int, type[Any]] = {
-    PRODUCE: ProduceRequest,
-    FETCH: FetchRequest,
-    METADATA: MetadataRequest,
-    HEARTBEAT: HeartbeatRequest,
-    API_VERSIONS: ApiVersionsRequest,
-}
-FUTURE_VERSION = 99
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._next_id = 7
-
-    def send(self, message: Any, version: int, *, extra: bytes = b"") -> int:
-        """Returns the correlation id. `extra` bytes follow the message within the frame."""
-        self._next_id += 1
-        api = api_for(type(message))
-        frame = b"".join(encode_request(api, version, self._next_id, "a client", message))
-        self.send_frame(frame[4:] + extra)
-        return self._next_id
-
-    def send_frame(self, frame: bytes) -> None:
-        self._writer.write(struct.pack(">i", len(frame)) + frame)
-
-    async def receive(self, key: int, version: int) -> tuple[int, Any]:
-        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-        data = await self._reader.readexactly(size)
-        return decode_response(api_for(MESSAGES[key]), version, data)
-
-    async def call(self, message: Any, version: int) -> Any:
-        sent = self.send(message, version)
-        answered, response = await self.receive(api_for(type(message)).key, version)
-        assert answered == sent
-        return response
-
-    async def is_closed_by_broker(self) -> bool:
-        try:
-            return await self._reader.read(1) == b""
-        except ConnectionResetError:
-            return True
-
-    async def close(self) -> None:
-        self._writer.close()
-        with suppress(ConnectionResetError):
-            await self._writer.wait_closed()
-
-
-class Broker:
-    """A dispatcher behind a listener; `handlers` by API key."""
-
-    def __init__(self, handlers: dict[int, Callable[[Context, Any], Any]]) -> None:
-        loop = asyncio.get_running_loop()
-        self.tasks = AsyncioTasks(loop)
-        net, clock, config = AsyncioNet(loop), SystemClock(), BrokerConfig({})
-        routes = {
-            key: Route(api_for(MESSAGES[key]), handler, in_place=key == PRODUCE)
-            for key, handler in handlers.items()
-        }
-        self.unsupported: list[int] = []
-        self.requests = RequestMetrics(clock)
-        self._clients: list[Client] = []
-        self.dispatcher = Dispatcher(
-            routes,
-            self._newer_api_versions,
-            clock,
-            self.tasks,
-            RequestMemory(0),
-            self.requests,
-        )
-        self.acceptor = Acceptor(
-            "PLAINTEXT",
-            net.listen("127.0.0.1", 0, backlog=8),
-            self.dispatcher,
-            net,
-            PosixDisk(),
-            self.tasks,
-            clock,
-            lambda: config,
-        )
-        self.acceptor.start()
-
-    def _newer_api_versions(self, context: Context, request: Any) -> ApiVersionsResponse:
-        assert request is None
-        self.unsupported.append(context.version)
-        return ApiVersionsResponse(error_code=35)
-
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection(*self.acceptor.address))
-        self._clients.append(client)
-        return client
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for client in self._clients:
-            await client.close()
-        self.acceptor.close()
-        for connection in list(self.dispatcher.connections):
-            connection.close()
-        self.tasks.close()
-
-
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+from made_up_broker import (
+    API_VERSIONS,
+    FETCH,
+    FUTURE_VERSION,
+    HEARTBEAT,
+    METADATA,
+    PRODUCE,
+    Broker,
+    run,
+)
 
 
 def generation(context: Context, request: Any) -> HeartbeatResponse:
@@ -350,18 +241,40 @@ def _in_done_future(error: Exception) -> Callable[[Context, Any], Awaitable[Any]
     return handler
 
 
+def _deferred(error: Exception) -> Callable[[Context, Any], Any]:
+    """Answered by somebody else, with what cannot be encoded."""
+
+    def handler(context: Context, request: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(context.reply, MetadataResponse(controller_id=1 << 40))
+        return DEFERRED
+
+    return handler
+
+
+def _endless(error: Exception) -> Callable[[Context, Any], Any]:
+    def handler(context: Context, request: Any) -> Any:
+        return handler(context, request)
+
+    return handler
+
+
 def _unencodable(error: Exception) -> Callable[[Context, Any], Any]:
     return lambda context, request: MetadataResponse(controller_id=1 << 40)
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError, MemoryError, RecursionError])
 @pytest.mark.parametrize(
-    "failing", [_at_once, _in_coroutine, _in_future, _in_done_future, _unencodable]
+    "failing",
+    [_at_once, _in_coroutine, _in_future, _in_done_future, _deferred, _endless, _unencodable],
 )
 def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
-    failing: Callable[[Exception], Any], caplog: pytest.LogCaptureFixture
+    failing: Callable[[Exception], Any],
+    error: type[Exception],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        handlers = {METADATA: failing(ZeroDivisionError("a bug")), HEARTBEAT: generation}
+        handlers = {METADATA: failing(error("a bug")), HEARTBEAT: generation}
         async with Broker(handlers) as broker:
             bad, good = await broker.connect(), await broker.connect()
             assert (await bad.call(HeartbeatRequest(generation_id=1), 4)).error_code == 1
@@ -375,6 +288,34 @@ def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
     assert len(told) == 1
     assert "Metadata" in told[0].message
     assert told[0].exc_info is not None
+
+
+@pytest.mark.parametrize("error", [MemoryError, RecursionError])
+@pytest.mark.parametrize("step", ["decode_prefix", "decode_request_header", "encode_response"])
+def test_no_memory_to_decode_or_encode_costs_one_connection(
+    step: str,
+    error: type[Exception],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error("as told")
+
+    async def scenario() -> None:
+        async with Broker({HEARTBEAT: generation}) as broker:
+            bad, good = await broker.connect(), await broker.connect()
+            assert (await good.call(HeartbeatRequest(generation_id=1), 4)).error_code == 1
+            with monkeypatch.context() as patch:
+                patch.setattr(dispatch, step, fail)
+                bad.send(HeartbeatRequest(), 4)
+                assert await bad.is_closed_by_broker()
+            assert (await good.call(HeartbeatRequest(generation_id=2), 4)).error_code == 2
+            assert len(broker.dispatcher.connections) == 1
+
+    run(scenario)
+    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "Heartbeat" in told.message
+    assert told.exc_info is not None
 
 
 @pytest.mark.parametrize("violating", [_at_once, _in_coroutine, _in_future, _in_done_future])

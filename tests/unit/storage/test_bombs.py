@@ -42,7 +42,7 @@ BATCHES: dict[str, Callable[[], bytearray]] = {
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (validate, timestamps, clean, recompressed):
+    for module in (validate, timestamps, clean):
         monkeypatch.setattr(module, "DECODED_BYTES_MAX", LIMIT)
 
 
@@ -68,7 +68,7 @@ def test_produced_to_a_topic_whose_records_are_looked_at(batch: bytearray) -> No
     work = lambda: log.append(batch, leader_epoch=1, now_ms=NOW)  # noqa: E731
     assert _peak(work, SlowBatchError) < 2 * validate.DECODED_AT_ONCE + 2 * len(batch)
     header = read_header(batch)
-    work = lambda: validate.read_records(batch, header)  # noqa: E731
+    work = lambda: validate.read_records(batch, header, compacted)  # noqa: E731
     assert _peak(work, KafkaError) < 2 * LIMIT + 2 * len(batch)
     assert log.log_end_offset == 0
 
@@ -83,6 +83,30 @@ def test_produced_to_a_topic_with_a_codec_of_its_own(batch: bytearray) -> None:
     assert refusal.value.code is ErrorCode.INVALID_RECORD
     work = lambda: recompressed.recompressed_slowly(batch, header, config)  # noqa: E731
     assert _peak(work, KafkaError) < 2 * LIMIT + 2 * len(batch)
+
+
+def test_a_topic_may_allow_less() -> None:
+    """And what is not compressed is bounded by `max.message.bytes` alone."""
+    small = LogConfig.from_values(
+        {"max.decompressed.message.bytes": "500", "cleanup.policy": "compact"}
+    )
+    packed, plain = (make_batch(10, size=100, codec=codec) for codec in (4, 0))
+    log = memory_store(small).create()
+    header = read_header(packed)
+    with pytest.raises(SlowBatchError):
+        log.append(packed, leader_epoch=1, now_ms=NOW)
+    with pytest.raises(KafkaError, match="500 bytes"):
+        validate.read_records(packed, header, small)
+    log.append(plain, leader_epoch=1, now_ms=NOW)
+    gzipped = small._replace(cleanup_policy=frozenset({"delete"}), compression_type="gzip")
+    with pytest.raises(SlowBatchError):
+        recompressed.recompressed(packed, gzipped)
+    with pytest.raises(KafkaError, match="500 bytes"):
+        recompressed.recompressed_slowly(packed, header, gzipped)
+    log = memory_store(gzipped).create()
+    log.append(packed, leader_epoch=1, now_ms=NOW)
+    with pytest.raises(CorruptLog, match="500 bytes"):
+        log.max_timestamp()
 
 
 def test_found_by_a_search_for_a_time(batch: bytearray) -> None:

@@ -77,6 +77,7 @@ class GroupConfig:
     session_timeout_min_ms: int = 6000
     session_timeout_max_ms: int = 1_800_000
     members_max: int = 2**31 - 1
+    groups_max: int = 10_000
     new_member_join_timeout_ms: int = 300_000
     """A member that joined without a known id (JoinGroup below v4) is dropped after this."""
     offset_metadata_max: int = 4096
@@ -94,6 +95,7 @@ class GroupConfig:
             session_timeout_min_ms=values.get_int("group.min.session.timeout.ms"),
             session_timeout_max_ms=values.get_int("group.max.session.timeout.ms"),
             members_max=values.get_int("group.max.size"),
+            groups_max=values.get_int("lakelog.groups.max"),
             offset_metadata_max=values.get_int("offset.metadata.max.bytes"),
             offsets_retention_ms=values.get_int("offsets.retention.minutes") * 60_000,
             offsets_retention_check_ms=values.get_int("offsets.retention.check.interval.ms"),

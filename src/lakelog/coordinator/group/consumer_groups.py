@@ -32,6 +32,7 @@ from lakelog.coordinator.group.migration import (
 from lakelog.coordinator.group.offsets import Topics
 from lakelog.coordinator.group.pending import PendingJoins
 from lakelog.coordinator.group.rebalance import Decision, Rebalancer, TimerKey, TimerKind
+from lakelog.coordinator.group.room import GroupRoom
 from lakelog.coordinator.group.turns import Turns
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.join_group import JoinGroupResponse
@@ -59,6 +60,7 @@ class ConsumerGroups:
         classic: dict[str, ClassicGroup],
         classic_rebalancer: Rebalancer,
         pending: PendingJoins,
+        room: GroupRoom,
     ) -> None:
         self.config: ConsumerConfig = config.consumer
         self._classic_members_max = config.members_max
@@ -69,6 +71,7 @@ class ConsumerGroups:
         self._classic = classic
         self._classic_rebalancer = classic_rebalancer
         self._pending = pending
+        self._room = room
         self.by_id: dict[str, ConsumerGroup] = {}
         self.rebalancer = ConsumerRebalancer(config.consumer, topics, self._assignment_interval_ms)
 
@@ -124,12 +127,16 @@ class ConsumerGroups:
         return group
 
     def open(self, group_id: str, *, creates: bool) -> Draft:
-        """A draft of the group, made or converted if need be. Raises GROUP_ID_NOT_FOUND."""
+        """A draft of the group, made or converted if need be.
+
+        Raises GROUP_ID_NOT_FOUND, or GROUP_MAX_SIZE_REACHED if there are too many groups.
+        """
         group = self.by_id.get(group_id)
         if group is not None or not creates:
             return Draft(self.get(group_id))
         classic = self._classic.get(group_id)
         if classic is None:
+            self._room.check_group()
             return Draft(ConsumerGroup(group_id))
         if classic.state is GroupState.EMPTY:
             tombstone = classic_tombstone(group_id)

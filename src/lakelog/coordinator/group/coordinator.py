@@ -19,6 +19,7 @@ from lakelog.coordinator.group.join import Join
 from lakelog.coordinator.group.listing import GroupFilter
 from lakelog.coordinator.group.offsets import OffsetTable, Topics, refuse_commit
 from lakelog.coordinator.group.rebalance import Decision
+from lakelog.coordinator.group.room import GroupRoom, Groups
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.group.txn_offsets import refuse_txn_commit
 from lakelog.coordinator.host import ShardHost
@@ -72,12 +73,13 @@ class GroupCoordinator:
         self._config = config
         self._tasks = tasks
         self._topics = topics
+        room = GroupRoom(config.groups_max, self._groups)
         self._host = ShardHost(
             GROUP_TOPIC,
             log,
             clock,
             tasks,
-            lambda _: GroupShard(config, topics, random, overrides),
+            lambda _: GroupShard(config, topics, random, overrides, room),
             batch_bytes_max=config.batch_bytes_max,
         )
         self._calls = Calls(self._host, tasks, self.partition_for)
@@ -107,6 +109,14 @@ class GroupCoordinator:
             for shard in self._host.active_shards()
             for listed in shard.questions.list_groups(everything)
         ]
+
+    @property
+    def group_count(self) -> int:
+        """Groups with members, with a generation, or whose ids were given out."""
+        return sum(each.group_count for each in self._groups())
+
+    def _groups(self) -> list[Groups]:
+        return [shard.state for shard in self._host.active_shards()]
 
     async def load_partition(self, partition: int) -> None:
         """To be called when this broker has become the partition's leader.

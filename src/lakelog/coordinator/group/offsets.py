@@ -80,6 +80,10 @@ class OffsetTable:
     def __contains__(self, group_id: str) -> bool:
         return group_id in self._groups
 
+    def __len__(self) -> int:
+        """Groups."""
+        return len(self._groups)
+
     @property
     def group_ids(self) -> list[str]:
         return list(self._groups)

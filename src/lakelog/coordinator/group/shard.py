@@ -34,6 +34,7 @@ from lakelog.coordinator.group.offsets import (
 from lakelog.coordinator.group.questions import Questions
 from lakelog.coordinator.group.rebalance import Decision, TimerKey, TimerKind
 from lakelog.coordinator.group.records import OffsetRecord, Record, decode_record, encode_record
+from lakelog.coordinator.group.room import GroupRoom
 from lakelog.coordinator.group.state import ShardState
 from lakelog.coordinator.group.sync import Syncs
 from lakelog.coordinator.group.turns import Decide, Refuse
@@ -61,11 +62,16 @@ class GroupShard:
     """
 
     def __init__(
-        self, config: GroupConfig, topics: Topics, random: Random, overrides: Overrides
+        self,
+        config: GroupConfig,
+        topics: Topics,
+        random: Random,
+        overrides: Overrides,
+        room: GroupRoom,
     ) -> None:
         self._config = config
         self._topics = topics
-        self.state = state = ShardState(config, overrides, topics)
+        self.state = state = ShardState(config, overrides, topics, room)
         self._rebalancer = state.rebalancer
         self._turns = state.turns
         self._joins = Joins(
@@ -180,6 +186,8 @@ class GroupShard:
         if group is None:
             if join.member_id:
                 return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
+            if self.state.room.is_full:
+                return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
             group = self.state.classic[join.group_id] = ClassicGroup(join.group_id)
         decision = self._joins.join(now, group, join)
         self.state.forget_if_unused(group)
@@ -251,6 +259,7 @@ class GroupShard:
             request, version, self._topics, self._config.offset_metadata_max, now.wall_ms
         )
         self._check_commit(group, request, version)
+        self.state.check_room_for_offsets(request.group_id)
         if group is not None and (member := group.members.get(request.member_id)) is not None:
             self._rebalancer.renew_session(now, group, member)
 
@@ -299,6 +308,7 @@ class GroupShard:
             commit, commit_version, self._topics, self._config.offset_metadata_max, now.wall_ms
         )
         self._check_txn_commit(request, version)
+        self.state.check_room_for_offsets(request.group_id)
 
         def committed(_: Now) -> None:
             reply(as_txn_response(topics))

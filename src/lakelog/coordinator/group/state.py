@@ -12,6 +12,7 @@ from lakelog.coordinator.group.offsets import OffsetTable, Topics
 from lakelog.coordinator.group.pending import PendingJoins
 from lakelog.coordinator.group.rebalance import Rebalancer, TimerKey
 from lakelog.coordinator.group.records import GroupMetadataValue, OffsetRecord, Record
+from lakelog.coordinator.group.room import GroupRoom
 from lakelog.coordinator.group.turns import Turns
 
 AnyGroup = ClassicGroup | ConsumerGroup
@@ -21,8 +22,11 @@ class ShardState:
     """Durable, changed by `replay` alone: `offsets`, `stored` (each classic group's last written
     generation) and `consumers`. The rest is built anew by whoever loads the shard."""
 
-    def __init__(self, config: GroupConfig, overrides: Overrides, topics: Topics) -> None:
+    def __init__(
+        self, config: GroupConfig, overrides: Overrides, topics: Topics, room: GroupRoom
+    ) -> None:
         self.config = config
+        self.room = room
         self.topics = topics
         self.offsets = OffsetTable()
         self.stored: dict[str, GroupMetadataValue] = {}
@@ -40,6 +44,7 @@ class ShardState:
             self.classic,
             self.rebalancer,
             self.pending,
+            room,
         )
 
     def replay(self, record: Record) -> None:
@@ -51,6 +56,20 @@ class ShardState:
             self.stored[record.key.group] = record.value
         else:
             self.stored.pop(record.key.group, None)
+
+    @property
+    def group_count(self) -> int:
+        return len(self.classic) + len(self.consumers.by_id)
+
+    @property
+    def offsets_group_count(self) -> int:
+        return len(self.offsets)
+
+    def check_room_for_offsets(self, group_id: str) -> None:
+        """Raises POLICY_VIOLATION for the first offsets of one group too many."""
+        known = group_id in self.offsets or group_id in self.offsets.pending
+        if not known and self.any_group(group_id) is None:
+            self.room.check_offsets()
 
     def consumer(self, group_id: str) -> ConsumerGroup | None:
         return self.consumers.by_id.get(group_id)

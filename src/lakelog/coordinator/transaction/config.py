@@ -17,6 +17,7 @@ class TransactionConfig:
     timeout_max_ms: int = 900_000
     id_expiration_ms: int = 7 * 24 * 3_600_000
     id_expiration_check_ms: int = 3_600_000
+    ids_max: int = 100_000
     partitions: int = 50
     batch_bytes_max: int = 1_048_588
 
@@ -28,6 +29,7 @@ class TransactionConfig:
             id_expiration_check_ms=values.get_int(
                 "transaction.remove.expired.transaction.cleanup.interval.ms"
             ),
+            ids_max=values.get_int("lakelog.transactional.ids.max"),
             partitions=values.get_int("transaction.state.log.num.partitions"),
             batch_bytes_max=values.get_int("message.max.bytes"),
         )

@@ -14,10 +14,11 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
 from lakelog.coordinator.shard import Now, PartitionLog, Reply, coordinator_code
+from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.listing import TransactionFilter
 from lakelog.coordinator.transaction.markers import MarkerDriver, MarkerWriter
-from lakelog.coordinator.transaction.shard import Answer, Decision, TransactionShard
+from lakelog.coordinator.transaction.shard import Decision, TransactionShard
 from lakelog.coordinator.transaction.state import (
     TopicPartition,
     Transaction,
@@ -87,7 +88,10 @@ class TransactionCoordinator:
             clock,
             tasks,
             lambda partition: TransactionShard(
-                config, self._begin_markers, may_have_forgotten=may_have_forgotten(partition)
+                config,
+                self._begin_markers,
+                lambda: self.id_count,
+                may_have_forgotten=may_have_forgotten(partition),
             ),
             batch_bytes_max=config.batch_bytes_max,
         )
@@ -103,6 +107,11 @@ class TransactionCoordinator:
     def partitions(self) -> list[int]:
         """Those loaded or loading here."""
         return self._host.partitions
+
+    @property
+    def id_count(self) -> int:
+        """Transactional ids that are known."""
+        return sum(len(shard.transactions) for shard in self._host.active_shards())
 
     async def load_partition(self, partition: int) -> None:
         """To be called when this broker has become the partition's leader.

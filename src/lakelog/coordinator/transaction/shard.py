@@ -17,6 +17,7 @@ from typing import NamedTuple
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.listing import (
     TransactionFilter,
@@ -67,26 +68,23 @@ class TimerKey(NamedTuple):
     transactional_id: str = ""
 
 
-class Answer(NamedTuple):
-    """What a producer is told: a code, and with success the identity to go on with."""
-
-    code: ErrorCode
-    producer_id: int = -1
-    producer_epoch: int = -1
-
-    @staticmethod
-    def of(transaction: Transaction) -> Answer:
-        return Answer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
-
-
 class TransactionShard:
-    """Requests that are refused raise `KafkaError`, or are answered through their `reply`."""
+    """Requests that are refused raise `KafkaError`, or are answered through their `reply`.
+
+    `id_count` tells how many transactional ids there are in all partitions of the broker;
+    `may_have_forgotten`, whether the end of the log may have gone with the power.
+    """
 
     def __init__(
-        self, config: TransactionConfig, on_ending: OnEnding, *, may_have_forgotten: bool
+        self,
+        config: TransactionConfig,
+        on_ending: OnEnding,
+        id_count: Callable[[], int],
+        *,
+        may_have_forgotten: bool,
     ) -> None:
-        """`may_have_forgotten`: the end of the log may have gone with the power."""
         self._config = config
+        self._id_count = id_count
         self._may_have_forgotten = may_have_forgotten
         self._may_be_old: set[str] = set()
         self._on_ending = on_ending
@@ -193,6 +191,9 @@ class TransactionShard:
         """InitProducerId: fences every other producer of the id, and ends what they left."""
         self._check_settled(transactional_id)
         current = self.transactions.get(transactional_id)
+        if current is None and self._id_count() >= self._config.ids_max:
+            text = "there are as many transactional ids as lakelog.transactional.ids.max allows"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
         may_be_old = transactional_id in self._may_be_old
         step = initialised(
             current, expected, timeout_ms, now.wall_ms, new_producer_id, may_be_old=may_be_old

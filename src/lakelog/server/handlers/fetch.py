@@ -115,6 +115,9 @@ class PendingFetch:
     def expire(self) -> None:
         self._go_on()
 
+    def fail(self, error: Exception) -> None:
+        self._context.connection.fail("Fetch", error)
+
     def read(self, *, at_least: int) -> FetchResponse | None:
         """The response, unless less than `at_least` bytes are found and nothing is wrong, or what
         was found must be checked first.

@@ -76,6 +76,8 @@ def _connections(dispatcher: Dispatcher) -> Iterator[str]:
     yield from _single("request_memory_bytes", memory.used)
     yield from _single("request_memory_limit_bytes", memory.limit)
     yield from _single("request_memory_waiting", len(memory.waiting))
+    yield from _single("waiting_requests_bytes", dispatcher.waiting.total)
+    yield from _single("unread_responses_bytes", dispatcher.unread.total)
 
 
 def _waits(broker: Broker) -> Iterator[str]:
@@ -125,6 +127,8 @@ def _traffic(topics: list[tuple[str, list[Partition]]]) -> Iterator[str]:
 def _groups(sources: Sources) -> Iterator[str]:
     broker = sources.broker
     standings = broker.groups.admin.standings()
+    yield from _single("groups", broker.groups.group_count)
+    yield from _single("transactional_ids", broker.transactions.id_count)
     members = sorted(((s.group_id,), s.members) for s in standings)
     yield from exposed(OVERVIEW["group_members"], members)
     records: Counter[tuple[str, ...]] = Counter()

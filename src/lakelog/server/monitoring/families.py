@@ -29,6 +29,8 @@ _OVERVIEW = (
     ("request_memory_bytes", _G, "Receive buffers, and batches that are looked into.", ()),
     ("request_memory_limit_bytes", _G, "What they may take: queued.max.request.bytes.", ()),
     ("request_memory_waiting", _G, "Connections that wait for some of it.", ()),
+    ("waiting_requests_bytes", _G, "What requests that wait for an answer take, at most.", ()),
+    ("unread_responses_bytes", _G, "What responses take that peers have not read.", ()),
     ("parked_requests", _G, "Fetches that wait for records.", ()),
     ("fetch_sessions", _G, "Incremental fetch sessions.", ()),
     ("fetch_session_memory_bytes", _G, "Memory of the partitions in them.", ()),
@@ -40,6 +42,8 @@ _OVERVIEW = (
     ("disk_size_bytes", _G, "Size of the file system that holds the data folder.", ()),
     ("disk_free_bytes", _G, "What of it the broker may still use.", ()),
     ("fsync_duration_seconds", _H, "Each fsync of a file or a folder.", ()),
+    ("groups", _G, "Groups with members, or that have had some and are not forgotten.", ()),
+    ("transactional_ids", _G, "Transactional ids that are remembered.", ()),
     ("group_members", _G, "Members of a group.", ("group",)),
     ("group_lag_records", _G, "Records not committed yet, of all partitions.", _GROUP_TOPIC),
     (

@@ -5,6 +5,8 @@ They are answered from a template, at once or when there are records or it has b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakelog.base.errors import KafkaError
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.replica.fetch_session import (
@@ -18,12 +20,14 @@ from lakelog.replica.fetch_session import (
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
-from lakelog.server.handlers.fetch import READ_COMMITTED, ZSTD_SINCE, read_one
+from lakelog.server.handlers.fetch import READ_COMMITTED, ZSTD_SINCE
 from lakelog.server.repeats.fetch_frames import FetchFrames, FetchKey
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.waiting_fetch import WaitingFetch
 from lakelog.server.reply import Repeat
 from lakelog.storage.checking import NotChecked
+from lakelog.storage.handles import LogSlice
+from lakelog.storage.txn_index import AbortedTransaction
 from lakelog.wire.template import Template
 
 
@@ -102,7 +106,17 @@ def _key_of_session(
 class FetchRepeat(KnownRequest[FetchKey]):
     """One partition, fetched without a session or as the only one of its session."""
 
-    __slots__ = ("_frames", "_request", "_target", "_unchanged")
+    __slots__ = (
+        "_bytes_max",
+        "_bytes_min",
+        "_committed",
+        "_frames",
+        "_partition",
+        "_request",
+        "_session",
+        "_target",
+        "_unchanged",
+    )
 
     def __init__(
         self, broker: Broker, context: Context, key: FetchKey, place: PartitionKey
@@ -110,11 +124,17 @@ class FetchRepeat(KnownRequest[FetchKey]):
         super().__init__(broker, context, key, place)
         self._request: Template | None = None
         self._unchanged: Template | None = None
+        self._partition: Partition | None = None
+        self._session: FetchSession | None = None
+        self._bytes_max = min(key.max_bytes, broker.fetch_bytes_max)
+        self._bytes_min = min(key.min_bytes, self._bytes_max)
+        self._committed = key.isolation_level == READ_COMMITTED
 
     def prepare(self) -> None:
         if self._request is not None:
             return
         key = self.key
+        self._session = self._broker.fetch_sessions.get(key.session_id)
         self._frames = FetchFrames(self.api, key, self._tail)
         self._request, self._unchanged = self._frames.request, self._frames.unchanged
         self._target = FetchTarget(
@@ -132,53 +152,69 @@ class FetchRepeat(KnownRequest[FetchKey]):
             return 0, start
         if size == request.size:
             found = request.unpack(view, start)
-            taken = found is not None and self._read(size, *found)
-            return self._taken(end) if taken else (0, start)
-        unchanged = self._unchanged
-        if unchanged is None or size != unchanged.size:
-            return 0, start
-        found = unchanged.unpack(view, start)
-        taken = found is not None and self._read(size, found[0], found[1], None)
-        return self._taken(end) if taken else (0, start)
+            answered = None if found is None else self._read(size, *found)
+        else:
+            unchanged = self._unchanged
+            if unchanged is None or size != unchanged.size:
+                return 0, start
+            found = unchanged.unpack(view, start)
+            answered = None if found is None else self._read(size, found[0], found[1], None)
+        return (0, start) if answered is None else (answered, end)
 
-    def _taken(self, end: int) -> tuple[int, int]:
-        return (0 if self._connection.is_waiting else 1), end
-
-    def _read(self, size: int, correlation_id: int, epoch: int, offset: int | None) -> bool:
-        """Answers, now or later, if nothing is to be told but records.
+    def _read(self, size: int, correlation_id: int, epoch: int, offset: int | None) -> int | None:
+        """Answers if nothing is to be told but records: 1 if it has, 0 if it will.
 
         `size` is the request's. Without an `offset` it is read on from where the session is.
         """
-        broker, key = self._broker, self.key
-        session = None
-        if key.session_id:
-            session = broker.fetch_sessions.of_one(key.session_id, epoch, self.place)
-        if session is None and (key.session_id or epoch != SESSIONLESS_EPOCH):
-            return False
+        session = self._session
+        if session is None:
+            if epoch != SESSIONLESS_EPOCH or self.key.session_id:
+                return None
+        elif (
+            session.epoch != epoch or len(session.targets) != 1 or self.place not in session.targets
+        ):
+            return None
         target = self._target_at(offset, session)
-        bytes_max = min(key.max_bytes, broker.fetch_bytes_max)
-        committed = key.isolation_level == READ_COMMITTED
         try:
-            partition, records, aborted = read_one(
-                broker, target, bytes_max, committed=committed, min_one=True
-            )
+            partition, records, aborted = self._read_log(target)
         except NotChecked as first:
             first.job.abandon()
-            return False
+            return None
         except KafkaError:
-            return False
+            self._partition = None
+            return None
         if records is None:
             return self._wait(size, correlation_id, partition, target, session)
-        if aborted or records.size < min(key.min_bytes, bytes_max):
+        size_found = records.size
+        if aborted or size_found < self._bytes_min:
             records.release()
-            return not aborted and self._wait(size, correlation_id, partition, target, session)
+            return None if aborted else self._wait(size, correlation_id, partition, target, session)
+        connection = self._connection
         if session is not None:
-            session.advance(self._connection.last_active)
+            session.advance(connection.last_active)
             session.targets[self.place] = target
-        partition.fetched_bytes += records.size
-        head = self._frames.head(correlation_id, partition, target, records.size)
-        self._connection.queue_slice(records, head, self._tail)
-        return True
+        partition.fetched_bytes += size_found
+        head = self._frames.head(correlation_id, partition, target, size_found)
+        if records.is_resident:
+            connection.send_slice(records, head, self._tail)
+        else:
+            connection.queue_slice(records, head, self._tail)
+        return 1
+
+    def _read_log(
+        self, target: FetchTarget
+    ) -> tuple[Partition, LogSlice | None, Sequence[AbortedTransaction]]:
+        """As `read_one`, of the partition that was found the last time if there was one."""
+        partition = self._partition
+        if partition is None:
+            partition = self._partition = self._broker.partitions.find(*self.place)
+        if target.current_leader_epoch >= 0:
+            partition.check_epoch(target.current_leader_epoch)
+        bytes_max = min(target.max_bytes, self._bytes_max)
+        if self._committed:
+            found, aborted = partition.read_committed(target.fetch_offset, bytes_max, min_one=True)
+            return partition, found, aborted
+        return partition, partition.read(target.fetch_offset, bytes_max, min_one=True), ()
 
     def _target_at(self, offset: int | None, session: FetchSession | None) -> FetchTarget:
         if offset is None:
@@ -197,10 +233,10 @@ class FetchRepeat(KnownRequest[FetchKey]):
         partition: Partition,
         target: FetchTarget,
         session: FetchSession | None,
-    ) -> bool:
+    ) -> int | None:
         broker, key, connection = self._broker, self.key, self._connection
         if min(key.min_bytes, key.max_bytes, key.max_wait_ms) <= 0:
-            return False
+            return None
         if session is not None:
             session.advance(connection.last_active)
             session.replace(self.place, target)
@@ -215,7 +251,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
             connection.last_active + key.max_wait_ms / 1000,
         )
         context.on_abandon = lambda: broker.purgatory.cancel(parked)
-        return True
+        return 0
 
     def _on_late(self, context: Context) -> None:
         requests = self._broker.requests

@@ -48,7 +48,7 @@ class FetchKey(NamedTuple):
 class FetchFrames:
     """The templates of one kind. `tail` is what follows the records of a response."""
 
-    __slots__ = ("_nothing", "_response", "message", "request", "tail", "unchanged")
+    __slots__ = ("_length", "_nothing", "_response", "message", "request", "tail", "unchanged")
 
     def __init__(self, api: Api, key: FetchKey, tail: bytes) -> None:
         self.tail = tail
@@ -57,6 +57,8 @@ class FetchFrames:
         self.request = Template(_request(api, key, 0), _request(api, key, -1), "iiq")
         """The holes are the correlation id, the session's epoch and the offset."""
         self._response = Template(_response(api, key, 0), _response(api, key, -1), "iiqqq")
+        self._length = -1, 0, b""
+        """The last size of records, the length of the rest of that response, and it encoded."""
         self.unchanged: Template | None = None
         """One that does not name the partition, for the session has it: all but the offset."""
         self._nothing: Template | None = None
@@ -68,18 +70,16 @@ class FetchFrames:
         self, correlation_id: int, partition: Partition, target: FetchTarget, size: int
     ) -> bytes:
         """A response up to its `size` bytes of records; what it tells is noted in `target`."""
-        response, tail = self._response, self.tail
+        response = self._response
         target.sent_high_watermark = high_watermark = partition.high_watermark
         target.sent_log_start_offset = log_start = partition.log.log_start_offset
-        length = encode_uvarint(size + 1) if tail else _encode_length(size)
-        head = response.pack(
-            response.size - FRAME_SIZE_BYTES + len(length) + size + len(tail),
-            correlation_id,
-            high_watermark,
-            partition.last_stable_offset,
-            log_start,
-        )
-        return head + length
+        known, rest, length = self._length
+        if known != size:
+            length = encode_uvarint(size + 1) if self.tail else _encode_length(size)
+            rest = response.size - FRAME_SIZE_BYTES + len(length) + size + len(self.tail)
+            self._length = size, rest, length
+        stable = partition.last_stable_offset
+        return response.pack(rest, correlation_id, high_watermark, stable, log_start) + length
 
     def nothing(self, correlation_id: int) -> bytes:
         """The response when the session has no news."""

@@ -95,13 +95,17 @@ class _Cleaning:
                 if header.is_control:
                     transactions.on_marker(batch, header)
                 elif not transactions.on_data(header) and header.records_count:
-                    data = record_bytes(batch, header, DECODED_BYTES_MAX)
+                    data = self._records(batch, header)
                     note_keys(data, header.records_count, header.base_offset, start, keys.offsets)
             except CorruptRecord as error:
                 raise CorruptLog(self._sources.path(source), position, str(error)) from error
             keys.latest_offset = header.last_offset
         keys.latest_offset = source.end_offset - 1
         return True
+
+    def _records(self, batch: bytes, header: BatchHeader) -> bytes:
+        most = self._job.decoded_bytes_max if header.codec else DECODED_BYTES_MAX
+        return record_bytes(batch, header, most)
 
     # Cleaning
 
@@ -181,14 +185,14 @@ class _Cleaning:
             return self._filter_records(batch, header, is_end, expired)
         if not is_void or horizon is not None:
             return batch
-        data = record_bytes(batch, header, DECODED_BYTES_MAX)
+        data = self._records(batch, header)
         whole = Selection([(0, len(data))], header.records_count, False, 0, 0)
         return rebuilt(header, data, whole, self._new_horizon())
 
     def _filter_records(
         self, batch: bytes, header: BatchHeader, is_end: bool, expired: bool
     ) -> bytes | None:
-        data = record_bytes(batch, header, DECODED_BYTES_MAX)
+        data = self._records(batch, header)
         kept = select_records(
             data,
             header.records_count,

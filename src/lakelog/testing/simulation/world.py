@@ -72,7 +72,7 @@ class World:
         """When a wall clock was last changed."""
         self.cut_at = -1.0
         """When a log was last found without its end."""
-        self._producers: set[tuple[int, int]] = set()
+        self.producers: set[tuple[int, int]] = set()
         self._watchers: dict[str, Watcher] = {}
         self.damages: dict[str, Damages] = {}
         self._disk_steps: dict[str, int] = {}
@@ -175,8 +175,8 @@ class World:
         return self.ledger.partition(place).start > 0
 
     def is_new_producer(self, producer_id: int, epoch: int) -> bool:
-        is_new = (producer_id, epoch) not in self._producers
-        self._producers.add((producer_id, epoch))
+        is_new = (producer_id, epoch) not in self.producers
+        self.producers.add((producer_id, epoch))
         return is_new
 
     # What happens to brokers

@@ -207,3 +207,17 @@ def test_the_highest_epoch_is_never_a_clients() -> None:
     held = Transaction(producer_id=1, producer_epoch=EPOCH_LAST, timeout_ms=1, last_update_ms=0)
     assert held.is_exhausted
     assert not replace(held, producer_epoch=EPOCH_LAST - 1).is_exhausted
+
+
+@in_world(ids_max=2, partitions=3, id_expiration_ms=60_000, id_expiration_check_ms=10_000)
+async def test_one_transactional_id_too_many_waits_until_others_have_expired(world: World) -> None:
+    first = await world.ready("a")
+    await world.ready("b")
+    assert (await world.init("c")).code is ErrorCode.POLICY_VIOLATION
+    assert world.coordinator.id_count == 2
+    assert (await world.init("a")).code is ErrorCode.NONE
+    assert (await world.init("a", first)).code is not ErrorCode.POLICY_VIOLATION
+    await world.restart()
+    assert (await world.init("c")).code is ErrorCode.POLICY_VIOLATION
+    await asyncio.sleep(75)
+    assert (await world.init("c")).code is ErrorCode.NONE

@@ -1,0 +1,53 @@
+"""How many groups there may be, in all partitions together that this broker coordinates.
+
+Anyone can make groups, and each stays in memory until it is empty and its offsets have expired.
+Beyond the bound those that there are go on, and new ones are refused: their members are told that
+the group is full, and a commit of somebody without a group that it violates a policy. A member of a
+group may always commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from lakelog.base.errors import ErrorCode, KafkaError
+
+_TEXT = "there are as many groups as lakelog.groups.max allows"
+
+
+class Groups(Protocol):
+    """Those of one partition."""
+
+    @property
+    def group_count(self) -> int: ...
+
+    @property
+    def offsets_group_count(self) -> int:
+        """Groups with committed offsets, members or not."""
+        ...
+
+
+class GroupRoom:
+    """`partitions` gives those that are coordinated here."""
+
+    def __init__(self, groups_max: int, partitions: Callable[[], Iterable[Groups]]) -> None:
+        self._groups_max = groups_max
+        self._partitions = partitions
+
+    @property
+    def is_full(self) -> bool:
+        found = list(self._partitions())
+        groups = sum(each.group_count for each in found)
+        with_offsets = sum(each.offsets_group_count for each in found)
+        return max(groups, with_offsets) >= self._groups_max
+
+    def check_group(self) -> None:
+        """For a group that is to have members. Raises GROUP_MAX_SIZE_REACHED."""
+        if self.is_full:
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, _TEXT)
+
+    def check_offsets(self) -> None:
+        """For the first offsets of a group without members. Raises POLICY_VIOLATION."""
+        if self.is_full:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, _TEXT)

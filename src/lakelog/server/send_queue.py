@@ -1,0 +1,185 @@
+"""What a connection has to send: bytes, and ranges of segment files, in the order of its responses.
+
+A range goes out by `sendfile`, after a look at whether the page cache holds it: what does not is
+read by a thread first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
+from lakelog.server.reply import Part, release
+from lakelog.storage.handles import LogSlice
+
+SEND_SIZE_MAX = 1024 * 1024
+"""Bytes sent in one callback, so that one fast reader cannot hold the loop."""
+_COPY_MAX = 32 * 1024
+"""A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
+
+
+class SendQueue:
+    """`_out` is what has not been sent, of its first slice all but `_slice_sent` bytes; `_unsent`
+    is the size of all.
+
+    Nothing is sent while `_warming`. While `_is_lone`, the request that is being answered is the
+    only one there is.
+    """
+
+    def __init__(self, sock: Socket, net: Net, disk: Disk, tasks: Tasks) -> None:
+        self._sock = sock
+        self._net = net
+        self._disk = disk
+        self._tasks = tasks
+        self._out: deque[Part] = deque()
+        self._unsent = 0
+        self._slice_sent = 0
+        self._writing = False
+        self._warming = False
+        self._is_lone = False
+        self.closed = False
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def _flush(self) -> None:
+        """Called when more can be sent."""
+        raise NotImplementedError
+
+    def _on_writable(self) -> None:
+        raise NotImplementedError
+
+    def queue(self, data: Buffer) -> None:
+        """Appends to what is sent, which is a response when no earlier one is waited for.
+
+        What follows bytes that have not been tried to be sent goes out together with them.
+        """
+        self._unsent += len(data)
+        out = self._out
+        if out and type(last := out[-1]) is bytearray:
+            last += data
+        else:
+            out.append(data if type(data) is bytearray else bytearray(data))
+
+    def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
+        """As `queue`, for a range of a file and the bytes around it."""
+        if part.size <= _COPY_MAX:
+            data = self._disk.read_resident(part.file, part.position, part.size)
+            if data is not None:
+                part.release()
+                self.queue(b"".join((head, data, tail)))
+                return
+        if head:
+            self.queue(head)
+        self._unsent += part.size
+        self._out.append(part)
+        if tail:
+            self.queue(tail)
+
+    def send_slice(self, part: LogSlice, head: bytes, tail: bytes) -> None:
+        """As `queue_slice` for a range that has just been seen in the page cache.
+
+        What can be sent at once, is.
+        """
+        if not self._is_lone or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
+            self.queue_slice(part, head, tail)
+            return
+        sock, size, sent = self._sock, part.size, -len(head)
+        try:
+            sent += sock.send(head, self._net.MSG_MORE)
+            if sent == 0:
+                sent = self._net.send_file(sock, part.file, part.position, size)
+                if sent == size and tail:
+                    tail = tail[sock.send(tail) :]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            part.release()
+            self.close()
+            return
+        if sent < 0:
+            self.queue_slice(part, head[sent:], tail)
+            return
+        if sent == size:
+            part.release()
+        else:
+            self._unsent += size - sent
+            self._slice_sent = sent
+            self._out.append(part)
+        if tail:
+            self.queue(tail)
+
+    def _send_out(self) -> None:
+        """As much as the peer takes now. Raises `OSError` if it is gone."""
+        out, budget = self._out, SEND_SIZE_MAX
+        try:
+            while out and budget > 0:
+                head = out[0]
+                if isinstance(head, LogSlice):
+                    sent = self._send_slice(head)
+                    if sent is None:
+                        return
+                else:
+                    sent = self._sock.send(head, self._net.MSG_MORE if len(out) > 1 else 0)
+                    if sent == len(head):
+                        out.popleft()
+                    else:
+                        out[0] = memoryview(head)[sent:]
+                budget -= sent
+                self._unsent -= sent
+        except (BlockingIOError, InterruptedError):
+            pass
+        if self._writing or out:
+            self._set_writing(bool(out))
+
+    def _send_slice(self, head: LogSlice) -> int | None:
+        """Bytes sent, or none if the range must first come from the device."""
+        position = head.position + self._slice_sent
+        count = min(head.size - self._slice_sent, SEND_SIZE_MAX)
+        if not self._disk.is_resident(head.file, position, count):
+            self._warm(head, position, count)
+            return None
+        sent = self._net.send_file(self._sock, head.file, position, count)
+        if not sent:
+            raise OSError("the segment ends before its index says")
+        self._slice_sent += sent
+        if self._slice_sent == head.size:
+            self._slice_sent = 0
+            self._out.popleft()
+            head.release()
+        return sent
+
+    def _warm(self, head: LogSlice, position: int, count: int) -> None:
+        """Reads ahead in a thread: a cold `sendfile` would hold the loop for milliseconds."""
+        self._warming = True
+        self._set_writing(False)
+        work = self._tasks.offload(
+            "read", lambda: self._disk.read_ahead(head.file, position, count)
+        )
+        work.add_done_callback(self._on_warm)
+
+    def _on_warm(self, work: Any) -> None:
+        self._warming = False
+        if self.closed:
+            self._release_out()
+        elif work.exception() is not None:
+            self.close()
+        else:
+            self._flush()
+
+    def _release_out(self) -> None:
+        release(list(self._out))
+        self._out.clear()
+
+    @property
+    def unread_memory(self) -> int:
+        """What responses take that have not been sent; ranges of files take nothing."""
+        if not self._unsent:
+            return 0
+        return sum(len(part) for part in self._out if not isinstance(part, LogSlice))
+
+    def _set_writing(self, wanted: bool) -> None:
+        if wanted != self._writing:
+            self._writing = wanted
+            self._net.on_writable(self._sock, self._on_writable if wanted else None)

@@ -1,0 +1,37 @@
+"""How many array elements a message holds, by the shape that its class declares.
+
+Arrays without arrays in their elements are counted and not walked through.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from lakelog.wire.schema import Struct
+
+_Plan = tuple[tuple[str, bool], ...]
+
+
+def count_elements(message: Struct) -> int:
+    """Of all arrays together, as the decoder counts them."""
+    count = 0
+    for name, has_arrays in _plan(type(message)):
+        value = getattr(message, name)
+        if isinstance(value, Struct):
+            count += count_elements(value)
+        elif value:
+            count += len(value)
+            if has_arrays:
+                count += sum(map(count_elements, value))
+    return count
+
+
+@cache
+def _plan(kind: type[Struct]) -> _Plan:
+    """Fields that are arrays or structs with arrays, and whether what they hold has some."""
+    plan = []
+    for field in kind.__fields__:
+        has_arrays = field.struct is not None and bool(_plan(field.struct))
+        if field.is_array or has_arrays:
+            plan.append((field.name, has_arrays))
+    return tuple(plan)

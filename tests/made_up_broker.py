@@ -1,0 +1,141 @@
+"""A dispatcher behind a real listener, with handlers that the test makes up, and its clients."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Self
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lakelog.protocol.fetch import (
+    FetchRequest,
+)
+from lakelog.protocol.heartbeat import HeartbeatRequest
+from lakelog.protocol.metadata import MetadataRequest
+from lakelog.protocol.produce import ProduceRequest
+from lakelog.protocol.registry import api_for
+from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
+from lakelog.runtime.posix import PosixDisk, SystemClock
+from lakelog.server.dispatch import Context, Dispatcher, Route
+from lakelog.server.listener import Acceptor
+from lakelog.server.monitoring.requests import RequestMetrics
+from lakelog.server.request_memory import RequestMemory
+from lakelog.wire.framing import decode_response, encode_request
+
+PRODUCE, FETCH, METADATA, HEARTBEAT, API_VERSIONS = 0, 1, 3, 12, 18
+MESSAGES: dict[int, type[Any]] = {
+    PRODUCE: ProduceRequest,
+    FETCH: FetchRequest,
+    METADATA: MetadataRequest,
+    HEARTBEAT: HeartbeatRequest,
+    API_VERSIONS: ApiVersionsRequest,
+}
+FUTURE_VERSION = 99
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._next_id = 7
+
+    @staticmethod
+    def frame(message: Any, version: int, correlation_id: int = 1) -> bytes:
+        api = api_for(type(message))
+        return b"".join(encode_request(api, version, correlation_id, "a client", message))
+
+    def send(self, message: Any, version: int, *, extra: bytes = b"") -> int:
+        """Returns the correlation id. `extra` bytes follow the message within the frame."""
+        self._next_id += 1
+        self.send_frame(self.frame(message, version, self._next_id)[4:] + extra)
+        return self._next_id
+
+    def send_frame(self, frame: bytes) -> None:
+        self._writer.write(struct.pack(">i", len(frame)) + frame)
+
+    async def receive(self, key: int, version: int) -> tuple[int, Any]:
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        data = await self._reader.readexactly(size)
+        return decode_response(api_for(MESSAGES[key]), version, data)
+
+    async def call(self, message: Any, version: int) -> Any:
+        sent = self.send(message, version)
+        answered, response = await self.receive(api_for(type(message)).key, version)
+        assert answered == sent
+        return response
+
+    async def is_closed_by_broker(self) -> bool:
+        try:
+            return await self._reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(ConnectionResetError):
+            await self._writer.wait_closed()
+
+
+class Broker:
+    """A dispatcher behind a listener; `handlers` by API key."""
+
+    def __init__(
+        self, handlers: dict[int, Callable[[Context, Any], Any]], *, memory_max: int = 0
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.tasks = AsyncioTasks(loop)
+        net, clock, config = AsyncioNet(loop), SystemClock(), BrokerConfig({})
+        routes = {
+            key: Route(api_for(MESSAGES[key]), handler, in_place=key == PRODUCE)
+            for key, handler in handlers.items()
+        }
+        self.unsupported: list[int] = []
+        self.requests = RequestMetrics(clock)
+        self._clients: list[Client] = []
+        self.dispatcher = Dispatcher(
+            routes,
+            self._newer_api_versions,
+            clock,
+            self.tasks,
+            RequestMemory(memory_max),
+            self.requests,
+        )
+        self.acceptor = Acceptor(
+            "PLAINTEXT",
+            net.listen("127.0.0.1", 0, backlog=8),
+            self.dispatcher,
+            net,
+            PosixDisk(),
+            self.tasks,
+            clock,
+            lambda: config,
+        )
+        self.acceptor.start()
+
+    def _newer_api_versions(self, context: Context, request: Any) -> ApiVersionsResponse:
+        assert request is None
+        self.unsupported.append(context.version)
+        return ApiVersionsResponse(error_code=35)
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection(*self.acceptor.address))
+        self._clients.append(client)
+        return client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self._clients:
+            await client.close()
+        self.acceptor.close()
+        for connection in list(self.dispatcher.connections):
+            connection.close()
+        self.tasks.close()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 20))

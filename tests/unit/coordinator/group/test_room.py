@@ -1,0 +1,105 @@
+"""How many groups clients can make, and what those take whose members never come."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+
+from consumer_members import Consumer
+from coordinator_members import commit_codes, committed, form, heartbeat, join, leave, new_id
+from coordinator_world import World, in_world
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group import pending
+from lakelog.protocol.delete_groups import DeleteGroupsRequest
+
+FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+AGAINST_POLICY = ErrorCode.POLICY_VIOLATION
+ORDERS = ("orders", 0)
+
+
+@in_world(groups_max=3, partitions=5)
+async def test_one_group_too_many_is_refused_and_the_others_go_on(world: World) -> None:
+    (first,) = await form(world, 1, group="a")
+    await form(world, 1, group="b")
+    third = Consumer(world, "m", group="c")
+    await third.beat()
+    assert world.coordinator.group_count == 3
+
+    assert (await join(world, group="d")).error_code == FULL
+    assert (await join(world, group="d", version=3)).error_code == FULL
+    refused = await Consumer(world, "m", group="e").beat()
+    assert refused.error_code == FULL
+    assert "lakelog.groups.max" in refused.error_message
+
+    assert await heartbeat(world, first, group="a") == 0
+    assert (await third.beat()).error_code == 0
+    assert (await join(world, group="a")).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert await commit_codes(world, {ORDERS: 7}, first, group="a") == [0]
+    assert world.coordinator.group_count == 3
+
+
+@in_world(groups_max=2)
+async def test_there_is_room_again_when_a_group_has_gone(world: World) -> None:
+    (first,) = await form(world, 1, group="a")
+    await form(world, 1, group="b")
+    assert (await join(world, group="c")).error_code == FULL
+    await leave(world, (first.member_id, None), group="a")
+    await world.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["a"]))
+    assert await new_id(world, group="c")
+
+
+@in_world(groups_max=2, partitions=3)
+async def test_offsets_of_one_group_too_many_are_refused(world: World) -> None:
+    (member,) = await form(world, 1, group="with members")
+    for group in ("a", "b"):
+        assert await commit_codes(world, {ORDERS: 7}, group=group) == [0]
+    assert await commit_codes(world, {ORDERS: 7}, group="c") == [AGAINST_POLICY]
+    assert await committed(world, "c") == {}
+    assert await commit_codes(world, {ORDERS: 8}, group="a") == [0]
+    assert await commit_codes(world, {ORDERS: 8}, member, group="with members") == [0]
+    assert (await join(world, group="d")).error_code == FULL, "it could never commit"
+
+
+@in_world(groups_max=2)
+async def test_a_restart_forgets_no_group(world: World) -> None:
+    for group in ("a", "b"):
+        await form(world, 1, group=group)
+    await world.restart()
+    assert world.coordinator.group_count == 2
+    assert (await join(world, group="c")).error_code == FULL
+    assert await new_id(world, group="a")
+
+
+@pytest.mark.parametrize("in_one_group", [True, False])
+def test_ids_that_nobody_comes_with_take_a_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch, in_one_group: bool
+) -> None:
+    """KIP-394: anyone may ask for ids, and be gone."""
+    most = 300
+    monkeypatch.setattr(pending, "PENDING_MAX", most)
+
+    async def ask(world: World, first: int, end: int) -> int:
+        for number in range(first, end):
+            group = "readers" if in_one_group else f"readers {number}"
+            await new_id(world, group=group, client_id="x" * 255, session_timeout_ms=1_800_000)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    @in_world(groups_max=10_000)
+    async def scenario(world: World) -> None:
+        await ask(world, 0, 10)
+        tracemalloc.start()
+        try:
+            one_third = await ask(world, 10, 100)
+            full = await ask(world, 100, most)
+            later = await ask(world, most, 5 * most)
+        finally:
+            tracemalloc.stop()
+        assert one_third < 90 * 4096
+        assert full - one_third < 200 * 4096
+        assert later < 2 * full, "however many were asked for, and before their deadlines go"
+        assert world.coordinator.group_count <= most
+
+    scenario()
