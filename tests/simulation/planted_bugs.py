@@ -21,6 +21,7 @@ from lakelog.coordinator.transaction import shard as transaction_shard
 from lakelog.coordinator.transaction.transitions import End
 from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.store.sqlite import SqliteLog
+from lakelog.replica.fetch_session import FetchPlan
 from lakelog.replica.partition import Partition
 from lakelog.server import app
 from lakelog.storage import checking, loader
@@ -263,3 +264,8 @@ def _metadata_unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
         return connection
 
     monkeypatch.setattr(SqliteLog, "_connect", hasty)
+
+
+@bug("a fetch session leaves out what is new", workloads=("plain",), faults=(), seeds=10)
+def _left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FetchPlan, "includes", lambda self, *arguments: not self.incremental)
