@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +22,11 @@ from lakelog.metadata.store.api import (
 )
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.runtime.posix import SystemClock
-from lakelog.testing.memory_metadata import MetadataMemory
+from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.metadata import FaultyStore
 from lakelog.testing.randomness import SeededRandom
+from lakelog.testing.simulation.seams import SimulatedTasks
+from lakelog.testing.sqlite_metadata import SimulatedMetadata
 
 WRITER = b"writer-aaaaaaaaa"
 OTHER = b"writer-bbbbbbbbb"
@@ -50,15 +53,21 @@ def _faulty(path: Path) -> MetadataStore:
     return FaultyStore(_shared(path), SeededRandom(7))
 
 
-_MEMORIES: dict[Path, MetadataMemory] = {}
+_SIMULATED: dict[Path, SimulatedMetadata] = {}
 
 
-def _memory(path: Path) -> MetadataStore:
-    return _MEMORIES.setdefault(path, MetadataMemory()).handle()
+def _simulated(path: Path) -> MetadataStore:
+    if path not in _SIMULATED:
+        disk = MemoryDisk(SystemClock())
+        disk.make_dirs(path)
+        _SIMULATED[path] = SimulatedMetadata(disk, path / METADATA_FILE)
+    tasks = SimulatedTasks(asyncio.get_running_loop(), random.Random(7))
+    tasks.delay_s_max = 0.0
+    return _SIMULATED[path].handle(tasks, lambda: True)
 
 
 VARIANTS = [
-    Variant("memory", _memory, True),
+    Variant("simulated", _simulated, True),
     Variant("embedded", _embedded, False),
     Variant("embedded-two-handles", _shared, True),
     Variant("faulty", _faulty, True),

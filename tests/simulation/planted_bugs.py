@@ -20,8 +20,11 @@ from lakelog.coordinator.group.records import OffsetCommitKey
 from lakelog.coordinator.transaction import shard as transaction_shard
 from lakelog.coordinator.transaction.transitions import End
 from lakelog.metadata.plan import Plan as MetadataPlan
+from lakelog.metadata.store.sqlite import SqliteLog
+from lakelog.replica.fetch_session import FetchPlan
 from lakelog.replica.partition import Partition
 from lakelog.server import app
+from lakelog.storage import checking, loader
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
 from lakelog.storage.directory import LogDirectory
@@ -32,6 +35,7 @@ from lakelog.testing.simulation import Plan
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 BUGS: list[Bug] = []
+FLIP = "flipped record"
 
 
 @dataclass(frozen=True)
@@ -227,3 +231,41 @@ def _newest_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
                 offsets[key] = offset + 1
 
     monkeypatch.setattr(clean, "note_keys", beyond)
+
+
+@bug("damaged batches are served", workloads=("idempotent",), faults=("stop", FLIP), seeds=10)
+def _damage_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "check_crc", lambda *arguments: True)
+
+
+@bug(
+    "damage below the recovery point is taken for a torn tail",
+    workloads=("idempotent",),
+    faults=("kill", "stop", FLIP),
+    seeds=20,
+)
+def _corrupt_for_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    recover = loader.recover_segment
+
+    def from_nothing(segment: Any, recovery_point: int, *rest: Any, **named: Any) -> Any:
+        return recover(segment, 0, *rest, **named)
+
+    monkeypatch.setattr(loader, "recover_segment", from_nothing)
+    monkeypatch.setattr(loader.LogLoader, "_check_end", lambda *arguments: None)
+
+
+@bug("metadata is not synced", workloads=("administration",), faults=("power",), seeds=20)
+def _metadata_unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = SqliteLog._connect
+
+    def hasty(self: SqliteLog) -> Any:
+        connection = connect(self)
+        connection.execute("PRAGMA synchronous = OFF")
+        return connection
+
+    monkeypatch.setattr(SqliteLog, "_connect", hasty)
+
+
+@bug("a fetch session leaves out what is new", workloads=("plain",), faults=(), seeds=10)
+def _left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FetchPlan, "includes", lambda self, *arguments: not self.incremental)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lakelog.coordinator.transaction import state, transitions
+from lakelog.testing.simulation import Plan, World
 from lakelog.testing.simulation.plan import plan_of
 from lakelog.testing.simulation.runner import main
 
@@ -30,3 +32,19 @@ def test_a_seed_that_fails_says_how_to_see_it_again(
     text = capsys.readouterr().out
     assert "to readers of committed records" in text
     assert f"make sim SEED={seed}" in text
+
+
+def test_producers_whose_epochs_are_used_up_go_on_with_other_ids(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after 32,766 transactions of KIP-890, but after six."""
+    for module in (state, transitions):
+        monkeypatch.setattr(module, "EPOCH_LAST", 5)
+    monkeypatch.setattr(transitions, "EPOCH_MAX", 6)
+    faults = frozenset({"kill", "client crash", "slow network", "reset"})
+    for seed in range(1, 6):
+        world = World(seed, Plan(15.0, frozenset({"transactions"}), faults))
+        assert world.run().violations == ()
+        epochs = [epoch for _, epoch in world.producers]
+        assert max(epochs) == 5
+        assert epochs.count(0) > len(world.clients)

@@ -173,7 +173,7 @@ class LogDirectory:
                 self._mark_stray(key, folder)
                 continue
             config = configs(key[0], topic_id)
-            known = self._offline[key] = self._offline[key]._replace(topic_id=topic_id)
+            known = self._offline[key] = self._offline[key].as_of(topic_id)
             epoch_end = epoch_of(topic_id, key[1])
             compacted = "compact" in config.cleanup_policy or key in self.cleaner_offsets
             request = LoadRequest(

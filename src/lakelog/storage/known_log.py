@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from lakelog.base.uuids import ZERO_UUID
+
 
 class KnownLog(NamedTuple):
     """One log at some moment. Offsets are -1 where they are not known."""
@@ -15,3 +17,9 @@ class KnownLog(NamedTuple):
     cleaned: int = -1
     epochs: tuple[tuple[int, int], ...] = ()
     aborted: tuple[tuple[int, int], ...] = ()
+
+    def as_of(self, topic_id: bytes) -> KnownLog:
+        """The same of a log of this topic; nothing counts that was known of an older namesake's."""
+        if self.topic_id in (ZERO_UUID, topic_id):
+            return self._replace(topic_id=topic_id)
+        return KnownLog(topic_id, 0, 0)

@@ -60,7 +60,7 @@ class FaultyStore:
         elif fate == 1:
             late = asyncio.get_running_loop().create_task(self._append_late(batch, expected_end))
             self._late.add(late)
-            late.add_done_callback(self._late.discard)
+            late.add_done_callback(self._forget)
         return _UNKNOWN
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:
@@ -111,6 +111,12 @@ class FaultyStore:
     async def _append_late(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
         await self._delay()
         return await self._inner.append(batch, expected_end)
+
+    def _forget(self, late: asyncio.Task[AppendOutcome]) -> None:
+        """Nobody waits for it any more, whatever became of it."""
+        self._late.discard(late)
+        if not late.cancelled():
+            late.exception()
 
     async def _reach(self) -> None:
         """The way to the store: takes time, and may end before it."""

@@ -421,3 +421,18 @@ def test_leader_epochs_of_what_was_scanned_are_those_of_the_log() -> None:
     assert log.leader_epochs.entries == [(3, 0), (4, begins)]
     log.flush()
     assert store.disk.read(path) == told
+
+
+def test_what_was_durable_of_a_deleted_topic_is_not_asked_of_its_namesake() -> None:
+    store = memory_store()
+    old = store.create()
+    fill(old, 4)
+    old.flush()
+    store.directory.write_checkpoints()
+    store.directory.schedule_delete(old)
+    again = b"another-topic-id"
+    store.known = {again}
+    batches = fill(store.directory.create_log("topic", 0, again, store.config), 2)
+    log = store.killed()
+    assert read_batches(log) == batches
+    assert log.recovery_point == 0

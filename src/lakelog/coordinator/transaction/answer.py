@@ -1,4 +1,4 @@
-"""The answer to a producer that asks for an identity, or goes on after a transaction."""
+"""What a transactional producer is told of its identity."""
 
 from __future__ import annotations
 

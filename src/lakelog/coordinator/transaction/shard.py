@@ -71,8 +71,8 @@ class TimerKey(NamedTuple):
 class TransactionShard:
     """Requests that are refused raise `KafkaError`, or are answered through their `reply`.
 
-    `id_count` tells how many transactional ids there are in all partitions of the broker.
-    `may_have_forgotten`: the end of the log may have gone with the power.
+    `id_count` tells how many transactional ids there are in all partitions of the broker;
+    `may_have_forgotten`, whether the end of the log may have gone with the power.
     """
 
     def __init__(

@@ -22,10 +22,14 @@ _logger = logging.getLogger(__name__)
 
 def note_committed(path: Path, end: int, controller_epoch: int) -> None:
     """Replaces the content in place, whatever it was."""
-    head = struct.pack(">QQ", end, controller_epoch)
     with path.open("r+b" if path.exists() else "wb", buffering=0) as file:
-        file.write(head + struct.pack(">II", zlib.crc32(head), 0))
+        file.write(encode_note(end, controller_epoch))
         file.truncate()
+
+
+def encode_note(end: int, controller_epoch: int) -> bytes:
+    head = struct.pack(">QQ", end, controller_epoch)
+    return head + struct.pack(">II", zlib.crc32(head), 0)
 
 
 def read_committed(path: Path) -> tuple[int, int]:
@@ -34,6 +38,11 @@ def read_committed(path: Path) -> tuple[int, int]:
         data = path.read_bytes()
     except FileNotFoundError:
         return 0, 0
+    return decode_note(path, data)
+
+
+def decode_note(path: Path, data: bytes) -> tuple[int, int]:
+    """(0, 0) for what is damaged; a line in the log names `path` then."""
     if len(data) == _FORM.size:
         end, epoch, checksum, rest = _FORM.unpack(data)
         if checksum == zlib.crc32(data[:_COVERED]) and not rest:

@@ -21,6 +21,7 @@ from lakelog.metadata.store.api import (
     MetadataBatch,
     Snapshot,
 )
+from lakelog.metadata.store.database import DatabaseFile
 from lakelog.metadata.store.filesystem import refuse_network_file_system
 from lakelog.metadata.store.liveness import Neighbourhood, Registration
 from lakelog.metadata.store.sqlite import SqliteLog
@@ -46,7 +47,7 @@ class EmbeddedStore:
     ) -> None:
         self._path = path
         self._shared = shared
-        self._log = SqliteLog(path)
+        self._log = SqliteLog(DatabaseFile(path))
         timeout_s = session_timeout_s if shared else float("inf")
         self._neighbourhood = Neighbourhood(path, clock.monotonic, timeout_s)
         self._registration: Registration | None = None

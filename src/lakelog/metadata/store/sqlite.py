@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from pathlib import Path
 from typing import Any
 
 from lakelog.metadata.errors import (
@@ -33,11 +32,10 @@ from lakelog.metadata.store.api import (
     Outcome,
     Snapshot,
 )
-from lakelog.metadata.store.committed import note_committed, read_committed
+from lakelog.metadata.store.database import Database
 
 _APPLICATION_ID = 0x4C4B4C47
 _FORMAT_VERSION = 1
-_BUSY_TIMEOUT_S = 5.0
 _ENTRIES_KEPT = 100
 _NOT_COMMITTED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}
 _WRITERS_KEPT = 1000
@@ -61,15 +59,15 @@ _SCHEMA = (
 class SqliteLog:
     """Not thread-safe; the connection belongs to the thread that calls `open`."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._end_path = path.with_name(path.name + "-end")
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._path = database.path
         self._connection: sqlite3.Connection | None = None
         self._failure: str | None = None
 
     def open(self, *, create: bool) -> None:
         """Raises `MetadataMissing`, `MetadataCorrupt` or `MetadataUnsupported`."""
-        if not create and not self._path.exists():
+        if not create and not self._database.exists():
             raise MetadataMissing(f"{self._path} is missing, but there are logs that it described")
         try:
             self._connection = self._connect()
@@ -167,7 +165,7 @@ class SqliteLog:
         return self.controller()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        connection = self._database.connect()
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         return connection
@@ -193,13 +191,13 @@ class SqliteLog:
 
     def _compare_with_committed(self) -> None:
         """Nothing that was acknowledged may be gone."""
-        found, committed = self._committed(), read_committed(self._end_path)
+        found, committed = self._committed(), self._database.read_committed()
         if found[0] < committed[0] or found[1] < committed[1]:
             raise MetadataCorrupt(
                 f"{self._path} or {self._path.name}-wal is damaged: its end and controller epoch "
                 f"are {found}, but {committed} was committed"
             )
-        note_committed(self._end_path, *found)
+        self._database.note_committed(*found)
 
     def _committed(self) -> tuple[int, int]:
         row = self._row("SELECT end, controller_epoch FROM state", ())
@@ -280,7 +278,7 @@ class SqliteLog:
                 raise self._not_done(connection, error) from error
             self._failure = f"{self._path}: {error}; restart to recover"
             return AppendOutcome(Outcome.UNKNOWN, -1)
-        note_committed(self._end_path, *self._committed())
+        self._database.note_committed(*self._committed())
         return AppendOutcome(Outcome.DONE, end)
 
     def _not_done(self, connection: sqlite3.Connection, error: sqlite3.Error) -> Exception:

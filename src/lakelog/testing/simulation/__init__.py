@@ -8,7 +8,7 @@ disk (`watcher`). An outcome with violations is a bug, here or in the broker, th
 shows again and again.
 
 What it does not have: threads (their work is done at once, at some moment), memory and CPU limits,
-SQLite (the metadata log is one in memory), and time that passes while code runs.
+and time that passes while code runs. The metadata log is SQLite itself, on the simulated disk.
 """
 
 from lakelog.testing.simulation.plan import Plan

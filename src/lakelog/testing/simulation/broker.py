@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.base.broker_config import BrokerConfig
+from lakelog.metadata.store.embedded import METADATA_FILE
 from lakelog.server.app import ServeOptions, Server, StartError
 from lakelog.server.app import World as Outside
 from lakelog.testing.disk import MemoryDisk
@@ -22,6 +23,7 @@ from lakelog.testing.simulation.ledger import Place
 from lakelog.testing.simulation.process import Process
 from lakelog.testing.simulation.seams import ChanceRandom, SimulatedClock, SimulatedTasks
 from lakelog.testing.simulation.sockets import SimulatedNet
+from lakelog.testing.sqlite_metadata import SimulatedMetadata, SimulatedStore
 
 if TYPE_CHECKING:
     from lakelog.testing.simulation.world import World
@@ -43,6 +45,8 @@ class BrokerHost:
         self.rng: random.Random = world.chance(self.name)
         self.clock = SimulatedClock(world.loop)
         self.disk = MemoryDisk(self.clock)
+        self.metadata = SimulatedMetadata(self.disk, DATA / METADATA_FILE)
+        self._store: SimulatedStore | None = None
         self.settings = dict(settings)
         self.process: Process | None = None
         self.server: Server | None = None
@@ -93,8 +97,8 @@ class BrokerHost:
 
     def _outside(self, process: Process) -> Outside:
         world = self.world
-        store = world.metadata.handle(lambda: process.alive)
-        chance = ChanceRandom(self.rng)
+        tasks, chance = SimulatedTasks(world.loop, self.rng), ChanceRandom(self.rng)
+        store = self._store = self.metadata.handle(tasks, lambda: process.alive)
         faulty = FaultyStore(
             store, chance, unknown_percent=self.metadata_unknown_percent, delay_turns_max=2
         )
@@ -104,7 +108,7 @@ class BrokerHost:
             self.clock,
             self.disk,
             SimulatedNet(world.net, process),  # type: ignore[arg-type]
-            SimulatedTasks(world.loop, self.rng),
+            tasks,
             chance,
             helpers,
             faulty,
@@ -136,6 +140,8 @@ class BrokerHost:
         self.disk.stop_at = self.disk.steps
         self.world.net.vanish(process, silently=power)
         process.bury()
+        if self._store is not None:
+            self._store.bury()
         if power:
             self.disk.crash(ChanceRandom(self.rng) if torn else None)
         else:

@@ -11,6 +11,7 @@ from lakelog.testing.simulation.clients.client import Client
 from lakelog.testing.simulation.clients.consumer import Consumer
 from lakelog.testing.simulation.clients.consumer_member import ConsumerMember
 from lakelog.testing.simulation.clients.producer import IdempotentProducer, PlainProducer
+from lakelog.testing.simulation.clients.session_consumer import SessionConsumer
 from lakelog.testing.simulation.clients.topics import create_topic
 from lakelog.testing.simulation.clients.transactions import TransactionalProducer
 from lakelog.testing.simulation.ledger import Place
@@ -76,6 +77,7 @@ class Cast:
         for committed in (False, True):
             name = f"{places[0][0]}-{'committed' if committed else 'all'}"
             self.clients.append(Consumer(self._world, name, places, committed=committed))
+        self.clients.append(SessionConsumer(self._world, f"{places[0][0]}-session", places))
 
     async def _plain(self, hand: Client) -> None:
         places = await self._topic(hand, "plain", 2)

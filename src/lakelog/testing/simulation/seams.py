@@ -46,7 +46,7 @@ class ChanceRandom:
 class SimulatedTasks:
     """`Tasks` whose threads do their work at once, at some moment within `delay_s_max`."""
 
-    def __init__(self, loop: SimulatedLoop, rng: random.Random) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, rng: random.Random) -> None:
         self._loop = loop
         self._rng = rng
         self.delay_s_max = 0.01

@@ -2,7 +2,7 @@
 
 The brokers are the production code, the rest is simulated. Everything that is left to chance is
 drawn from the seed, and all that happens goes into `hash`: the same seed gives the same hash. More
-brokers are more `BrokerHost`s over the same metadata and network.
+brokers are more `BrokerHost`s over one network, and one `SimulatedMetadata`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakelog.testing.memory_metadata import MetadataMemory
 from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.cast import Cast
 from lakelog.testing.simulation.clients.client import Client
@@ -32,6 +31,7 @@ from lakelog.testing.simulation.plan import Plan, plan_of
 from lakelog.testing.simulation.seams import WALL_START_MS
 from lakelog.testing.simulation.sockets import Address
 from lakelog.testing.simulation.watcher import Watcher
+from lakelog.testing.sqlite_vfs import seed_sqlite
 
 _PEACE_S = 3.0
 _PATIENCE_S = 300.0
@@ -61,7 +61,6 @@ class World:
         self.loop = SimulatedLoop(self.chance("loop"))
         self.net = Network(self.loop, self.chance("network"), self.trace)
         self.faults: Counter[str] = self.net.faults
-        self.metadata = MetadataMemory()
         self.ledger = Ledger()
         self.offsets = OffsetsLedger(self.ledger)
         self.is_troubled = True
@@ -73,7 +72,7 @@ class World:
         """When a wall clock was last changed."""
         self.cut_at = -1.0
         """When a log was last found without its end."""
-        self._producers: set[tuple[int, int]] = set()
+        self.producers: set[tuple[int, int]] = set()
         self._watchers: dict[str, Watcher] = {}
         self.damages: dict[str, Damages] = {}
         self._disk_steps: dict[str, int] = {}
@@ -96,6 +95,7 @@ class World:
         self._hash.update(repr((self.loop.steps, event)).encode())
 
     def run(self) -> Outcome:
+        seed_sqlite(self.seed)
         with LogWatch(self.ledger):
             self.loop.on_step = self._on_step
             self.loop.set_exception_handler(self._on_exception)
@@ -175,8 +175,8 @@ class World:
         return self.ledger.partition(place).start > 0
 
     def is_new_producer(self, producer_id: int, epoch: int) -> bool:
-        is_new = (producer_id, epoch) not in self._producers
-        self._producers.add((producer_id, epoch))
+        is_new = (producer_id, epoch) not in self.producers
+        self.producers.add((producer_id, epoch))
         return is_new
 
     # What happens to brokers

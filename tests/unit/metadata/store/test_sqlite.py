@@ -15,6 +15,7 @@ from lakelog.metadata.errors import (
 )
 from lakelog.metadata.store.api import ControllerTerm, MetadataBatch, Outcome, Snapshot
 from lakelog.metadata.store.committed import note_committed, read_committed
+from lakelog.metadata.store.database import DatabaseFile
 from lakelog.metadata.store.sqlite import SqliteLog
 
 WRITER = b"w" * 16
@@ -24,7 +25,7 @@ WRITER = b"w" * 16
 def path(tmp_path: Path) -> Path:
     """A log of three entries and no process."""
     path = tmp_path / "metadata.db"
-    log = SqliteLog(path)
+    log = SqliteLog(DatabaseFile(path))
     log.open(create=True)
     epoch = log.take_term(1, log.controller()).epoch
     for index in range(3):
@@ -35,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def _read(path: Path) -> int:
-    log = SqliteLog(path)
+    log = SqliteLog(DatabaseFile(path))
     try:
         log.open(create=False)
         return len(log.read(0).entries)
@@ -100,7 +101,7 @@ def test_a_flipped_bit_of_a_payload_is_found(path: Path) -> None:
 
 
 def test_a_damaged_snapshot_is_found(path: Path) -> None:
-    log = SqliteLog(path)
+    log = SqliteLog(DatabaseFile(path))
     log.open(create=False)
     log.write_snapshot(Snapshot(3, b"snapshot"))
     log.close()
@@ -127,11 +128,11 @@ def test_a_newer_format_is_refused(path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_no_corruption(tmp_path: Path) -> None:
     with pytest.raises(MetadataUnavailable):
-        SqliteLog(tmp_path / "no" / "metadata.db").open(create=True)
+        SqliteLog(DatabaseFile(tmp_path / "no" / "metadata.db")).open(create=True)
 
 
 def test_a_full_device_refuses_and_recovers(path: Path) -> None:
-    log = SqliteLog(path)
+    log = SqliteLog(DatabaseFile(path))
     log.open(create=False)
     assert log._connection is not None
     log._connection.execute("PRAGMA max_page_count = 9")
@@ -153,7 +154,7 @@ class _FailingCommit(sqlite3.Connection):
 
 
 def test_after_a_failed_sync_nothing_is_touched_again(path: Path) -> None:
-    log = SqliteLog(path)
+    log = SqliteLog(DatabaseFile(path))
     log.open(create=False)
     log.close()
     log._connection = sqlite3.connect(path, isolation_level=None, factory=_FailingCommit)
@@ -168,8 +169,8 @@ def test_after_a_failed_sync_nothing_is_touched_again(path: Path) -> None:
 def test_a_busy_file_is_unavailable_in_bounded_time(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakelog.metadata.store.sqlite._BUSY_TIMEOUT_S", 0.05)
-    log = SqliteLog(path)
+    monkeypatch.setattr("lakelog.metadata.store.database.BUSY_TIMEOUT_S", 0.05)
+    log = SqliteLog(DatabaseFile(path))
     log.open(create=False)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -182,7 +183,7 @@ def test_a_busy_file_is_unavailable_in_bounded_time(
 
 
 def test_two_that_found_the_same_term_do_not_both_get_the_next(path: Path) -> None:
-    log = SqliteLog(path)
+    log = SqliteLog(DatabaseFile(path))
     log.open(create=False)
     term = log.controller()
     assert log.take_term(2, term) == ControllerTerm(2, term.epoch + 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
@@ -57,6 +57,10 @@ class Consumer(Client):
             answer = (await self.connection.call(request, FETCH_VERSION)).responses[0].partitions[0]
         except Lost:
             return
+        await self.take(place, at, answer)
+
+    async def take(self, place: Place, at: int, answer: Any) -> None:
+        """What was told of one partition, of which the records from `at` on were asked for."""
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._find(place, at)
         elif answer.error_code == 0:

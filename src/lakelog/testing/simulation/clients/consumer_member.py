@@ -1,4 +1,7 @@
-"""A member of a consumer group of KIP-848, which gives up what it is told to, and then says so."""
+"""A member of a consumer group of KIP-848, which gives up what it is told to, and then says so.
+
+Some of them subscribe by a regular expression, which matches the very topic of the others.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ class ConsumerMember(GroupClient):
     _epoch = 0
     _member_id = ""
     _mine: frozenset[Place] = frozenset()
+    _by_regex = False
     _topic_ids: dict[bytes, str]
 
     def replaced(self) -> ConsumerMember:
@@ -56,6 +60,7 @@ class ConsumerMember(GroupClient):
         self.world.offsets.give_up(self.group, self._member_id)
         self._epoch, self._mine = 0, frozenset()
         self._member_id = f"{self.name}-{self.rng.randrange(1 << 30)}"
+        self._by_regex = self.rng.random() < 0.4
 
     async def _beat(self) -> bool:
         """False if the member has to begin anew."""
@@ -65,7 +70,8 @@ class ConsumerMember(GroupClient):
             member_id=self._member_id,
             member_epoch=self._epoch,
             rebalance_timeout_ms=_REBALANCE_MS,
-            subscribed_topic_names=sorted(self._topic_ids.values()),
+            subscribed_topic_names=None if self._by_regex else sorted(self._topic_ids.values()),
+            subscribed_topic_regex=self._regex if self._by_regex else None,
             topic_partitions=self._owned(),
         )
         try:
@@ -86,9 +92,15 @@ class ConsumerMember(GroupClient):
                 for index in topic.partitions
             )
             self.note("assigned", self._epoch, sorted(self._mine))
+            self.ledger.counts["assigned by regex"] += self._by_regex and bool(self._mine)
         lease = Lease(self._member_id, self._mine, sent + _SESSION_S)
         self.world.offsets.lease(self.group, lease, self.world.loop.time())
         return True
+
+    @property
+    def _regex(self) -> str:
+        name = self.places[0][0]
+        return f"{name[:-1]}[{name[-1]}]"
 
     def _owned(self) -> list[TopicPartitions]:
         """Only partitions that it has; one that joins has none."""

@@ -1,0 +1,55 @@
+"""The files of a metadata log as the operating system keeps them: a database, and a note beside it.
+
+Only this knows where they lie. The simulation has another one, over its own disk.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Protocol
+
+from lakelog.metadata.store.committed import note_committed, read_committed
+
+BUSY_TIMEOUT_S = 5.0
+
+
+class Database(Protocol):
+    """Of one metadata log."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def exists(self) -> bool: ...
+
+    def connect(self) -> sqlite3.Connection:
+        """In autocommit mode; creates the file. Raises `sqlite3.Error`."""
+        ...
+
+    def note_committed(self, end: int, controller_epoch: int) -> None:
+        """Not durable. Raises `OSError`."""
+        ...
+
+    def read_committed(self) -> tuple[int, int]:
+        """What was noted last; (0, 0) if nothing is known."""
+        ...
+
+
+class DatabaseFile:
+    """A `Database` in the file system."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._end_path = path.with_name(path.name + "-end")
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+
+    def note_committed(self, end: int, controller_epoch: int) -> None:
+        note_committed(self._end_path, end, controller_epoch)
+
+    def read_committed(self) -> tuple[int, int]:
+        return read_committed(self._end_path)

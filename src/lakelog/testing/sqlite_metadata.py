@@ -1,0 +1,151 @@
+"""The metadata log of a simulated broker: `SqliteLog` as it is shipped, on the simulated disk."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from lakelog.metadata.errors import BrokerIdInUse
+from lakelog.metadata.store.api import (
+    AppendOutcome,
+    ControllerTerm,
+    LogRead,
+    MetadataBatch,
+    Snapshot,
+)
+from lakelog.metadata.store.committed import decode_note, encode_note
+from lakelog.metadata.store.sqlite import SqliteLog
+from lakelog.runtime.api import Tasks
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.sqlite_vfs import Mount
+
+T = TypeVar("T")
+
+
+class MemoryDatabase:
+    """A `Database`."""
+
+    def __init__(self, mount: Mount, path: Path) -> None:
+        self.path = path
+        self._mount = mount
+        self._disk = mount.disk
+        self._end_path = path.with_name(path.name + "-end")
+
+    def exists(self) -> bool:
+        return self._disk.exists(self.path)
+
+    def connect(self) -> sqlite3.Connection:
+        return self._mount.connect(self.path)
+
+    def note_committed(self, end: int, controller_epoch: int) -> None:
+        file = self._disk.open(self._end_path, create=True)
+        note = encode_note(end, controller_epoch)
+        try:
+            file.write_at(0, note)
+            file.truncate(len(note))
+        finally:
+            file.close()
+
+    def read_committed(self) -> tuple[int, int]:
+        if not self._disk.exists(self._end_path):
+            return 0, 0
+        return decode_note(self._end_path, self._disk.read(self._end_path))
+
+
+class SimulatedMetadata:
+    """One database on one disk. `handle` gives a broker's process its store."""
+
+    def __init__(self, disk: MemoryDisk, path: Path) -> None:
+        self.disk = disk
+        self.path = path
+        self.stores: list[SimulatedStore] = []
+
+    def handle(self, tasks: Tasks, is_alive: Callable[[], bool]) -> SimulatedStore:
+        return SimulatedStore(self, tasks, is_alive)
+
+    def live(self) -> dict[int, bytes]:
+        self.stores = [store for store in self.stores if store.is_alive()]
+        return dict(store.registered for store in self.stores if store.registered is not None)
+
+
+class SimulatedStore:
+    """A `MetadataStore`, for the time of one process."""
+
+    def __init__(
+        self, metadata: SimulatedMetadata, tasks: Tasks, is_alive: Callable[[], bool]
+    ) -> None:
+        self._metadata = metadata
+        self._tasks = tasks
+        self.is_alive = is_alive
+        self.registered: tuple[int, bytes] | None = None
+        self._mount = Mount(metadata.disk, is_alive)
+        self._log = SqliteLog(MemoryDatabase(self._mount, metadata.path))
+        self._watchers: list[Callable[[], None]] = []
+
+    async def open(self, *, create: bool) -> None:
+        await self._run(lambda: self._log.open(create=create))
+        self._metadata.stores.append(self)
+
+    async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+        answer = await self._run(lambda: self._log.append(batch, expected_end))
+        for store in self._metadata.stores:
+            if store is not self and store.is_alive():
+                store.tell()
+        return answer
+
+    def tell(self) -> None:
+        for callback in self._watchers:
+            callback()
+
+    async def position_of(self, writer_id: bytes, serial: int) -> int | None:
+        return await self._run(lambda: self._log.position_of(writer_id, serial))
+
+    async def read(self, from_index: int) -> LogRead:
+        return await self._run(lambda: self._log.read(from_index))
+
+    async def write_snapshot(self, snapshot: Snapshot) -> None:
+        await self._run(lambda: self._log.write_snapshot(snapshot))
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        self._watchers.append(callback)
+
+    async def register_broker(self, broker_id: int, incarnation_id: bytes) -> None:
+        if broker_id in self._metadata.live():
+            raise BrokerIdInUse(f"broker {broker_id} is running")
+        self.registered = broker_id, incarnation_id
+
+    async def live_brokers(self) -> Mapping[int, bytes]:
+        return self._metadata.live()
+
+    async def elect(self) -> ControllerTerm:
+        return await self._run(self._elect)
+
+    def _elect(self) -> ControllerTerm:
+        assert self.registered is not None
+        term, broker_id = self._log.controller(), self.registered[0]
+        if term.broker_id != broker_id and term.broker_id in self._metadata.live():
+            return term
+        return self._log.take_term(broker_id, term)
+
+    async def close(self) -> None:
+        self.registered = None
+        if self in self._metadata.stores:
+            self._metadata.stores.remove(self)
+            await self._run(self._log.close)
+
+    def bury(self) -> None:
+        """Its process is dead: what SQLite still has of it is given back."""
+        self._log.close()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await self._tasks.offload("metadata", lambda: self._uninterrupted(work))
+
+    def _uninterrupted(self, work: Callable[[], T]) -> T:
+        """A process that was killed within a call of SQLite does not come back from it."""
+        try:
+            return work()
+        finally:
+            if self._mount.interruption is not None:
+                raise self._mount.interruption
