@@ -33,7 +33,7 @@ from lakelog.coordinator.group.migration import (
 from lakelog.coordinator.group.offsets import Topics
 from lakelog.coordinator.group.pending import PendingJoins
 from lakelog.coordinator.group.rebalance import Decision, Rebalancer, TimerKey, TimerKind
-from lakelog.coordinator.group.room import GroupRoom
+from lakelog.coordinator.group.room import TOO_MANY_GROUPS
 from lakelog.coordinator.group.turns import Turns
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.join_group import JoinGroupResponse
@@ -61,7 +61,7 @@ class ConsumerGroups:
         classic: dict[str, ClassicGroup],
         classic_rebalancer: Rebalancer,
         pending: PendingJoins,
-        room: GroupRoom,
+        has_room: Callable[[str], bool],
         counts: GroupCounts,
     ) -> None:
         self.config: ConsumerConfig = config.consumer
@@ -73,7 +73,7 @@ class ConsumerGroups:
         self._classic = classic
         self._classic_rebalancer = classic_rebalancer
         self._pending = pending
-        self._room = room
+        self._has_room = has_room
         self._counts = counts
         self.by_id: dict[str, ConsumerGroup] = {}
         self.rebalancer = ConsumerRebalancer(config.consumer, topics, self._assignment_interval_ms)
@@ -139,7 +139,8 @@ class ConsumerGroups:
             return Draft(self.get(group_id))
         classic = self._classic.get(group_id)
         if classic is None:
-            self._room.check_group()
+            if not self._has_room(group_id):
+                raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, TOO_MANY_GROUPS)
             return Draft(ConsumerGroup(group_id))
         if classic.state is GroupState.EMPTY:
             tombstone = classic_tombstone(group_id)

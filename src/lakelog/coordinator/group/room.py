@@ -3,7 +3,7 @@
 Anyone can make groups, and each stays in memory until it is empty and its offsets have expired.
 Beyond the bound those that there are go on, and new ones are refused: their members are told that
 the group is full, and a commit of somebody without a group that it violates a policy. A member of a
-group may always commit.
+group may always commit, and one with offsets may always have members.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 
-_TEXT = "there are as many groups as lakelog.groups.max allows"
+TOO_MANY_GROUPS = "there are as many groups as lakelog.groups.max allows"
 
 
 class Groups(Protocol):
@@ -42,12 +42,7 @@ class GroupRoom:
         with_offsets = sum(each.offsets_group_count for each in found)
         return max(groups, with_offsets) >= self._groups_max
 
-    def check_group(self) -> None:
-        """For a group that is to have members. Raises GROUP_MAX_SIZE_REACHED."""
-        if self.is_full:
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, _TEXT)
-
     def check_offsets(self) -> None:
         """For the first offsets of a group without members. Raises POLICY_VIOLATION."""
         if self.is_full:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, _TEXT)
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_GROUPS)

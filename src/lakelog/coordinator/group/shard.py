@@ -188,7 +188,7 @@ class GroupShard:
         if group is None:
             if join.member_id:
                 return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
-            if self.state.room.is_full:
+            if not self.state.has_room_for_group(join.group_id):
                 return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
             group = self.state.classic[join.group_id] = ClassicGroup(join.group_id)
         decision = self._joins.join(now, group, join)

@@ -50,7 +50,7 @@ class ShardState:
             self.classic,
             self.rebalancer,
             self.pending,
-            room,
+            self.has_room_for_group,
             counts,
         )
 
@@ -72,11 +72,17 @@ class ShardState:
     def offsets_group_count(self) -> int:
         return len(self.offsets)
 
+    def has_room_for_group(self, group_id: str) -> bool:
+        """Whether it may have its first member. One with offsets is none too many."""
+        return self._has_offsets(group_id) or not self.room.is_full
+
     def check_room_for_offsets(self, group_id: str) -> None:
         """Raises POLICY_VIOLATION for the first offsets of one group too many."""
-        known = group_id in self.offsets or group_id in self.offsets.pending
-        if not known and self.any_group(group_id) is None:
+        if not self._has_offsets(group_id) and self.any_group(group_id) is None:
             self.room.check_offsets()
+
+    def _has_offsets(self, group_id: str) -> bool:
+        return group_id in self.offsets or group_id in self.offsets.pending
 
     def consumer(self, group_id: str) -> ConsumerGroup | None:
         return self.consumers.by_id.get(group_id)

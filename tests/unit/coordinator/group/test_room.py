@@ -62,6 +62,16 @@ async def test_offsets_of_one_group_too_many_are_refused(world: World) -> None:
     assert (await join(world, group="d")).error_code == FULL, "it could never commit"
 
 
+@in_world(groups_max=2, partitions=3)
+async def test_a_group_that_only_has_offsets_may_have_members_again(world: World) -> None:
+    """An administrator gave it its offsets, or it was used without members so far."""
+    for group in ("a", "b"):
+        assert await commit_codes(world, {ORDERS: 7}, group=group) == [0]
+    assert (await join(world, group="c")).error_code == FULL
+    assert await new_id(world, group="a")
+    assert (await Consumer(world, "m", group="b").beat()).error_code == 0
+
+
 @in_world(groups_max=2)
 async def test_a_restart_forgets_no_group(world: World) -> None:
     for group in ("a", "b"):
