@@ -120,8 +120,8 @@ def _valid_batches(
         _check(window, at, header, base_offset)
         _check_bounds(header, next_offset, bounds)
         position += header.size
-        if header.base_offset > next_offset and position + HEADER_SIZE <= end:
-            _check_gap(header, read_header(file.read_at(position, HEADER_SIZE), 0))
+        if header.base_offset > next_offset:
+            _check_gap(header, file, position, end)
         yield position - header.size, header
         next_offset = header.last_offset + 1
 
@@ -144,9 +144,16 @@ def _check_bounds(header: BatchHeader, next_offset: int, bounds: Bounds) -> None
         raise CorruptRecord(f"leader epoch {epoch} of offset {first}")
 
 
-def _check_gap(header: BatchHeader, following: BatchHeader) -> None:
-    """Behind a gap the batch may be the one whose offset is wrong, and the next one tells."""
-    if following.base_offset <= header.last_offset:
+def _check_gap(header: BatchHeader, file: File, position: int, end: int) -> None:
+    """Behind a gap the batch may be the one whose offset is wrong, and the next one, at `position`,
+    tells if it is a whole one."""
+    try:
+        following = read_header(file.read_at(position, min(HEADER_SIZE, end - position)), 0)
+    except CorruptRecord:
+        return
+    if following.base_offset > header.last_offset or following.size > end - position:
+        return
+    if check_crc(file.read_at(position, following.size), 0, following):
         raise CorruptRecord(f"offset {header.last_offset} is followed by {following.base_offset}")
 
 

@@ -436,3 +436,21 @@ def test_what_was_durable_of_a_deleted_topic_is_not_asked_of_its_namesake() -> N
     log = store.killed()
     assert read_batches(log) == batches
     assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("torn", ["zeros", "cut", "old bytes"])
+def test_what_is_torn_behind_a_gap_is_not_laid_to_the_batch_before_it(torn: str) -> None:
+    """After a compaction, and a cut at the end of what it left."""
+    store = memory_store(SMALL._replace(cleanup_policy=frozenset({"compact"})))
+    log = store.create()
+    batches = fill(log, 5)
+    log.flush()
+    store.directory.write_checkpoints()
+    kept = [batches[0], batches[4]]
+    tail = {
+        "zeros": bytes(200),
+        "cut": bytes(make_batch(3))[:100],
+        "old bytes": bytes(make_batch(3))[:-1] + b"?",
+    }[torn]
+    store.disk.write_atomic(log.active_segment.path(LOG), b"".join(kept) + tail)
+    assert read_batches(store.killed()) == kept
