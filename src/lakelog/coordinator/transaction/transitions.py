@@ -49,7 +49,11 @@ def needs_producer_id(
     if current.state in (_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT):
         return False
     is_used_up = current.is_exhausted or may_be_old
-    return is_used_up and (expected is None or expected.epoch == current.producer_epoch)
+    return is_used_up and (expected is None or expected == _identity(current))
+
+
+def _identity(current: Transaction) -> Producer:
+    return Producer(current.producer_id, current.producer_epoch)
 
 
 def initialised(
@@ -97,21 +101,16 @@ def initialised(
         return replace(fresh, producer_id=new_producer_id, producer_epoch=0, last_epoch=last)
     if expected is None:
         return replace(fresh, producer_epoch=current.producer_epoch + 1, last_epoch=NO_EPOCH)
-    if expected.epoch == current.producer_epoch:
+    if expected == _identity(current):
         return replace(fresh, producer_epoch=current.producer_epoch + 1, last_epoch=expected.epoch)
-    return fresh
+    return replace(fresh, previous_producer_id=current.previous_producer_id)
 
 
 def _check_expected(current: Transaction, expected: Producer) -> None:
-    """A client may go on from the current epoch, or repeat the request that raised it."""
-    is_current = expected.producer_id == current.producer_id
-    was_replaced = (
-        expected.producer_id == current.previous_producer_id and expected.epoch >= EPOCH_LAST
-    )
-    repeats = expected.epoch == current.last_epoch
-    if not ((is_current and expected.epoch == current.producer_epoch) or repeats):
-        raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if not (is_current or was_replaced):
+    """A client may go on from the current epoch, or repeat the request that replaced its own."""
+    held = current.producer_id, current.previous_producer_id
+    repeats = expected.epoch == current.last_epoch and expected.producer_id in held
+    if expected != _identity(current) and not repeats:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 

@@ -203,6 +203,27 @@ async def test_a_producer_that_goes_on_from_what_may_be_forgotten_has_another_id
     assert (answer.producer_id != first.producer_id, answer.producer_epoch) == (True, 0)
 
 
+@pytest.mark.parametrize("uses", [1, 3])
+def test_a_producer_that_missed_its_new_id_is_told_of_it_again(uses: int) -> None:
+    """KIP-360: the answer was lost, and the client says again what it goes on from."""
+
+    @in_world()
+    async def scenario(world: World) -> None:
+        for _ in range(uses):
+            first = await world.ready()
+        world.may_have_forgotten = True
+        await world.restart()
+        lost = await world.init(expected=first)
+        for _ in range(2):
+            again = await world.init(expected=first)
+            assert again == lost
+        assert await world.add(Producer(again.producer_id, again.producer_epoch)) == ErrorCode.NONE
+        late = await world.init(expected=first)
+        assert late.code == FENCED, "it was heard of since"
+
+    scenario()
+
+
 def test_the_highest_epoch_is_never_a_clients() -> None:
     held = Transaction(producer_id=1, producer_epoch=EPOCH_LAST, timeout_ms=1, last_update_ms=0)
     assert held.is_exhausted
