@@ -92,7 +92,7 @@ class Context(Reply):
         except Exception as error:  # noqa: BLE001 - no memory is one, too
             release(slices_of(response))
             self.connection.fail(self.api.name, error)
-            return
+            parts = []
         self.complete(parts)
 
     def encode(self, response: Message) -> bytes:
@@ -368,6 +368,8 @@ class Dispatcher:
         if not isinstance(error, ProtocolViolation):
             error = self._bug(context.api, context.connection, error)
         self.on_violation(context.connection, error)
+        if context.parts is None:
+            context.complete([])
 
     def _bug(self, api: Api, connection: Connection, error: BaseException) -> ProtocolViolation:
         self.closings.bug(api.name, connection.peer_name, error)

@@ -16,7 +16,7 @@ from lakelog.protocol.fetch import (
     PartitionData,
 )
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
-from lakelog.protocol.metadata import MetadataRequest, MetadataResponse
+from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.protocol.produce import ProduceRequest, ProduceResponse
 from lakelog.server import dispatch
 from lakelog.server.dispatch import DEFERRED, Context
@@ -278,10 +278,12 @@ def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
         async with Broker(handlers) as broker:
             bad, good = await broker.connect(), await broker.connect()
             assert (await bad.call(HeartbeatRequest(generation_id=1), 4)).error_code == 1
-            bad.send(MetadataRequest(topics=[]), 12)
+            topics = [MetadataRequestTopic(name=f"topic-{n:04}") for n in range(100)]
+            bad.send(MetadataRequest(topics=topics), 12)
             assert await bad.is_closed_by_broker()
             assert (await good.call(HeartbeatRequest(generation_id=2), 4)).error_code == 2
             assert len(broker.dispatcher.connections) == 1
+            assert broker.dispatcher.waiting.total == 0
 
     run(scenario)
     told = [record for record in caplog.records if record.levelname == "ERROR"]
