@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from lakelog.replica.partition import Partition
+from lakelog.server.checks import NeededCheck, StoredChecks
 from lakelog.server.connection import Connection
+from lakelog.server.handlers.fetch import PendingFetch
 from storage_kit import make_batch
 from twins import Client, Twins, decoded_connections, run
 
@@ -206,6 +209,34 @@ def test_a_partition_that_fails_is_told_to_one_who_waits(tmp_path: Path, in_sess
         assert waiter.wait()
 
     run(tmp_path, scenario)
+
+
+def test_a_fetch_that_fails_after_a_check_ends_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or its client would wait for ever: nobody else tries it again."""
+    due: list[Callable[[], object]] = []
+    tried: set[PendingFetch] = set()
+
+    def read(fetch: PendingFetch, *, at_least: int) -> None:
+        if fetch in tried:
+            raise MemoryError("as told")
+        tried.add(fetch)
+        fetch._to_check.append(cast("NeededCheck", object()))
+
+    monkeypatch.setattr(PendingFetch, "read", read)
+    monkeypatch.setattr(StoredChecks, "run", lambda _, needed, then: due.append(then))
+
+    def scenario(twins: Twins) -> None:
+        assert not twins.ask(Client(twins, 16).fetch(0, max_wait_ms=WAIT_MS))
+        for on_checked in due:
+            on_checked()
+        for broker in twins.both:
+            assert broker.connection.closed
+            assert not broker.connection.is_waiting
+
+    run(tmp_path, scenario)
+    assert "as told" in caplog.text
 
 
 def test_one_who_waits_leaves(tmp_path: Path) -> None:

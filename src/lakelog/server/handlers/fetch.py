@@ -87,14 +87,20 @@ class PendingFetch:
         """For records, or first for a check of those that are there, and answers then."""
         broker, context = self._broker, self._context
         if self._to_check:
-            broker.checks.run(self._to_check, self._go_on)
+            broker.checks.run(self._to_check, self._on_checked)
             self._to_check = []
             return
         parked = broker.purgatory.park(self, self.keys(), self.deadline)
         context.on_abandon = lambda: broker.purgatory.cancel(parked)
 
+    def _on_checked(self) -> None:
+        try:
+            self._go_on()
+        except Exception as error:  # noqa: BLE001 - it ends this connection, and nothing else
+            self.fail(error)
+
     def _go_on(self) -> None:
-        """What was to be checked first has been."""
+        """What was to be checked first has been, or it is late."""
         is_due = self.deadline <= self._broker.clock.monotonic()
         response = self.read(at_least=0 if is_due else self.bytes_min)
         if response is None:
@@ -116,7 +122,10 @@ class PendingFetch:
         self._go_on()
 
     def fail(self, error: Exception) -> None:
-        self._context.connection.fail("Fetch", error)
+        context = self._context
+        context.connection.fail(context.api.name, error)
+        if context.parts is None:
+            context.complete([])
 
     def read(self, *, at_least: int) -> FetchResponse | None:
         """The response, unless less than `at_least` bytes are found and nothing is wrong, or what
