@@ -162,7 +162,7 @@ class World:
             self.markers,
             new_producer_id=self.next_producer_id,
             epoch_of=lambda _: self.epoch,
-            may_have_forgotten=lambda _: self.may_have_forgotten,
+            may_have_forgotten=lambda: self.may_have_forgotten,
         )
 
     def new_groups(self) -> GroupCoordinator:

@@ -91,10 +91,7 @@ class Coordinators:
             self.markers,
             new_producer_id=producer_ids.next,
             epoch_of=lambda index: partitions.find(TRANSACTION_TOPIC, index).leader_epoch,
-            may_have_forgotten=lambda index: (
-                not directory.clean
-                and not partitions.find(TRANSACTION_TOPIC, index).commits_durable
-            ),
+            may_have_forgotten=lambda: not directory.clean,
         )
         self._by_topic: dict[str, _Coordinator] = {
             GROUP_TOPIC: self.groups,

@@ -1,0 +1,44 @@
+"""What the coordinators are told of the broker that they are in."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.storage.directory import CLEAN_SHUTDOWN
+from socketless_broker import SocketlessBroker
+
+
+async def initialise(data: Path, durability: str) -> int:
+    """The producer id that a client is given by a broker that is started for it and stopped."""
+    settings = {"log_durability": durability, "transaction_state_log_num_partitions": "1"}
+    broker = SocketlessBroker(data, **settings)
+    await broker.start()
+    try:
+        await broker.server.broker.topics.ensure_transaction_topic()
+        request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
+        answer = await broker.server.broker.transactions.init_producer_id(request)
+        assert answer.code is ErrorCode.NONE
+        return answer.producer_id
+    finally:
+        await broker.stop()
+
+
+@pytest.mark.parametrize("durability", ["page-cache", "fsync"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_after_an_unclean_stop_transactional_producers_get_new_ids(
+    tmp_path: Path, clean: bool, durability: str
+) -> None:
+    """Whatever the durability is now: it may have been changed since the power failed."""
+
+    async def scenario() -> None:
+        first = await initialise(tmp_path, "page-cache")
+        if not clean:
+            (tmp_path / CLEAN_SHUTDOWN).unlink()
+        assert (await initialise(tmp_path, durability) == first) is clean
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
