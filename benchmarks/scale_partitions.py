@@ -151,7 +151,7 @@ def measure(brokers: list[Broker], count: int, topics: int, limit_s: float, note
         try:
             story.run()
         finally:
-            broker.stop()
+            broker.kill()
         stories.append(story)
     first = f"{count:,} partitions of {topics} topics"
     columns = ("s", "CPU-s", "MB", "open files")
