@@ -19,12 +19,13 @@ enum { MAX_BATCH = 1 << 20, RECEIVE_BYTES = 4 << 20 };
 struct link {
   int fd;
   uint8_t *out, *in;
-  size_t out_size, out_sent, in_size, in_used, in_room;
+  size_t out_size, out_sent, in_size, in_used, in_room, portion;
 };
 
 static inline struct link link_open(int port, size_t out_room, size_t in_room) {
   int on = 1;
-  struct link link = {.fd = socket(AF_INET, SOCK_STREAM, 0), .in_room = in_room};
+  struct link link = {.fd = socket(AF_INET, SOCK_STREAM, 0), .in_room = in_room,
+                      .portion = in_room};
   struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port),
                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   if (connect(link.fd, (struct sockaddr *)&to, sizeof to)) fail("cannot connect", errno);
@@ -74,10 +75,14 @@ static inline void link_start(struct link *link) {
 
 /* One portion of what has come; `link_next` tells which responses are complete by that. */
 static inline void link_receive(struct link *link) {
-  memmove(link->in, link->in + link->in_used, link->in_size - link->in_used);
-  link->in_size -= link->in_used;
-  link->in_used = 0;
-  ssize_t count = recv(link->fd, link->in + link->in_size, link->in_room - link->in_size, 0);
+  if (link->in_used) {
+    memmove(link->in, link->in + link->in_used, link->in_size - link->in_used);
+    link->in_size -= link->in_used;
+    link->in_used = 0;
+  }
+  size_t room = link->in_room - link->in_size;
+  size_t most = room < link->portion ? room : link->portion;
+  ssize_t count = recv(link->fd, link->in + link->in_size, most, 0);
   if (count == 0 || (count < 0 && errno != EAGAIN)) fail("connection lost", errno);
   if (count > 0) link->in_size += count;
 }

@@ -4,7 +4,7 @@
  *   load produce port=P topic=T partitions=N connections=C in_flight=F batch=BYTES records=R
  *                megabytes=M requests=Q acks=-1|1 seconds=S
  *   load fetch   port=P topic=T partitions=N connections=C batch=BYTES megabytes=M seconds=S
- *                offset=O
+ *                offset=O portion=BYTES
  *   load delete  port=P topic=T
  *
  * What it sends is what a current client sends: Produce v13 and Fetch v16 by topic id, batches of
@@ -14,8 +14,9 @@
  * when an answer makes room for it (`steady.c` sends when it is time).
  *
  * `fetch` reads its partition from `offset` on and goes on at the start after the end, so the bytes
- * it asks for may exceed what is stored. Whole batches count, for no consumer can use another: Kafka
- * cuts the last one off where the limit is. Loopback only.
+ * it asks for may exceed what is stored; `portion` is the most that one call takes from the socket.
+ * Whole batches count, for no consumer can use another: Kafka cuts the last one off where the limit
+ * is. Loopback only.
  */
 #define _GNU_SOURCE
 #include "arguments.h"
@@ -39,7 +40,7 @@ struct connection {
 static const char *mode, *topic = "bench";
 static int64_t port = 9092, partitions = 1, connection_count = 1, in_flight = 5, batch = 16384,
                records = 1, acks = -1, seconds = 60, megabytes = 1000, requests = 1 << 30,
-               first_offset = 0;
+               first_offset = 0, portion = RECEIVE_BYTES;
 static const struct argument arguments[] = {
     {"topic", .text = &topic},
     {"port", &port, 1, 65535},
@@ -52,6 +53,7 @@ static const struct argument arguments[] = {
     {"requests", &requests, 1, 1 << 30},
     {"acks", &acks, -1, 1},
     {"offset", &first_offset, 0, INT64_MAX},
+    {"portion", &portion, 1024, RECEIVE_BYTES},
     {"seconds", &seconds, 1, 600},
     {NULL},
 };
@@ -145,6 +147,7 @@ static void connect_one(int i) {
     c->consumer = (struct consumer){.link = link, .partition = partition, .wait_ms = 500,
                                     .bytes_max = batch, .uses_session = true,
                                     .offset = first_offset};
+    c->consumer.link.portion = portion;
   }
   link_unblock(&c->link);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, repeat
 
@@ -35,6 +36,7 @@ _FILL_RECORDS = 64
 _SEGMENT_BYTES = 16 << 20
 _WARM_REQUESTS = 12_000
 _HELD_PARTITIONS = 16
+_TOPIC_PARTITIONS = 100
 
 
 def _produce(partition: Partition) -> bytes:
@@ -66,22 +68,37 @@ def _warm(busy: BusyConnections, partitions: Sequence[Partition]) -> None:
         busy.cpu_us(_WARM_REQUESTS, _Requests(partitions, kind).own)
 
 
-def over_partitions(broker: Broker, counts: Sequence[int], requests: int, note: Note) -> Curve:
-    """One partition for each busy connection, and then all there are in turn."""
+def _grown(count: int, made: int) -> list[Partition]:
+    """The partitions that are missing, in topics of some hundred."""
+    return [
+        (f"grown-to-{count}-{index // _TOPIC_PARTITIONS}", index % _TOPIC_PARTITIONS)
+        for index in range(count - made)
+    ]
+
+
+def over_partitions(
+    broker: Broker, counts: Sequence[int], requests: int, limit_s: float, note: Note
+) -> Curve:
+    """One partition for each busy connection, and then all there are in turn.
+
+    Makes no more partitions when `limit_s` is over, and ends with those that there are.
+    """
+    deadline = time.monotonic() + limit_s
     curve: Curve = {}
     made: list[Partition] = []
     busy = BusyConnections(broker)
     try:
         for count in counts:
             note(f"{broker.name}: requests beside {count:,} partitions")
-            fresh = [(f"grown-to-{count}", index) for index in range(count - len(made))]
-            create(broker, fresh)
+            fresh = create(broker, _grown(count, len(made)), deadline)
+            if not fresh:
+                break
             to_each(broker, [_produce(partition) for partition in fresh])
             made += fresh
             if not curve:
                 _warm(busy, made)
             produce, fetch = _Requests(made, _produce), _Requests(made, _fetch)
-            curve[f"{count:,}"] = {
+            curve[f"{len(made):,}"] = {
                 "produce to one": busy.cpu_us(requests, produce.own),
                 "fetch from one": busy.cpu_us(requests, fetch.own),
                 "produce to all": busy.cpu_us(requests, produce.in_turn),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from brokers import Broker, BrokerError
@@ -29,7 +30,7 @@ _PRODUCE = api_for(ProduceRequest)
 _FETCH = api_for(FetchRequest)
 _PASSING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _IN_FLIGHT = 32
-_TOPICS_PER_REQUEST = 10
+_PARTITIONS_PER_REQUEST = 500
 _PATIENCE_S = 400.0
 _WAIT_S = 0.05
 
@@ -72,27 +73,56 @@ def names(partitions: int, topics: int) -> list[Partition]:
     return list(itertools.islice(every, partitions))
 
 
-def create(broker: Broker, partitions: Sequence[Partition], **configs: str) -> None:
-    """Makes the topics that have these partitions, some in each request, and waits for all."""
-    counts: dict[str, int] = {}
-    for topic, _ in partitions:
-        counts[topic] = counts.get(topic, 0) + 1
-    wanted = [
-        CreatableTopic(
-            name=name,
-            num_partitions=count,
-            replication_factor=1,
-            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
-        )
-        for name, count in counts.items()
-    ]
+def create(
+    broker: Broker,
+    partitions: Sequence[Partition],
+    deadline: float = math.inf,
+    note: Callable[[str], None] = lambda _: None,
+    **configs: str,
+) -> list[Partition]:
+    """Makes the topics that have these partitions, some in each request, and waits for them.
+
+    Begins no request after `deadline`, on the monotonic clock. Returns those that there are.
+    """
+    made: list[Partition] = []
     with connect(broker) as wire:
-        for start in range(0, len(wanted), _TOPICS_PER_REQUEST):
-            part = wanted[start : start + _TOPICS_PER_REQUEST]
-            request = CreateTopicsRequest(topics=part, timeout_ms=int(_PATIENCE_S * 1000))
+        for part in _portions(partitions):
+            if time.monotonic() > deadline:
+                break
+            request = CreateTopicsRequest(
+                topics=_topics(part, configs), timeout_ms=int(_PATIENCE_S * 1000)
+            )
             for topic in wire.call(request, 7).topics:
                 _check(topic.error_code, f"creating {topic.name}")
-    wait_until_served(broker, [(name, count - 1) for name, count in counts.items()])
+            wait_until_served(broker, last_of_each(part))
+            made += part
+            note(f"{broker.name}: {len(made):,} partitions made")
+    return made
+
+
+def last_of_each(partitions: Iterable[Partition]) -> list[Partition]:
+    """Of each topic."""
+    return list({topic: (topic, index) for topic, index in partitions}.values())
+
+
+def _portions(partitions: Sequence[Partition]) -> Iterator[list[Partition]]:
+    """Whole topics together, not many partitions in all unless one topic has them."""
+    portion: list[Partition] = []
+    for _, topic in itertools.groupby(partitions, lambda partition: partition[0]):
+        own = list(topic)
+        if portion and len(portion) + len(own) > _PARTITIONS_PER_REQUEST:
+            yield portion
+            portion = []
+        portion += own
+    yield portion
+
+
+def _topics(partitions: Sequence[Partition], configs: Mapping[str, str]) -> list[CreatableTopic]:
+    own = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    return [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=1, configs=own)
+        for name, count in Counter(topic for topic, _ in partitions).items()
+    ]
 
 
 def wait_until_served(broker: Broker, partitions: Iterable[Partition]) -> None:

@@ -1,4 +1,8 @@
-"""Thousands of partitions on one broker: made, stopped, killed, started, written to and read."""
+"""Thousands of partitions on one broker: made, stopped, killed, started, written to and read.
+
+Each broker has a limit of time. When it is over while partitions are made, the story goes on with
+those that there are; no other step begins after twice that, and the table says which were not.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ import os
 import time
 from collections.abc import Callable
 
-from brokers import Broker
+from brokers import Broker, BrokerError
 from scale_load import (
-    Partition,
     batch,
     create,
     fetch_frame,
+    last_of_each,
     names,
     produce_frame,
     to_each,
@@ -30,17 +34,19 @@ def open_descriptors(broker: Broker) -> int:
     return len(os.listdir(f"/proc/{broker.pid}/fd"))  # noqa: PTH208 - no paths are needed
 
 
-def _last_of_each(partitions: list[Partition]) -> list[Partition]:
-    return list({topic: (topic, index) for topic, index in partitions}.values())
+class _OutOfTimeError(Exception):
+    """No further step is begun."""
 
 
 class ManyPartitions:
     """One broker through the whole story; each step is a row of the table."""
 
-    def __init__(self, broker: Broker, count: int, topics: int, note: Note) -> None:
+    def __init__(self, broker: Broker, count: int, topics: int, limit_s: float, note: Note) -> None:
         self._broker = broker
         self._partitions = names(count, topics)
         self._note = note
+        self._create_until = time.monotonic() + limit_s
+        self._step_until = self._create_until + limit_s
         self.steps: dict[str, Cells] = {}
         """Seconds, CPU-seconds, resident megabytes and descriptors by step."""
         self.idle_cpu_s = 0.0
@@ -49,13 +55,21 @@ class ManyPartitions:
         """Resident memory without topics, and with all of them after a restart."""
 
     def run(self) -> None:
+        try:
+            self._run()
+        except _OutOfTimeError:
+            self._note(f"{self._broker.name}: out of time")
+        except (BrokerError, OSError) as error:
+            self._note(f"{self._broker.name}: {error}")
+
+    def _run(self) -> None:
         self._broker.start()
         time.sleep(1)
         self._broker.stop()
         self._start("start without topics")
         self._rest()
         self.empty_mb = self._broker.resident_mb()
-        self._step("create", lambda: create(self._broker, self._partitions))
+        self._step("create", self._create)
         self._stop("stop")
         self._start("start after the stop")
         self._rest()
@@ -71,8 +85,20 @@ class ManyPartitions:
         self._start("start after kill -9")
         self._step("fetch from each after it", lambda: to_each(self._broker, fetch, len(_BATCH)))
 
-    def _step(self, name: str, action: Callable[[], object]) -> None:
+    def _create(self) -> None:
+        wanted = len(self._partitions)
+        self._partitions = create(
+            self._broker, self._partitions, self._create_until, note=self._note
+        )
+        self.steps["partitions"] = f"{len(self._partitions):,} of {wanted:,}", "", "", ""
+
+    def _begin(self, name: str) -> None:
+        if time.monotonic() > self._step_until:
+            raise _OutOfTimeError
         self._note(f"{self._broker.name}: {name}")
+
+    def _step(self, name: str, action: Callable[[], object]) -> None:
+        self._begin(name)
         cpu, started = self._broker.cpu_seconds(), time.monotonic()
         action()
         seconds = time.monotonic() - started
@@ -80,15 +106,15 @@ class ManyPartitions:
 
     def _start(self, name: str) -> None:
         """Until every topic is served, which may be after the first answer."""
-        self._note(f"{self._broker.name}: {name}")
+        self._begin(name)
         started = time.monotonic()
         self._broker.start()
         if "without" not in name:
-            wait_until_served(self._broker, _last_of_each(self._partitions))
+            wait_until_served(self._broker, last_of_each(self._partitions))
         self._keep(name, time.monotonic() - started, self._broker.cpu_seconds())
 
     def _stop(self, name: str) -> None:
-        self._note(f"{self._broker.name}: {name}")
+        self._begin(name)
         started = time.monotonic()
         self._broker.stop()
         self.steps[name] = time.monotonic() - started, "", "", ""
@@ -99,6 +125,8 @@ class ManyPartitions:
         self.idle_cpu_s = self._broker.cpu_seconds() - before
 
     def rows(self) -> dict[str, Cells]:
+        if not self.idle_mb:
+            return dict(self.steps)
         each = (self.idle_mb - self.empty_mb) * 1e6 / len(self._partitions)
         idle = _IDLE_S, self.idle_cpu_s, self.idle_mb, f"{each:,.0f} B/partition"
         return {**self.steps, "with nothing to do": idle}
@@ -112,11 +140,14 @@ class ManyPartitions:
         )
 
 
-def measure(brokers: list[Broker], count: int, topics: int, note: Note) -> Table:
-    """The brokers one after the other, so that neither takes the machine from the other."""
+def measure(brokers: list[Broker], count: int, topics: int, limit_s: float, note: Note) -> Table:
+    """The brokers one after the other, so that neither takes the machine from the other.
+
+    `limit_s` is what one of them has for making the partitions.
+    """
     stories = []
     for broker in brokers:
-        story = ManyPartitions(broker, count, topics, note)
+        story = ManyPartitions(broker, count, topics, limit_s, note)
         try:
             story.run()
         finally:

@@ -16,10 +16,14 @@ def side_by_side(
     brokers: Sequence[Broker],
     found: Sequence[Mapping[str, Cells]],
 ) -> Table:
-    """A row of each name and broker; `found` has the cells by name, broker by broker."""
+    """A row of each name and broker; `found` has the cells by name, broker by broker.
+
+    What one of them lacks it has not come to.
+    """
+    lacking = "not reached", *[""] * (len(columns) - 1)
     rows = [
-        [name, broker.name, *map(_text, cells[name])]
-        for name in found[0]
+        [name, broker.name, *map(_text, cells.get(name, lacking))]
+        for name in dict.fromkeys(name for cells in found for name in cells)
         for broker, cells in zip(brokers, found, strict=True)
     ]
     return Table([first, "broker", *columns], rows, len(brokers))

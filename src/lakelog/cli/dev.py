@@ -27,6 +27,7 @@ def dev(
     port: int = _DEFAULT_PORT,
     data: str = ".lakelog",
     partitions: int = 1,
+    http: str | None = None,
     settings: Annotated[
         list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)
     ] = None,
@@ -45,6 +46,8 @@ def dev(
         Folder for everything the broker keeps (default .lakelog); it stays when the broker ends.
     partitions
         Partitions of a topic that is created without saying how many (default 1).
+    http
+        HOST:PORT of metrics and health over HTTP, on loopback; none without it.
     settings
         KEY=VALUE with Kafka's keys; may be repeated.
     verbose
@@ -54,6 +57,7 @@ def dev(
         data=data,
         listen=f"127.0.0.1:{port}",
         settings=(*_SETTINGS, f"num.partitions={partitions}", *(settings or ())),
+        http=http,
         verbose=verbose,
     )
     return run_broker(arguments, ready=lambda info: note(banner(info, Path(data))))

@@ -178,6 +178,8 @@ class FetchSessions:
         self._evict_after_s = evict_after_s
         self._sessions: dict[int, FetchSession] = {}
         self.memory = 0
+        self.evicted = 0
+        """Sessions that nobody used any more and that made room for others."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -272,6 +274,7 @@ class FetchSessions:
             if oldest is None or now - oldest.last_used < self._evict_after_s:
                 return False
             self._drop(oldest.id)
+            self.evicted += 1
         return True
 
     def _drop(self, session_id: int) -> None:

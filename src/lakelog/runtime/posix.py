@@ -10,6 +10,7 @@ import resource
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from lakelog.runtime.api import Buffer, File, FileLock
@@ -17,9 +18,12 @@ from lakelog.runtime.api import Buffer, File, FileLock
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _PROBE = (bytearray(1),)
 """Takes bytes that nobody looks at."""
-_UNREAD = bytearray(64 * 1024)
-"""Where bytes go that are read only to be in the page cache. It never leaves the processor's."""
-_READ_AHEAD_MAX = 1024 * 1024
+
+
+@cache
+def _nowhere() -> int:
+    """A descriptor that takes everything; one for the process."""
+    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def _nobody_asks(_: float) -> None:
@@ -223,16 +227,16 @@ class PosixDisk:
             return None
         return buffer if got == size else None
 
-    def read_ahead(self, file: File, offset: int, size: int) -> None:
-        fd, end = file.fileno(), offset + size
-        with contextlib.suppress(OSError):
-            os.posix_fadvise(fd, offset, size, os.POSIX_FADV_WILLNEED)
-        while offset < end:
-            chunks = -(-min(end - offset, _READ_AHEAD_MAX) // len(_UNREAD))
-            got = os.preadv(fd, [_UNREAD] * chunks, offset)
-            if not got:
-                return
-            offset += got
+    def read_ahead(self, file: File, offset: int, size: int) -> int:
+        """Without a copy: it is sent to where nothing arrives.
+
+        `POSIX_FADV_WILLNEED` would have it read into single pages, which cost several times as
+        much as those that the kernel reads ahead of a reader.
+        """
+        fd, position, end = file.fileno(), offset, offset + size
+        while position < end and (got := os.sendfile(_nowhere(), fd, position, end - position)):
+            position += got
+        return position - offset
 
     def drop_cached(self, file: File) -> None:
         with contextlib.suppress(OSError):

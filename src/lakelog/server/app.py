@@ -173,6 +173,7 @@ class Server:
             world.clock,
             world.disk,
             world.tasks,
+            self._monitoring.note_callback,
         )
 
     # Starting

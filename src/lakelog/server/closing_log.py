@@ -22,6 +22,8 @@ class ClosingLog:
         self._bugs = LogWindow(clock)
         self.closed = 0
         """Connections, with a line or without."""
+        self.expired = 0
+        """Connections that were closed for their silence."""
 
     def closing(self, peer: str, reason: object) -> None:
         """`reason` may hold what the peer has sent: it is one line of printable characters."""

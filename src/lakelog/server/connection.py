@@ -265,8 +265,7 @@ class Connection(ReceiveBuffer, SendQueue):
         self._sock.close()
         self._drop_buffer()
         self._memory.leave(self)
-        if not self._warming:
-            self._release_out()
+        self._release_out()
         for reply in self._pending:
             release(reply.parts)
             if reply.parts is None and reply.on_abandon is not None:

@@ -53,6 +53,7 @@ class ConnectionSweep:
         for connection in list(self._connections):
             silent_s = now - connection.last_active
             if 0 < idle_s < silent_s and not connection.is_waiting:
+                self._closings.expired += 1
                 connection.close()
             elif connection.awaited_bytes:
                 self._watch(connection, begun.get(connection), now)

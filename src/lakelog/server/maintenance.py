@@ -42,6 +42,7 @@ class Maintenance:
 
     Args:
         sweep: looks after the connections, every few seconds.
+        took: told for how many seconds each chore kept the loop.
     """
 
     def __init__(
@@ -53,7 +54,9 @@ class Maintenance:
         clock: Clock,
         disk: Disk,
         tasks: Tasks,
+        took: Callable[[float], object],
     ) -> None:
+        self._took = took
         self._partitions = partitions
         self._directory = directory
         self._sweep = sweep
@@ -132,10 +135,12 @@ class Maintenance:
         def run() -> None:
             if self._stopped:
                 return
+            begun = self._clock.monotonic()
             try:
                 chore()
             except Exception:
                 logger.exception("%s failed", name)
+            self._took(self._clock.monotonic() - begun)
             self._timers[name] = self._tasks.call_later(period_s(), run)
 
         delay = period_s() if first_s is None else first_s

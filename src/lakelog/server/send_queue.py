@@ -7,9 +7,9 @@ read by a thread first.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
+from lakelog.server.read_ahead import COLD_SEND_MAX, ReadAhead
 from lakelog.server.reply import Part, release
 from lakelog.storage.handles import LogSlice
 
@@ -35,6 +35,8 @@ class SendQueue:
         self._out: deque[Part] = deque()
         self._unsent = 0
         self._slice_sent = 0
+        self._send_max = SEND_SIZE_MAX
+        self._ahead: ReadAhead | None = None
         self._writing = False
         self._warming = False
         self._is_lone = False
@@ -62,13 +64,26 @@ class SendQueue:
         else:
             out.append(data if type(data) is bytearray else bytearray(data))
 
+    def send(self, data: bytes) -> None:
+        """As `queue`; the answer to a lone request leaves at once, as far as there is room."""
+        if self._is_lone and not self._out:
+            try:
+                data = data[self._sock.send(data) :]
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError:
+                self.close()
+                return
+        if data:
+            self.queue(data)
+
     def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
         """As `queue`, for a range of a file and the bytes around it."""
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
                 part.release()
-                self.queue(b"".join((head, data, tail)))
+                self.send(b"".join((head, data, tail)))
                 return
         if head:
             self.queue(head)
@@ -82,7 +97,11 @@ class SendQueue:
 
         What can be sent at once, is.
         """
-        if not self._is_lone or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
+        if (
+            not self._is_lone
+            or not _COPY_MAX < part.size <= SEND_SIZE_MAX
+            or self._ahead is not None
+        ):
             self.queue_slice(part, head, tail)
             return
         sock, size, sent = self._sock, part.size, -len(head)
@@ -112,7 +131,7 @@ class SendQueue:
 
     def _send_out(self) -> None:
         """As much as the peer takes now. Raises `OSError` if it is gone."""
-        out, budget = self._out, SEND_SIZE_MAX
+        out, budget = self._out, self._send_max
         try:
             while out and budget > 0:
                 head = out[0]
@@ -136,13 +155,20 @@ class SendQueue:
     def _send_slice(self, head: LogSlice) -> int | None:
         """Bytes sent, or none if the range must first come from the device."""
         position = head.position + self._slice_sent
-        count = min(head.size - self._slice_sent, SEND_SIZE_MAX)
-        if not self._disk.is_resident(head.file, position, count):
+        ahead = self._ahead
+        if ahead is not None and ahead.file is not head.file:
+            ahead = self._read_from(None)
+        count = min(head.size - self._slice_sent, self._send_max)
+        if not (ahead is None or ahead.has(position, count)) or not self._disk.is_resident(
+            head.file, position, count
+        ):
             self._warm(head, position, count)
             return None
         sent = self._net.send_file(self._sock, head.file, position, count)
         if not sent:
             raise OSError("the segment ends before its index says")
+        if ahead is not None:
+            ahead.go_on(head, position + sent)
         self._slice_sent += sent
         if self._slice_sent == head.size:
             self._slice_sent = 0
@@ -151,24 +177,36 @@ class SendQueue:
         return sent
 
     def _warm(self, head: LogSlice, position: int, count: int) -> None:
-        """Reads ahead in a thread: a cold `sendfile` would hold the loop for milliseconds."""
+        """Has a thread read the range first, and what follows it from then on."""
         self._warming = True
         self._set_writing(False)
-        work = self._tasks.offload(
-            "read", lambda: self._disk.read_ahead(head.file, position, count)
-        )
-        work.add_done_callback(self._on_warm)
+        ahead = self._ahead
+        if ahead is None:
+            ahead = ReadAhead(self._disk, self._tasks, head.file, self._on_read)
+            self._read_from(ahead)
+        ahead.begin(head, position, count)
 
-    def _on_warm(self, work: Any) -> None:
+    def _read_from(self, ahead: ReadAhead | None) -> ReadAhead | None:
+        self._ahead = ahead
+        self._send_max = SEND_SIZE_MAX if ahead is None else COLD_SEND_MAX
+        return ahead
+
+    def _on_read(self, ahead: ReadAhead, failure: BaseException | None) -> None:
+        if ahead is not self._ahead:
+            return
+        if failure is not None or ahead.has_ended:
+            self._read_from(None)
+        if not self._warming:
+            return
         self._warming = False
-        if self.closed:
-            self._release_out()
-        elif work.exception() is not None:
+        if failure is not None:
             self.close()
         else:
             self._flush()
 
     def _release_out(self) -> None:
+        """Nothing is sent any more."""
+        self._ahead = None
         release(list(self._out))
         self._out.clear()
 

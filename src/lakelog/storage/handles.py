@@ -134,6 +134,10 @@ class LogSlice:
     def read(self) -> bytes:
         return self.file.read_at(self.position, self.size)
 
+    def beside(self, position: int, size: int) -> LogSlice:
+        """Another range of the same file, which need not be of whole batches or within it."""
+        return LogSlice(self._handle, position, size)
+
     def release(self) -> None:
         handle = self._handle
         handle.readers -= 1

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
+from lakelog.cli import dev
 from lakelog.cli.broker import (
     BrokerArguments,
     advertised,
@@ -26,6 +27,15 @@ def test_a_plain_serve_needs_no_parser() -> None:
         advertise=("X=h:1",),
         verbose=1,
     )
+
+
+def test_a_broker_for_development_may_be_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[BrokerArguments] = []
+    monkeypatch.setattr(dev, "run_broker", lambda arguments, ready: told.append(arguments))
+    dev.dev(http="127.0.0.1:9404")
+    dev.dev(port=0)
+    assert [each.http for each in told] == ["127.0.0.1:9404", None]
+    assert [each.listen for each in told] == ["127.0.0.1:9092", "127.0.0.1:0"]
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_there_is_no_session_where_there_is_no_memory_for_it_until_one_is_idle()
     assert (plan.session_id, len(plan.targets)) == (0, 1000)
     assert sessions.begin(request(0, 0, wanted(10)), NAMES, 100.0).session_id
     assert sessions.begin(request(0, 0, wanted(1000)), NAMES, 120.0).session_id
-    assert len(sessions) == 2
+    assert (len(sessions), sessions.evicted) == (2, 1)
     with pytest.raises(KafkaError):
         sessions.begin(request(first.session_id, 1), NAMES, 120.0)
 

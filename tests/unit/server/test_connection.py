@@ -18,6 +18,7 @@ from lakelog.server.connection import Connection
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.dispatch import Dispatcher
 from lakelog.server.monitoring.requests import RequestMetrics
+from lakelog.server.read_ahead import COLD_SEND_MAX, READ_SIZE_MAX
 from lakelog.server.reply import Reply
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
@@ -31,21 +32,53 @@ OTHER = 3
 
 
 class FakeFile:
+    """There is one for the same data."""
+
+    _latest: FakeFile | None = None
+
     def __init__(self, data: bytes) -> None:
         self.data = data
+
+    @classmethod
+    def of(cls, data: bytes) -> FakeFile:
+        if cls._latest is None or cls._latest.data is not data:
+            cls._latest = cls(data)
+        return cls._latest
 
 
 class FakeSlice(LogSlice):
     """Only what a connection asks of a slice."""
 
-    def __init__(self, data: bytes) -> None:
-        self.file = FakeFile(data)  # type: ignore[assignment, misc]
-        self.position = 0
-        self.size = len(data)
+    def __init__(self, data: bytes, position: int = 0, size: int | None = None) -> None:
+        self.file = FakeFile.of(data)  # type: ignore[assignment, misc]
+        self.position = position
+        self.size = len(data) if size is None else size
         self.released = 0
+        self.held = 0
+
+    def beside(self, position: int, size: int) -> LogSlice:
+        return FakeRange(self, position, size)
 
     def release(self) -> None:
         self.released += 1
+
+
+class FakeRange(LogSlice):
+    """Of the file of a slice, which it holds."""
+
+    def __init__(self, whole: FakeSlice, position: int, size: int) -> None:
+        self._whole = whole
+        self.file = whole.file
+        self.position = position
+        self.size = size
+        whole.held += 1
+
+    def release(self) -> None:
+        self._whole.held -= 1
+
+
+def pages(offset: int, size: int) -> range:
+    return range(offset // 4096, -(-(offset + size) // 4096))
 
 
 class FakeWorld:
@@ -64,6 +97,8 @@ class FakeWorld:
         self.readable: Callable[[], None] | None = None
         self.writable: Callable[[], None] | None = None
         self.cold: set[int] = set()
+        """Pages of the only file that are not in the page cache."""
+        self.probes: list[tuple[int, int]] = []
         self.offloaded: list[Any] = []
         self.soon: deque[Callable[[], object]] = deque()
         self.socket_closed = False
@@ -119,6 +154,7 @@ class FakeWorld:
         self.writable = callback
 
     def send_file(self, sock: Any, file: Any, offset: int, count: int) -> int:
+        assert self.cold.isdisjoint(pages(offset, count)), "the loop waits for the device"
         size = self._take(count)
         self.files_sent += 1
         self.sent += file.data[offset : offset + size]
@@ -126,13 +162,17 @@ class FakeWorld:
 
     # Disk
     def is_resident(self, file: Any, offset: int, size: int) -> bool:
-        return offset not in self.cold
+        self.probes.append((offset, size))
+        return self.cold.isdisjoint(pages(offset, size))
 
     def read_resident(self, file: Any, offset: int, size: int) -> bytes | None:
-        return None if offset in self.cold else file.data[offset : offset + size]
+        if self.cold.isdisjoint(pages(offset, size)):
+            return bytes(file.data[offset : offset + size])
+        return None
 
-    def read_ahead(self, file: Any, offset: int, size: int) -> None:
-        self.cold.discard(offset)
+    def read_ahead(self, file: Any, offset: int, size: int) -> int:
+        self.cold.difference_update(pages(offset, size))
+        return max(0, min(size, len(file.data) - offset))
 
     # Tasks
     def offload(self, lane: str, work: Callable[[], Any]) -> Any:
@@ -161,17 +201,26 @@ class FakeJob:
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
         self.callback: Callable[[Any], None] | None = None
+        self.failure: OSError | None = None
+        self.found: Any = None
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         self.callback = callback
 
-    def exception(self) -> None:
-        return None
+    def exception(self) -> OSError | None:
+        return self.failure
+
+    def result(self) -> Any:
+        return self.found
 
     def finish(self) -> None:
-        self.work()
+        try:
+            self.found = self.work()
+        except OSError as failure:
+            self.failure = failure
         assert self.callback is not None
-        self.callback(self)
+        callback, self.callback = self.callback, None
+        callback(self)
 
 
 class Sink:
@@ -416,6 +465,113 @@ def test_a_cold_range_is_read_ahead_before_it_is_sent() -> None:
     assert bytes(world.sent) == b"<" + b"z" * 100 + b">"
 
 
+def test_from_a_cold_range_on_a_thread_is_the_first_at_every_page() -> None:
+    """The loop neither sends nor probes what the thread has not read, and sends it in short turns.
+
+    The thread is asked for more while there is something to send.
+    """
+    world, sink, _ = connect()
+    data = random.Random(7).randbytes(24 << 20)
+    world.cold = set(pages(0, len(data)))
+    start, number = 0, 0
+    while start < len(data):
+        size = min(1 << 20, len(data) - start)
+        sink.slices[request(number)] = FakeSlice(data, start, size)
+        start += size
+        number += 1
+    reads: list[tuple[int, int]] = []
+    read_ahead, send_file = world.read_ahead, world.send_file
+    turns: list[int] = []
+
+    def note_read(file: Any, offset: int, size: int) -> int:
+        reads.append((offset, size))
+        return read_ahead(file, offset, size)
+
+    def note_send(sock: Any, file: Any, offset: int, count: int) -> int:
+        turns.append(count)
+        return send_file(sock, file, offset, count)
+
+    world.read_ahead, world.send_file = note_read, note_send  # type: ignore[method-assign]
+    done = 0
+    for each in range(number):
+        world.incoming += frame(request(each))
+        world.run()
+        while len(world.sent) <= (each + 1) << 20:
+            world.offloaded[done].finish()
+            done += 1
+            world.run()
+    assert bytes(world.sent) == b"".join(
+        b"<" + data[at << 20 : (at + 1) << 20] + b">" for at in range(number)
+    )
+    ends = [offset + size for offset, size in reads]
+    assert [offset for offset, _ in reads[1:]] == ends[:-1], "one read begins where another ends"
+    assert max(size for _, size in reads) == READ_SIZE_MAX
+    assert len(reads) < 12
+    assert max(turns[:-4]) == COLD_SEND_MAX
+    first_missing = world.probes[0]
+    assert first_missing[0] == 0
+    assert all(sink.slices[request(each)].released == 1 for each in range(number))
+    assert all(not sink.slices[request(each)].held for each in range(number))
+
+
+def test_the_thread_does_not_run_far_ahead_of_a_peer_that_does_not_read() -> None:
+    world, sink, _ = connect()
+    data = bytes(64 << 20)
+    world.cold = set(pages(0, len(data)))
+    sink.slices[request(1)] = FakeSlice(data)
+    world.room = 1 << 20
+    world.incoming += frame(request(1))
+    world.run()
+    done = 0
+    while done < len(world.offloaded):
+        world.offloaded[done].finish()
+        world.run()
+        done += 1
+    assert len(world.sent) == 1 << 20
+    assert len(data) - len(world.cold) * 4096 <= 16 << 20
+    world.room = 1 << 30
+    world.run()
+    while done < len(world.offloaded):
+        world.offloaded[done].finish()
+        world.run()
+        done += 1
+    assert bytes(world.sent) == b"<" + data + b">"
+
+
+def test_a_reader_that_goes_elsewhere_has_that_read_and_no_more_than_it_asks_for() -> None:
+    world, sink, _ = connect()
+    data = random.Random(8).randbytes(8 << 20)
+    world.cold = set(pages(0, len(data)))
+    places = [6 << 20, 1 << 20, 3 << 20]
+    for number, start in enumerate(places):
+        sink.slices[request(number)] = FakeSlice(data, start, 100_000)
+        before = len(world.cold)
+        world.incoming += frame(request(number))
+        world.run()
+        while len(world.sent) < (number + 1) * 100_002:
+            next(job for job in world.offloaded if job.callback is not None).finish()
+            world.run()
+        assert before - len(world.cold) <= 150
+    assert bytes(world.sent) == b"".join(b"<" + data[at : at + 100_000] + b">" for at in places)
+
+
+def test_a_device_that_fails_ends_the_connection() -> None:
+    world, sink, connection = connect()
+    found = FakeSlice(b"z" * 100_000)
+    sink.slices[request(1)] = found
+    world.cold.add(0)
+
+    def fail(file: Any, offset: int, size: int) -> int:
+        raise OSError("the device")
+
+    world.read_ahead = fail  # type: ignore[method-assign]
+    world.incoming += frame(request(1))
+    world.run()
+    world.offloaded[0].finish()
+    assert connection.closed
+    assert (found.released, found.held) == (1, 0)
+
+
 def test_a_small_range_goes_out_with_the_bytes_around_it() -> None:
     world, sink, _ = connect()
     found = FakeSlice(b"z" * 100)
@@ -489,6 +645,25 @@ def test_a_peer_that_is_gone_while_a_slice_is_sent(calls: int) -> None:
     assert bytes(world.sent) == (b"", b"<<<", b"<<<" + SLICE)[calls]
 
 
+@pytest.mark.parametrize("room", [0, 1, 105, 106])
+def test_a_small_answer_to_a_lone_request_is_sent_at_once(room: int) -> None:
+    world, sink, connection = connect()
+    (found,), frames = fetching(sink, 1, data=bytes(100))
+    world.incoming += frames
+    world.room = room
+    world.run()
+    assert bytes(world.sent) == (b"<<<" + bytes(100) + b">>>")[:room]
+    assert found.released == 1
+    world.room = 1 << 30
+    world.run()
+    assert bytes(world.sent) == b"<<<" + bytes(100) + b">>>"
+    world.calls_until_gone = 0
+    world.incoming += frames
+    world.run()
+    assert connection.closed
+    assert found.released == 2
+
+
 def test_closing_releases_slices_and_abandons_what_waits() -> None:
     world, sink, connection = connect()
     found = FakeSlice(b"z" * 100_000)
@@ -512,7 +687,7 @@ def test_closing_releases_slices_and_abandons_what_waits() -> None:
     assert sink.closed == 1
 
 
-def test_a_slice_in_a_warming_thread_is_released_after_it() -> None:
+def test_a_file_that_a_thread_reads_from_is_held_until_it_has() -> None:
     world, sink, connection = connect()
     found = FakeSlice(b"z" * 100)
     sink.slices[request(1)] = found
@@ -520,9 +695,10 @@ def test_a_slice_in_a_warming_thread_is_released_after_it() -> None:
     world.incoming += frame(request(1))
     world.run()
     connection.close()
-    assert found.released == 0
+    assert (found.released, found.held) == (1, 1)
     world.offloaded[0].finish()
-    assert found.released == 1
+    assert (found.released, found.held) == (1, 0)
+    assert len(world.offloaded) == 1
 
 
 def test_a_violation_closes_the_connection() -> None:
@@ -772,6 +948,24 @@ def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
         clock.now += 5.0
     assert connection.closed
     assert not slow.closed
+
+
+def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({"connections.max.idle.ms": "60000"})
+    (_, _, silent), (_, _, waits) = connect(), connect()
+    dispatcher = dispatcher_of(clock, silent, waits)
+    sweep = ConnectionSweep(dispatcher, lambda: config, clock)
+    for connection in (silent, waits):
+        connection.last_active = clock.now
+    waits.expect(Reply(waits, pipelined=False))
+    clock.now += 59
+    sweep.run()
+    assert not silent.closed
+    clock.now += 2
+    sweep.run()
+    assert (silent.closed, waits.closed) == (True, False)
+    assert dispatcher.closings.expired == 1
 
 
 def test_responses_that_nobody_reads_have_a_limit_together() -> None:

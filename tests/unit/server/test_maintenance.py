@@ -71,6 +71,8 @@ class Broker:
         self.directory.load_logs(lambda topic, topic_id: LogConfig(), {TOPIC_ID})
         self.partitions = Partitions()
         self.sweeps = 0
+        self.took: list[float] = []
+        self.on_sweep: Callable[[], object] = lambda: None
         self.sweep_error: Exception | None = None
         self.maintenance = Maintenance(
             self.partitions,
@@ -80,11 +82,13 @@ class Broker:
             self.clock,
             self.disk,
             self.tasks,
+            self.took.append,
         )
         self.maintenance.start()
 
     def _sweep(self) -> None:
         self.sweeps += 1
+        self.on_sweep()
         if self.sweep_error is not None:
             raise self.sweep_error
 
@@ -362,6 +366,15 @@ def test_a_chore_that_fails_comes_again(caplog: pytest.LogCaptureFixture) -> Non
     scenario()
     assert seen[0].sweeps == 3
     assert caplog.text.count("sweep failed") == 3
+
+
+@in_broker()
+async def test_how_long_each_chore_took_is_told(broker: Broker) -> None:
+    loop = asyncio.get_running_loop()
+    broker.on_sweep = lambda: setattr(loop, "_now", loop.time() + 0.12)
+    await asyncio.sleep(6)
+    assert max(broker.took) == pytest.approx(0.12)
+    assert len(broker.took) > 6, "the others have been told too"
 
 
 @in_broker()

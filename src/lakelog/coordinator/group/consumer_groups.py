@@ -21,6 +21,7 @@ from lakelog.coordinator.group.consumer_records import (
     ConsumerGroupMetadataKey,
     ConsumerGroupRecord,
 )
+from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.migration import (
     CONSUMER,
     cannot_upgrade,
@@ -61,6 +62,7 @@ class ConsumerGroups:
         classic_rebalancer: Rebalancer,
         pending: PendingJoins,
         room: GroupRoom,
+        counts: GroupCounts,
     ) -> None:
         self.config: ConsumerConfig = config.consumer
         self._classic_members_max = config.members_max
@@ -72,6 +74,7 @@ class ConsumerGroups:
         self._classic_rebalancer = classic_rebalancer
         self._pending = pending
         self._room = room
+        self._counts = counts
         self.by_id: dict[str, ConsumerGroup] = {}
         self.rebalancer = ConsumerRebalancer(config.consumer, topics, self._assignment_interval_ms)
 
@@ -311,7 +314,11 @@ class ConsumerGroups:
             return Result()
         if key.kind in (TimerKind.REJOIN, TimerKind.RESYNC) and member.classic is None:
             return Result()
-        decision = self.fence(now, group, [key.member_id], _nothing, _nothing)
+
+        def expired(_: Now) -> None:
+            self._counts.members_expired += 1
+
+        decision = self.fence(now, group, [key.member_id], expired, _nothing)
 
         def failed(now: Now, code: ErrorCode) -> Decision | None:
             """The member is still there, so its time is still up."""

@@ -14,6 +14,7 @@ from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.calls import Calls, settle
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer_heartbeat import ConsumerHeartbeat, check_request
+from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.fetch import fetch_offsets
 from lakelog.coordinator.group.join import Join
 from lakelog.coordinator.group.listing import GroupFilter
@@ -73,13 +74,14 @@ class GroupCoordinator:
         self._config = config
         self._tasks = tasks
         self._topics = topics
+        self.counts = GroupCounts()
         room = GroupRoom(config.groups_max, self._groups)
         self._host = ShardHost(
             GROUP_TOPIC,
             log,
             clock,
             tasks,
-            lambda _: GroupShard(config, topics, random, overrides, room),
+            lambda _: GroupShard(config, topics, random, overrides, room, self.counts),
             batch_bytes_max=config.batch_bytes_max,
         )
         self._calls = Calls(self._host, tasks, self.partition_for)

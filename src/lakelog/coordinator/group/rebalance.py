@@ -13,6 +13,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
 from lakelog.coordinator.group.config import GroupConfig
+from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.member import Member
 from lakelog.coordinator.group.records import Record
 from lakelog.coordinator.shard import Now, Result
@@ -50,8 +51,14 @@ class TimerKey(NamedTuple):
 
 
 class Rebalancer:
-    def __init__(self, config: GroupConfig, deadlines: Deadlines[TimerKey]) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        deadlines: Deadlines[TimerKey],
+        counts: GroupCounts,
+    ) -> None:
         self._config = config
+        self._counts = counts
         self._deadlines = deadlines
 
     def renew_session(self, now: Now, group: ClassicGroup, member: Member) -> None:
@@ -112,7 +119,7 @@ class Rebalancer:
         self._deadlines.cancel(TimerKey(TimerKind.JOIN, group.group_id))
         for member in list(group.members.values()):
             if member.join_reply is None and member.instance_id is None:
-                self.forget(group, member)
+                self._expire(group, member)
         if group.members and not _elect_leader(group):
             self._end_join_at(group, now.tick_ms + group.rebalance_timeout_ms)
             return Result()
@@ -137,15 +144,19 @@ class Rebalancer:
         if not late:
             return Result()
         for member in late:
-            self.forget(group, member)
+            self._expire(group, member)
         return self.prepare(now, group)
 
     def on_session_end(self, now: Now, group: ClassicGroup, member_id: str) -> Decision:
         member = group.members.get(member_id)
         if member is None or not member.expires:
             return Result()
-        self.forget(group, member)
+        self._expire(group, member)
         return self.members_left(now, group)
+
+    def _expire(self, group: ClassicGroup, member: Member) -> None:
+        self._counts.members_expired += 1
+        self.forget(group, member)
 
     def forget(self, group: ClassicGroup, member: Member) -> None:
         """Takes a member out, and tells it if it waits."""

@@ -19,6 +19,7 @@ from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer import ConsumerGroup
 from lakelog.coordinator.group.consumer_heartbeat import ConsumerHeartbeat, ConsumerHeartbeats
 from lakelog.coordinator.group.consumer_offsets import check_consumer_commit, commit_partitions
+from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.deletion import Deletions
 from lakelog.coordinator.group.join import Join, Joins
 from lakelog.coordinator.group.leave import Leaves, leave_response, unknown_members
@@ -68,10 +69,11 @@ class GroupShard:
         random: Random,
         overrides: Overrides,
         room: GroupRoom,
+        counts: GroupCounts,
     ) -> None:
         self._config = config
         self._topics = topics
-        self.state = state = ShardState(config, overrides, topics, room)
+        self.state = state = ShardState(config, overrides, topics, room, counts)
         self._rebalancer = state.rebalancer
         self._turns = state.turns
         self._joins = Joins(

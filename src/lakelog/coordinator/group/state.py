@@ -8,6 +8,7 @@ from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer import ConsumerGroup
 from lakelog.coordinator.group.consumer_groups import ConsumerGroups
 from lakelog.coordinator.group.consumer_records import ConsumerGroupRecord
+from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.offsets import OffsetTable, Topics
 from lakelog.coordinator.group.pending import PendingJoins
 from lakelog.coordinator.group.rebalance import Rebalancer, TimerKey
@@ -23,7 +24,12 @@ class ShardState:
     generation) and `consumers`. The rest is built anew by whoever loads the shard."""
 
     def __init__(
-        self, config: GroupConfig, overrides: Overrides, topics: Topics, room: GroupRoom
+        self,
+        config: GroupConfig,
+        overrides: Overrides,
+        topics: Topics,
+        room: GroupRoom,
+        counts: GroupCounts,
     ) -> None:
         self.config = config
         self.room = room
@@ -34,7 +40,7 @@ class ShardState:
         self.deadlines: Deadlines[TimerKey] = Deadlines()
         self.turns = Turns(self.deadlines)
         self.pending = PendingJoins(self.deadlines)
-        self.rebalancer = Rebalancer(config, self.deadlines)
+        self.rebalancer = Rebalancer(config, self.deadlines, counts)
         self.consumers = ConsumerGroups(
             config,
             overrides,
@@ -45,6 +51,7 @@ class ShardState:
             self.rebalancer,
             self.pending,
             room,
+            counts,
         )
 
     def replay(self, record: Record) -> None:

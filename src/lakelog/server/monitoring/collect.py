@@ -72,6 +72,7 @@ def _connections(dispatcher: Dispatcher) -> Iterator[str]:
     samples = [((name,), count) for name, count in sorted(common.items())]
     yield from exposed(OVERVIEW["connections"], samples)
     yield from _single("connections_closed_total", dispatcher.closings.closed)
+    yield from _single("connections_expired_total", dispatcher.closings.expired)
     memory = dispatcher.request_memory
     yield from _single("request_memory_bytes", memory.used)
     yield from _single("request_memory_limit_bytes", memory.limit)
@@ -84,6 +85,7 @@ def _waits(broker: Broker) -> Iterator[str]:
     yield from _single("parked_requests", len(broker.purgatory))
     yield from _single("fetch_sessions", len(broker.fetch_sessions))
     yield from _single("fetch_session_memory_bytes", broker.fetch_sessions.memory)
+    yield from _single("fetch_session_evictions_total", broker.fetch_sessions.evicted)
 
 
 def _topics(broker: Broker) -> Iterator[str]:
@@ -131,6 +133,7 @@ def _groups(sources: Sources) -> Iterator[str]:
     yield from _single("transactional_ids", broker.transactions.id_count)
     members = sorted(((s.group_id,), s.members) for s in standings)
     yield from exposed(OVERVIEW["group_members"], members)
+    yield from _single("group_members_expired_total", broker.groups.counts.members_expired)
     records: Counter[tuple[str, ...]] = Counter()
     seconds: dict[tuple[str, ...], float] = {}
     now = broker.clock.monotonic()

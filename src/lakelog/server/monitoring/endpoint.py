@@ -62,6 +62,10 @@ class Monitoring:
         self._sources.cleaner = cleaner
         self.stage = Stage.SERVING
 
+    def note_callback(self, duration_s: float) -> None:
+        """A chore has kept the loop for so long."""
+        self._loop.note_callback(duration_s)
+
     def checks(self) -> list[Check]:
         return checks(self.stage, self._broker.partitions.offline())
 

@@ -26,6 +26,7 @@ _OVERVIEW = (
     ("records_total", _C, "Records appended; there is no other op yet.", ("topic", "op")),
     ("connections", _G, "Open connections, by what clients say they are.", ("client_software",)),
     ("connections_closed_total", _C, "Connections closed for what their peer did.", ()),
+    ("connections_expired_total", _C, "Connections closed for their silence.", ()),
     ("request_memory_bytes", _G, "Receive buffers, and batches that are looked into.", ()),
     ("request_memory_limit_bytes", _G, "What they may take: queued.max.request.bytes.", ()),
     ("request_memory_waiting", _G, "Connections that wait for some of it.", ()),
@@ -34,6 +35,7 @@ _OVERVIEW = (
     ("parked_requests", _G, "Fetches that wait for records.", ()),
     ("fetch_sessions", _G, "Incremental fetch sessions.", ()),
     ("fetch_session_memory_bytes", _G, "Memory of the partitions in them.", ()),
+    ("fetch_session_evictions_total", _C, "Unused sessions that made room for others.", ()),
     ("topics", _G, "Topics.", ()),
     ("partitions", _G, "Partitions on this broker.", ()),
     ("log_size_bytes", _G, "Segment files of a topic's partitions here.", ("topic",)),
@@ -45,6 +47,7 @@ _OVERVIEW = (
     ("groups", _G, "Groups with members, or that have had some and are not forgotten.", ()),
     ("transactional_ids", _G, "Transactional ids that are remembered.", ()),
     ("group_members", _G, "Members of a group.", ("group",)),
+    ("group_members_expired_total", _C, "Members dropped for their silence or slowness.", ()),
     ("group_lag_records", _G, "Records not committed yet, of all partitions.", _GROUP_TOPIC),
     (
         "group_lag_seconds",

@@ -1,7 +1,8 @@
 """How late the loop is, and for how long one thing kept it to itself.
 
 A beat that comes late says for how long at least the loop was held up. What holds it up for less
-than the time between two beats may be missed, unless it is a request: those are timed one by one.
+than the time between two beats may be missed, unless it is a request or a chore: those are timed
+one by one.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class LoopWatch:
     def longest_callback_s(self) -> float:
         """Of the last one to two minutes."""
         return max(self._longest_s, self._longest_before_s)
+
+    def note_callback(self, duration_s: float) -> None:
+        """Something that is no request has kept the loop for so long."""
+        self._longest_s = max(self._longest_s, duration_s)
 
     def start(self) -> None:
         self._due = self._clock.monotonic() + PERIOD_S

@@ -123,7 +123,7 @@ class ProduceRepeat(KnownRequest[_Key]):
         else:
             columns = numbers[:count], offsets, [-1] * count, [log_start] * count
             answer = self._response.pack_rows(count, *columns)
-        self._connection.queue(answer)
+        self._connection.send(answer)
         return count
 
     def _append_one(self, partition: Partition, number: int, batch: memoryview) -> int:
@@ -140,7 +140,7 @@ class ProduceRepeat(KnownRequest[_Key]):
             self._refuse(number, error)
             return 1
         broker.purgatory.check_soon(partition.key)
-        self._connection.queue(self._response.pack(number, base, append_time_ms, log_start))
+        self._connection.send(self._response.pack(number, base, append_time_ms, log_start))
         return 1
 
     def _refuse(self, number: int, error: KafkaError) -> None:

@@ -55,6 +55,16 @@ def test_a_request_may_be_the_longest_and_is_forgotten_after_two_minutes() -> No
     assert world.watch.longest_callback_s == 0
 
 
+def test_a_short_chore_may_be_the_longest() -> None:
+    world = World()
+    world.watch.note_callback(0.12)
+    world.watch.note_callback(0.03)
+    assert world.watch.longest_callback_s == 0.12
+    for _ in range(480):
+        world.beat()
+    assert world.watch.longest_callback_s == 0
+
+
 def test_what_threads_have_noted_is_folded() -> None:
     world = World()
     world.fsyncs.note(0.01)
