@@ -52,13 +52,13 @@ static inline int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* One JSON object. */
-static inline void report(double elapsed, int64_t bytes, int64_t requests) {
+/* One JSON object; `more` is what it has beside, as `, "name": value`. */
+static inline void report(double elapsed, int64_t bytes, int64_t requests, const char *more) {
   if (!sample_count) fail("no request was answered", 0);
   qsort(samples, sample_count, sizeof *samples, by_value);
   printf("{\"seconds\": %.6f, \"bytes\": %lld, \"requests\": %lld, \"p50_ms\": %.4f, "
-         "\"p99_ms\": %.4f}\n", elapsed, (long long)bytes, (long long)requests,
-         samples[sample_count / 2] * 1e3, samples[sample_count * 99 / 100] * 1e3);
+         "\"p99_ms\": %.4f%s}\n", elapsed, (long long)bytes, (long long)requests,
+         samples[sample_count / 2] * 1e3, samples[sample_count * 99 / 100] * 1e3, more);
 }
 
 #endif

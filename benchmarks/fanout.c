@@ -201,6 +201,6 @@ int main(int argc, char **argv) {
   run();
   double elapsed = now() - start;
   leave();
-  report(elapsed, bytes, responses);
+  report(elapsed, bytes, responses, "");
   return 0;
 }

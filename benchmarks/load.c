@@ -157,7 +157,7 @@ static void measure(void) {
   double start = now();
   deadline = start + seconds;
   run();
-  report(now() - start, bytes_done, requests_done);
+  report(now() - start, bytes_done, requests_done, "");
 }
 
 int main(int argc, char **argv) {

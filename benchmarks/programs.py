@@ -6,12 +6,19 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from brokers import Broker, BrokerError
+from brokers import BrokerError
 
 _HERE = Path(__file__).parent
 _PROCESS_SECONDS_MAX = 90
+
+
+class Server(Protocol):
+    """What a program is run against."""
+
+    name: str
+    port: int
 
 
 class Program:
@@ -33,7 +40,7 @@ class Program:
         command = [compiler, "-O2", "-Wall", "-o", str(self._path), str(source), "-lm"]
         subprocess.run(command, check=True)
 
-    def start(self, broker: Broker, *words: str, **arguments: object) -> subprocess.Popen[str]:
+    def start(self, broker: Server, *words: str, **arguments: object) -> subprocess.Popen[str]:
         """Runs it against a broker; `finish` waits for it."""
         given = [f"{name}={value}" for name, value in arguments.items()]
         return subprocess.Popen(
@@ -43,7 +50,7 @@ class Program:
             text=True,
         )
 
-    def finish(self, process: subprocess.Popen[str], broker: Broker) -> dict[str, Any]:
+    def finish(self, process: subprocess.Popen[str], broker: Server) -> dict[str, Any]:
         """What it printed; nothing if it prints nothing."""
         try:
             printed, complaint = process.communicate(timeout=_PROCESS_SECONDS_MAX)
@@ -56,5 +63,5 @@ class Program:
         found: dict[str, Any] = json.loads(printed or "{}")
         return found
 
-    def run(self, broker: Broker, *words: str, **arguments: object) -> dict[str, Any]:
+    def run(self, broker: Server, *words: str, **arguments: object) -> dict[str, Any]:
         return self.finish(self.start(broker, *words, **arguments), broker)

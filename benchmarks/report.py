@@ -20,6 +20,7 @@ LOAD_COLUMNS = (
     "per CPU-s",
 )
 ROUND_COLUMNS = ("requests/CPU-s", "broker", "rounds")
+BARE_COLUMNS = ("the kernel alone", "server", "MB/s", "CPU-s/GB", "per CPU-s", "requests/CPU-s")
 START_COLUMNS = ("start", "broker", "ready s", "idle MB")
 
 
@@ -44,8 +45,22 @@ class Results:
     starts: list[Start] = field(default_factory=list)
 
     def load_rows(self) -> list[list[str]]:
-        cases = list(dict.fromkeys(case for case, _ in self.loads))
-        return [self._load_row(case, name) for case in cases for name in self.brokers]
+        return [self._load_row(case, name) for case, name in self.loads if name in self.brokers]
+
+    def bare_rows(self) -> list[list[str]]:
+        """Of what was measured beside the brokers."""
+        return [
+            [
+                case.name,
+                name,
+                f"{median(run.mb_per_s for run in runs):,.0f}",
+                f"{median(run.cpu_s_per_gb for run in runs):.2f}",
+                self._ratio(case, name),
+                ", ".join(f"{run.requests_per_cpu_s:,.0f}" for run in runs),
+            ]
+            for (case, name), runs in self.loads.items()
+            if name not in self.brokers
+        ]
 
     def _load_row(self, case: Case, name: str) -> list[str]:
         runs = self.loads[case, name]
@@ -65,10 +80,11 @@ class Results:
         return [
             [case.name, name, ", ".join(f"{run.requests_per_cpu_s:,.0f}" for run in runs)]
             for (case, name), runs in self.loads.items()
+            if name in self.brokers
         ]
 
     def _ratio(self, case: Case, name: str) -> str:
-        """This broker's bytes per server-CPU-second over those of the other one."""
+        """This server's bytes per server-CPU-second over those of the other one."""
         if name == self.brokers[-1]:
             return ""
         own, other = (
@@ -86,4 +102,5 @@ def tables(results: Results) -> list[Table]:
     loads = Table(LOAD_COLUMNS, results.load_rows(), group)
     rounds = Table(ROUND_COLUMNS, results.round_rows(), group)
     starts = Table(START_COLUMNS, results.start_rows(), group)
-    return [table for table in (loads, rounds, starts) if table.rows]
+    bare = Table(BARE_COLUMNS, results.bare_rows(), 1)
+    return [table for table in (loads, rounds, bare, starts) if table.rows]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from brokers import Broker
+
+class Named(Protocol):
+    name: str
+
 
 _STEADY_RATIO = 1.1
 WARM_UP_MAX = 5
 """Rounds of warming, at most: on a machine that others use, rounds may never repeat."""
 
+B = TypeVar("B", bound=Named)
 M = TypeVar("M")
 
 
@@ -38,9 +42,9 @@ def warmed(measure: Callable[[], float]) -> list[float]:
 
 def interleaved(
     name: str,
-    brokers: Sequence[Broker],
+    brokers: Sequence[B],
     rounds: int,
-    measure: Callable[[Broker], M],
+    measure: Callable[[B], M],
     figure: Callable[[M], float],
 ) -> dict[str, list[M]]:
     """Each broker's measured rounds, after as many as all brokers needed to become steady.

@@ -19,6 +19,7 @@ from pathlib import Path
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
+from bare import BareSendfile  # noqa: E402
 from brokers import BROKERS, Broker, BrokerError, make_brokers  # noqa: E402
 from load import Case, LoadGenerator, Measurement  # noqa: E402
 from page_cache import back_free_memory  # noqa: E402
@@ -75,20 +76,28 @@ def _measure_starts(results: Results, brokers: list[Broker], load: LoadGenerator
 
 
 def _measure_loads(
-    results: Results, brokers: list[Broker], load: LoadGenerator, cases: list[Case], rounds: int
+    results: Results,
+    brokers: list[Broker],
+    load: LoadGenerator,
+    bare: BareSendfile,
+    cases: list[Case],
+    rounds: int,
 ) -> None:
     """Each case by itself, after as many rounds as it takes until both brokers repeat themselves:
     a JVM compiles what is hot.
     """
     for case in cases:
 
-        def measure(broker: Broker, case: Case = case) -> Measurement:
+        def measure(broker: Broker | BareSendfile, case: Case = case) -> Measurement:
+            if isinstance(broker, BareSendfile):
+                return broker.measure(case, brokers[0])
             if case.mode == "produce":
                 back_free_memory(broker.folder, case.megabytes)
             return load.measure(broker, case)
 
+        servers = [*brokers, *([bare] if bare.applies_to(case) else [])]
         measured = interleaved(
-            case.name, brokers, rounds, measure, lambda found: found.requests_per_cpu_s
+            case.name, servers, rounds, measure, lambda found: found.requests_per_cpu_s
         )
         for name, found in measured.items():
             results.loads[case, name] = found
@@ -102,7 +111,8 @@ def _select(cases: Sequence[Case], part: str) -> list[Case]:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> Results:
-    load = LoadGenerator(_PROJECT / "build" / "bench")
+    build_folder = _PROJECT / "build" / "bench"
+    load, bare = LoadGenerator(build_folder), BareSendfile(build_folder)
     brokers = make_brokers(options.broker, folder)
     results = Results([broker.name for broker in brokers])
     cases = _select(CASES, options.only)
@@ -117,7 +127,7 @@ def _run(options: argparse.Namespace, folder: Path) -> Results:
         for case in {case.topic: case for case in cases}.values():
             for broker in brokers:
                 load.create_topic(broker, case.topic, case.partitions)
-        _measure_loads(results, brokers, load, cases, options.rounds)
+        _measure_loads(results, brokers, load, bare, cases, options.rounds)
     finally:
         for broker in brokers:
             broker.stop()

@@ -6,6 +6,7 @@ those that there are; no other step begins after twice that, and the table says 
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -45,8 +46,8 @@ class ManyPartitions:
         self._broker = broker
         self._partitions = names(count, topics)
         self._note = note
-        self._create_until = time.monotonic() + limit_s
-        self._step_until = self._create_until + limit_s
+        self._limit_s = limit_s
+        self._step_until = math.inf
         self.steps: dict[str, Cells] = {}
         """Seconds, CPU-seconds, resident megabytes and descriptors by step."""
         self.idle_cpu_s = 0.0
@@ -87,9 +88,9 @@ class ManyPartitions:
 
     def _create(self) -> None:
         wanted = len(self._partitions)
-        self._partitions = create(
-            self._broker, self._partitions, self._create_until, note=self._note
-        )
+        until = time.monotonic() + self._limit_s
+        self._step_until = until + self._limit_s
+        self._partitions = create(self._broker, self._partitions, until, note=self._note)
         self.steps["partitions"] = f"{len(self._partitions):,} of {wanted:,}", "", "", ""
 
     def _begin(self, name: str) -> None:
@@ -151,7 +152,7 @@ def measure(brokers: list[Broker], count: int, topics: int, limit_s: float, note
         try:
             story.run()
         finally:
-            broker.stop()
+            broker.kill()
         stories.append(story)
     first = f"{count:,} partitions of {topics} topics"
     columns = ("s", "CPU-s", "MB", "open files")

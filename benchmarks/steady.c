@@ -126,6 +126,6 @@ int main(int argc, char **argv) {
   for (int i = 0; i < connection_count; i++) connect_one(i);
   start = now() + 0.05;
   run();
-  report(now() - start, sample_count * connections[0].producer.batch_size, sample_count);
+  report(now() - start, sample_count * connections[0].producer.batch_size, sample_count, "");
   return 0;
 }

@@ -93,8 +93,8 @@ def _no_aborted_list(monkeypatch: pytest.MonkeyPatch) -> None:
 def _epoch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     initialised = transaction_shard.initialised
 
-    def same(current: Any, expected: Any, *rest: Any) -> Any:
-        new = initialised(current, expected, *rest)
+    def same(current: Any, expected: Any, *rest: Any, **named: Any) -> Any:
+        new = initialised(current, expected, *rest, **named)
         if current is None or new.state.is_ending or new.producer_id != current.producer_id:
             return new
         return replace(new, producer_epoch=current.producer_epoch)
