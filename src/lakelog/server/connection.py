@@ -232,6 +232,9 @@ class Connection(ReceiveBuffer, SendQueue):
         except OSError:
             self.close()
             return
+        except Exception as error:  # noqa: BLE001 - as in `_handle`
+            self.fail("a connection", error)
+            return
         if self._out or self._has_unread:
             self._tell_unread()
         if self._stalled and not (self._out or self._pending or self._yielded):

@@ -62,12 +62,16 @@ class ReadAhead:
             self._read(part)
 
     def _read(self, part: LogSlice) -> None:
-        self._reading = True
         held = part.beside(self._until, self._size)
+        try:
+            work = self._tasks.offload(
+                "read", lambda: self._disk.read_ahead(held.file, held.position, held.size)
+            )
+        except BaseException:
+            held.release()
+            raise
+        self._reading = True
         self._size = min(self._size * 2, READ_SIZE_MAX)
-        work = self._tasks.offload(
-            "read", lambda: self._disk.read_ahead(held.file, held.position, held.size)
-        )
         work.add_done_callback(partial(self._on_read, held))
 
     def _on_read(self, held: LogSlice, work: Any) -> None:

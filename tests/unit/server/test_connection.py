@@ -572,6 +572,23 @@ def test_a_device_that_fails_ends_the_connection() -> None:
     assert (found.released, found.held) == (1, 0)
 
 
+def test_a_thread_that_cannot_be_started_ends_the_connection() -> None:
+    world, sink, connection = connect()
+    found = FakeSlice(b"z" * 100_000)
+    sink.slices[request(1)] = found
+    world.cold.add(0)
+
+    def fail(lane: str, work: Callable[[], Any]) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    world.offload = fail  # type: ignore[method-assign]
+    world.incoming += frame(request(1))
+    world.run()
+    assert connection.closed
+    assert [str(failure) for failure in sink.failures] == ["can't start new thread"]
+    assert (found.released, found.held) == (1, 0)
+
+
 def test_a_small_range_goes_out_with_the_bytes_around_it() -> None:
     world, sink, _ = connect()
     found = FakeSlice(b"z" * 100)
