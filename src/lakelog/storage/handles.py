@@ -115,7 +115,7 @@ class HandleCache:
 class LogSlice:
     """Whole batches in a segment file, for `sendfile` or `read`. Release it exactly once.
 
-    `is_resident` if the page cache has just been seen to hold both ends; not known otherwise.
+    `is_resident` if the page cache has just been seen to hold what follows; not known otherwise.
     """
 
     __slots__ = ("_handle", "file", "is_resident", "position", "size")
