@@ -7,14 +7,19 @@ read by a thread first.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
+from typing import Any
 
 from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
-from lakelog.server.read_ahead import COLD_SEND_MAX, ReadAhead
 from lakelog.server.reply import Part, release
 from lakelog.storage.handles import LogSlice
 
 SEND_SIZE_MAX = 1024 * 1024
 """Bytes sent in one callback, so that one fast reader cannot hold the loop."""
+_COLD_SEND_MAX = 256 * 1024
+"""The same, of what came from the device: no faster than that anyway."""
+_FOLLOWING = 64 * 1024
+"""What follows a range is read with it: whoever reads on asks the loop for the next header."""
 _COPY_MAX = 32 * 1024
 """A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
 
@@ -36,7 +41,6 @@ class SendQueue:
         self._unsent = 0
         self._slice_sent = 0
         self._send_max = SEND_SIZE_MAX
-        self._ahead: ReadAhead | None = None
         self._writing = False
         self._warming = False
         self._is_lone = False
@@ -97,11 +101,7 @@ class SendQueue:
 
         What can be sent at once, is.
         """
-        if (
-            not self._is_lone
-            or not _COPY_MAX < part.size <= SEND_SIZE_MAX
-            or self._ahead is not None
-        ):
+        if not self._is_lone or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
             self.queue_slice(part, head, tail)
             return
         sock, size, sent = self._sock, part.size, -len(head)
@@ -154,59 +154,54 @@ class SendQueue:
 
     def _send_slice(self, head: LogSlice) -> int | None:
         """Bytes sent, or none if the range must first come from the device."""
-        position = head.position + self._slice_sent
-        ahead = self._ahead
-        if ahead is not None and ahead.file is not head.file:
-            ahead = self._read_from(None)
-        count = min(head.size - self._slice_sent, self._send_max)
-        if not (ahead is None or ahead.has(position, count)) or not self._disk.is_resident(
-            head.file, position, count
-        ):
-            self._warm(head, position, count)
+        position, rest = head.position + self._slice_sent, head.size - self._slice_sent
+        count = min(rest, self._send_max)
+        if not self._disk.is_resident(head.file, position, count):
+            self._warm(head, position, min(rest, SEND_SIZE_MAX))
             return None
         sent = self._net.send_file(self._sock, head.file, position, count)
         if not sent:
             raise OSError("the segment ends before its index says")
-        if ahead is not None:
-            ahead.go_on(head, position + sent)
         self._slice_sent += sent
         if self._slice_sent == head.size:
             self._slice_sent = 0
+            self._send_max = SEND_SIZE_MAX
             self._out.popleft()
             head.release()
         return sent
 
     def _warm(self, head: LogSlice, position: int, count: int) -> None:
-        """Has a thread read the range first, and what follows it from then on."""
+        """Has a thread read the range first, as it would hold the loop for tens of milliseconds.
+
+        The thread is the first at every page, for that is when the kernel reads ahead. What it has
+        read is all that is asked for: more at a time keeps the device, and those who write to it,
+        waiting longer than it helps the reader.
+        """
         self._warming = True
+        self._send_max = _COLD_SEND_MAX
         self._set_writing(False)
-        ahead = self._ahead
-        if ahead is None:
-            ahead = ReadAhead(self._disk, self._tasks, head.file, self._on_read)
-            self._read_from(ahead)
-        ahead.begin(head, position, count)
+        held = head.beside(position, count + _FOLLOWING)
+        try:
+            work = self._tasks.offload(
+                "read", lambda: self._disk.read_ahead(held.file, held.position, held.size)
+            )
+        except BaseException:
+            held.release()
+            raise
+        work.add_done_callback(partial(self._on_warm, held))
 
-    def _read_from(self, ahead: ReadAhead | None) -> ReadAhead | None:
-        self._ahead = ahead
-        self._send_max = SEND_SIZE_MAX if ahead is None else COLD_SEND_MAX
-        return ahead
-
-    def _on_read(self, ahead: ReadAhead, failure: BaseException | None) -> None:
-        if ahead is not self._ahead:
-            return
-        if failure is not None or ahead.has_ended:
-            self._read_from(None)
-        if not self._warming:
+    def _on_warm(self, held: LogSlice, work: Any) -> None:
+        held.release()
+        if self.closed:
             return
         self._warming = False
-        if failure is not None:
+        if work.exception() is not None:
             self.close()
         else:
             self._flush()
 
     def _release_out(self) -> None:
         """Nothing is sent any more."""
-        self._ahead = None
         release(list(self._out))
         self._out.clear()
 
