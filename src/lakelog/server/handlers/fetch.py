@@ -223,9 +223,16 @@ def read_one(
     Raises `KafkaError`.
     """
     partition = broker.partitions.find(target.topic, target.partition)
+    return partition, *read_of(partition, target, bytes_left, committed=committed, min_one=min_one)
+
+
+def read_of(
+    partition: Partition, target: FetchTarget, bytes_left: int, *, committed: bool, min_one: bool
+) -> tuple[LogSlice | None, Sequence[Aborted]]:
+    """As `read_one`, of the target's partition."""
     if target.current_leader_epoch >= 0:
         partition.check_epoch(target.current_leader_epoch)
     offset, bytes_max = target.fetch_offset, min(target.max_bytes, bytes_left)
     if committed:
-        return partition, *partition.read_committed(offset, bytes_max, min_one=min_one)
-    return partition, partition.read(offset, bytes_max, min_one=min_one), ()
+        return partition.read_committed(offset, bytes_max, min_one=min_one)
+    return partition.read(offset, bytes_max, min_one=min_one), ()

@@ -5,8 +5,6 @@ They are answered from a template, at once or when there are records or it has b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lakelog.base.errors import KafkaError
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.replica.fetch_session import (
@@ -20,14 +18,12 @@ from lakelog.replica.fetch_session import (
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
-from lakelog.server.handlers.fetch import READ_COMMITTED, ZSTD_SINCE
+from lakelog.server.handlers.fetch import READ_COMMITTED, ZSTD_SINCE, read_of
 from lakelog.server.repeats.fetch_frames import FetchFrames, FetchKey
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.waiting_fetch import WaitingFetch
 from lakelog.server.reply import Repeat
 from lakelog.storage.checking import NotChecked
-from lakelog.storage.handles import LogSlice
-from lakelog.storage.txn_index import AbortedTransaction
 from lakelog.wire.template import Template
 
 
@@ -176,7 +172,10 @@ class FetchRepeat(KnownRequest[FetchKey]):
             return None
         target = self._target_at(offset, session)
         try:
-            partition, records, aborted = self._read_log(target)
+            partition = self._partition or self._find()
+            records, aborted = read_of(
+                partition, target, self._bytes_max, committed=self._committed, min_one=True
+            )
         except NotChecked as first:
             first.job.abandon()
             return None
@@ -201,20 +200,9 @@ class FetchRepeat(KnownRequest[FetchKey]):
             connection.queue_slice(records, head, self._tail)
         return 1
 
-    def _read_log(
-        self, target: FetchTarget
-    ) -> tuple[Partition, LogSlice | None, Sequence[AbortedTransaction]]:
-        """As `read_one`, of the partition that was found the last time if there was one."""
-        partition = self._partition
-        if partition is None:
-            partition = self._partition = self._broker.partitions.find(*self.place)
-        if target.current_leader_epoch >= 0:
-            partition.check_epoch(target.current_leader_epoch)
-        bytes_max = min(target.max_bytes, self._bytes_max)
-        if self._committed:
-            found, aborted = partition.read_committed(target.fetch_offset, bytes_max, min_one=True)
-            return partition, found, aborted
-        return partition, partition.read(target.fetch_offset, bytes_max, min_one=True), ()
+    def _find(self) -> Partition:
+        partition = self._partition = self._broker.partitions.find(*self.place)
+        return partition
 
     def _target_at(self, offset: int | None, session: FetchSession | None) -> FetchTarget:
         if offset is None:
