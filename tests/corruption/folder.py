@@ -60,8 +60,8 @@ _KINDS = {
     "metadata.db-end": "metadata end",
     "known-logs": "known logs",
 }
-_LEFT = (".cleaned", ".swap", ".deleted")
-"""What a compaction or a deletion that a kill broke off leaves behind."""
+_LEFT = (".cleaned", ".swap", ".deleted", ".tmp")
+"""What a compaction, a deletion or the replacement of a file leaves that a kill broke off."""
 
 
 def kind_of(path: Path) -> str:
