@@ -41,4 +41,4 @@ def test_after_an_unclean_stop_transactional_producers_get_new_ids(
             (tmp_path / CLEAN_SHUTDOWN).unlink()
         assert (await initialise(tmp_path, durability) == first) is clean
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
