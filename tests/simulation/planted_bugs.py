@@ -20,6 +20,7 @@ from lakelog.coordinator.group.records import OffsetCommitKey
 from lakelog.coordinator.transaction import shard as transaction_shard
 from lakelog.coordinator.transaction.transitions import End
 from lakelog.metadata.plan import Plan as MetadataPlan
+from lakelog.metadata.records import ForgottenEpochs
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.fetch_session import FetchPlan
 from lakelog.replica.partition import Partition
@@ -113,6 +114,24 @@ def _producer_ids_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
+    "what may be forgotten is forgotten at a clean stop",
+    workloads=("transactions",),
+    faults=("power", "stop"),
+    seeds=10,
+    seconds=25.0,
+)
+def _trusts_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    register = app.plan_register_broker
+
+    def trusting(*arguments: Any, clean: bool, **named: Any) -> Any:
+        plan = register(*arguments, clean=clean, **named)
+        records = (*plan.records, ForgottenEpochs(0)) if clean else plan.records
+        return MetadataPlan(records, plan.result)
+
+    monkeypatch.setattr(app, "plan_register_broker", trusting)
+
+
+@bug(
     "an fsync is left out",
     workloads=("idempotent",),
     faults=("power",),
@@ -135,8 +154,8 @@ def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 def _end_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = transaction_shard.ended
 
-    def refusing(current: Any, end: End, *rest: Any) -> Any:
-        step = ended(current, end, *rest)
+    def refusing(current: Any, end: End, *rest: Any, **named: Any) -> Any:
+        step = ended(current, end, *rest, **named)
         if step is None:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
         return step
