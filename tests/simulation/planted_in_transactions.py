@@ -13,6 +13,7 @@ from lakelog.coordinator.transaction import shard as transaction_shard
 from lakelog.coordinator.transaction.markers import Marker, MarkerDriver, _Job
 from lakelog.coordinator.transaction.transitions import End
 from lakelog.metadata.plan import Plan as MetadataPlan
+from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
 from lakelog.server import app
 from lakelog.storage import log as log_module
@@ -66,6 +67,24 @@ def _sequence_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def _producer_ids_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "plan_producer_ids", lambda image, node: MetadataPlan((), range(1000)))
+
+
+@bug(
+    "what may be forgotten is forgotten at a clean stop",
+    Law.NEW_IDENTITY,
+    "transactions",
+    faults=("power", "stop"),
+    seconds=25.0,
+)
+def _trusts_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    register = app.plan_register_broker
+
+    def trusting(*arguments: Any, clean: bool, **named: Any) -> Any:
+        plan = register(*arguments, clean=clean, **named)
+        records = (*plan.records, ForgottenEpochs(0)) if clean else plan.records
+        return MetadataPlan(records, plan.result)
+
+    monkeypatch.setattr(app, "plan_register_broker", trusting)
 
 
 @bug("an epoch is used twice", Law.NEW_IDENTITY, "transactions", faults=("client crash",))
@@ -124,8 +143,8 @@ def _too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 def _end_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = transaction_shard.ended
 
-    def refusing(current: Any, end: End, *rest: Any) -> Any:
-        step = ended(current, end, *rest)
+    def refusing(current: Any, end: End, *rest: Any, **named: Any) -> Any:
+        step = ended(current, end, *rest, **named)
         if step is None:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
         return step
