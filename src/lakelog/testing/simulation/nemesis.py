@@ -155,8 +155,8 @@ class Nemesis:
         host.disk.fail(
             operation,
             errno.ENOSPC if has_no_room else errno.EIO,
-            suffix=self._rng.choice(("", ".log", *sorted(present | _PASSING))),
-            skip=self._rng.randrange(10),
+            suffix=self._rng.choice(("", ".log", self._rng.choice(sorted(present | _PASSING)))),
+            skip=self._rng.randrange(4),
             partial=self._rng.randrange(100),
             times=self._rng.choice((1, 1, 3, 100)),
         )
