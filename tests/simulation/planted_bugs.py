@@ -24,7 +24,7 @@ from lakelog.metadata.records import ForgottenEpochs
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.fetch_session import FetchPlan
 from lakelog.replica.partition import Partition
-from lakelog.server import app
+from lakelog.server import app, coordinators
 from lakelog.storage import checking, loader
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
@@ -129,6 +129,16 @@ def _trusts_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
         return MetadataPlan(records, plan.result)
 
     monkeypatch.setattr(app, "plan_register_broker", trusting)
+
+
+@bug(
+    "what nobody knows of any more is left to hang",
+    workloads=("transactions",),
+    faults=("power",),
+    seeds=10,
+)
+def _left_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "end_hanging", lambda *arguments: None)
 
 
 @bug(
