@@ -10,12 +10,12 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.txn_offsets import PendingOffsets
 from lakelog.coordinator.transaction import shard as transaction_shard
-from lakelog.coordinator.transaction.markers import Marker, MarkerDriver, _Job
+from lakelog.coordinator.transaction.markers import Marker, _Job
 from lakelog.coordinator.transaction.transitions import End
 from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
-from lakelog.server import app
+from lakelog.server import app, coordinators
 from lakelog.storage import log as log_module
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
@@ -85,6 +85,11 @@ def _trusts_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
         return MetadataPlan(records, plan.result)
 
     monkeypatch.setattr(app, "plan_register_broker", trusting)
+
+
+@bug("what nobody knows of any more is left to hang", Law.ENDS, "transactions", faults=("power",))
+def _left_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "end_hanging", lambda *arguments: None)
 
 
 @bug("an epoch is used twice", Law.NEW_IDENTITY, "transactions", faults=("client crash",))
@@ -166,16 +171,7 @@ def _other_marker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("what has its markers is not noted", Law.RESTS, "transactions", seconds=5.0)
 def _never_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = MarkerDriver._write
-
-    async def forgetful(self: MarkerDriver, job: _Job, left: Any) -> bool:
-        told = job.shard.marked
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(type(job.shard), "marked", lambda *arguments: None)
-            assert told is not None
-            return await write(self, job, left)
-
-    monkeypatch.setattr(MarkerDriver, "_write", forgetful)
+    monkeypatch.setattr(transaction_shard.TransactionShard, "marked", lambda *arguments: None)
 
 
 @bug("last stable offset one too high", Law.COMMITTED_ONLY, "transactions")

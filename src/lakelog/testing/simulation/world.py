@@ -18,7 +18,7 @@ from typing import Any
 from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.cast import Cast
 from lakelog.testing.simulation.clients.client import Client
-from lakelog.testing.simulation.clients.operator import Operator
+from lakelog.testing.simulation.clients.hanging import HangingWatch
 from lakelog.testing.simulation.damage import Damages
 from lakelog.testing.simulation.inspection import Inspection
 from lakelog.testing.simulation.laws import Law
@@ -151,7 +151,7 @@ class World:
             await asyncio.wait({task})
         for cast in casts:
             if self.cut_at >= 0:
-                await Operator(self, cast.named("operator"), cast.places).start()
+                await HangingWatch(self, cast.named("hanging"), cast.places).start()
         for cast, host in zip(casts, self.brokers, strict=True):
             await Inspection(self, cast.named("inspector"), cast.places, host).run()
 
