@@ -136,11 +136,8 @@ class Disk(Protocol):
         """Exactly this range if reading it does not wait for the device, else none."""
         ...
 
-    def read_ahead(self, file: File, offset: int, size: int) -> int:
-        """Blocks until the range has been read into the page cache; for use off the loop.
-
-        Returns the bytes of it that the file has.
-        """
+    def read_ahead(self, file: File, offset: int, size: int) -> None:
+        """Blocks until what the file has of it is in the page cache; for use off the loop."""
         ...
 
     def drop_cached(self, file: File) -> None:

@@ -227,7 +227,7 @@ class PosixDisk:
             return None
         return buffer if got == size else None
 
-    def read_ahead(self, file: File, offset: int, size: int) -> int:
+    def read_ahead(self, file: File, offset: int, size: int) -> None:
         """Without a copy: it is sent to where nothing arrives.
 
         `POSIX_FADV_WILLNEED` would have it read into single pages, which cost several times as
@@ -236,7 +236,6 @@ class PosixDisk:
         fd, position, end = file.fileno(), offset, offset + size
         while position < end and (got := os.sendfile(_nowhere(), fd, position, end - position)):
             position += got
-        return position - offset
 
     def drop_cached(self, file: File) -> None:
         with contextlib.suppress(OSError):

@@ -169,9 +169,8 @@ class FakeWorld:
             return bytes(file.data[offset : offset + size])
         return None
 
-    def read_ahead(self, file: Any, offset: int, size: int) -> int:
+    def read_ahead(self, file: Any, offset: int, size: int) -> None:
         self.cold.difference_update(pages(offset, size))
-        return max(0, min(size, len(file.data) - offset))
 
     # Tasks
     def offload(self, lane: str, work: Callable[[], Any]) -> Any:
@@ -526,7 +525,7 @@ def test_a_device_that_fails_ends_the_connection() -> None:
     sink.slices[request(1)] = found
     world.cold.add(0)
 
-    def fail(file: Any, offset: int, size: int) -> int:
+    def fail(file: Any, offset: int, size: int) -> None:
         raise OSError("the device")
 
     world.read_ahead = fail  # type: ignore[method-assign]
