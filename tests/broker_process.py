@@ -10,9 +10,11 @@ import atexit
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,11 +23,13 @@ from typing import Self, TypeVar
 T = TypeVar("T")
 
 LAKELOG = Path(sys.executable).parent / "lakelog"
-START_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
+EVENT_TIMEOUT_S = 60.0
+"""How long a machine with much other work may take for what is awaited; none is ever slept."""
 QUICK_GROUPS = {"group.initial.rebalance.delay.ms": "0"}
 
-_READY = re.compile(r"ready on (\S+):(\d+)")
+_READY = re.compile(r"ready on (\S+):(\d+)\D")
 
 
 class BrokerError(AssertionError):
@@ -35,7 +39,8 @@ class BrokerError(AssertionError):
 class BrokerProcess:
     """Starts on entering the context and is killed on leaving it, if it still runs.
 
-    Port 0 lets the system choose; a restart keeps the port that was chosen.
+    Port 0 lets the system choose. The port is kept for as long as this object lives, so that
+    nobody else has it between a kill and the restart.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class BrokerProcess:
     def launch(self) -> Self:
         """Starts the process without waiting for anything."""
         assert self._process is None, "already started"
+        self.port = self.port or self._reserved_port()
         atexit.register(self.kill)
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
@@ -102,6 +108,18 @@ class BrokerProcess:
                 env=os.environ | {"NO_COLOR": "1", "COLUMNS": "400"},
             )
         return self
+
+    def _reserved_port(self) -> int:
+        """Bound by a socket that never listens: a broker may bind it too, nobody else is given it.
+
+        Both say SO_REUSEADDR (socket(7)); who connects before the broker listens is refused.
+        """
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1", 0))
+            port: int = sock.getsockname()[1]
+            weakref.finalize(self, os.close, sock.detach())
+        return port
 
     def start(self) -> Self:
         """Starts and waits for the ready line."""
@@ -165,7 +183,7 @@ class BrokerProcess:
         return BrokerError(f"{' '.join(self.command())}\n{what}; it logged:\n{self.log()}")
 
 
-def eventually(condition: Callable[[], T], timeout_s: float = 10.0, what: str = "") -> T:
+def eventually(condition: Callable[[], T], timeout_s: float = EVENT_TIMEOUT_S, what: str = "") -> T:
     """Polls `condition()` until it is true, and returns its value; fails at the deadline."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

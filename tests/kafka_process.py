@@ -19,8 +19,8 @@ from typing import Self
 
 import kafka_jars
 
-START_TIMEOUT_S = 90.0
-STOP_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 240.0
+STOP_TIMEOUT_S = 60.0
 _SMALL_JVM = "-Xmx256m"
 _API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 PROPERTIES = """\
@@ -97,7 +97,7 @@ class KafkaProcess:
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as sock:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=60) as sock:
                 sock.sendall(_API_VERSIONS_V0)
                 return len(sock.recv(4)) > 0
         except OSError:

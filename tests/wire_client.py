@@ -26,8 +26,8 @@ from lakelog.records.batch import BatchHeader, iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.wire.framing import decode_response, encode_request
 
-TIMEOUT_S = 15.0
-FOREVER_MS = 60_000
+TIMEOUT_S = 60.0
+FOREVER_MS = 600_000
 """Longer than this client waits: an answer that takes it is a failure."""
 FETCH_VERSION = 12
 PRODUCE_VERSION = 12

@@ -53,7 +53,7 @@ class JavaOracle:
     ) -> None:
         self._stream(self._process.stdin).close()
         self._stream(self._process.stdout).close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=60)
 
     def read_and_write(self, java_class: str, version: int, data: bytes) -> bytes:
         """The bytes that Java writes for the message it read; raises `JavaRefusedError`."""

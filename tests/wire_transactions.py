@@ -88,7 +88,9 @@ class WireProducer:
 
     def send(self, topic: str, *values: bytes, partition: int = 0) -> Any:
         """The partition's part of the response."""
-        request = self.request(topic, *values, partition=partition)
+        return self._answer(self.request(topic, *values, partition=partition))
+
+    def _answer(self, request: Any) -> Any:
         response = self.client.call(request, self.produce_version)
         return response.responses[0].partition_responses[0]
 
@@ -96,8 +98,8 @@ class WireProducer:
         """Adds the partition if that is not for the broker to do, and sends; the first offset."""
         if self.produce_version == PRODUCE_VERSION:
             self.add(topic, partition)
-        answer = self.send(topic, *values, partition=partition)
-        assert answer.error_code == 0, answer
+        request = self.request(topic, *values, partition=partition)
+        answer = eventually(lambda: _done(self._answer(request)), what="the first batch")
         offset: int = answer.base_offset
         return offset
 

@@ -35,7 +35,7 @@ class GroupMember:
     def close(self) -> None:
         """Leaves the group and raises what went wrong on the thread."""
         self._closing.set()
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         if self._error is not None:
             raise self._error

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from clients.adapters.api import Client, Consumer, Received
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def poll_count(consumer: Consumer, count: int) -> list[Received]:

@@ -26,7 +26,7 @@ from broker_process import eventually
 from kafka_jars import java_command
 from wire_client import WireClient, batch_of, create_topic, described, produce
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 
 @pytest.fixture

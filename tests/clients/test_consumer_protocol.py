@@ -71,10 +71,10 @@ def test_members_come_and_go_and_a_killed_broker_changes_nothing(
     first, second = (GroupMember(client, topic, topic) for _ in range(2))
     third = GroupMember(client, topic, f"^{topic[:-1]}.$")
     with first:
-        eventually(lambda: _shared([first], {6}), 20)
+        eventually(lambda: _shared([first], {6}))
         with second, third:
             members = [first, second, third]
-            eventually(lambda: _shared(members, {2}), 30)
+            eventually(lambda: _shared(members, {2}))
             described = _describe(broker, topic)
             assert described.state is confluent_kafka.ConsumerGroupState.STABLE
             assert described.type is confluent_kafka.ConsumerGroupType.CONSUMER
@@ -86,15 +86,15 @@ def test_members_come_and_go_and_a_killed_broker_changes_nothing(
             assert sorted(map(len, owned.values())) == [2, 2, 2]
 
             sent = _produce(client, topic, 60)
-            eventually(lambda: _received(members) >= sent, 20)
+            eventually(lambda: _received(members) >= sent)
             broker.kill()
             broker.restart()
             again = _describe(broker, topic)
             assert {member.member_id for member in again.members} == owned.keys()
             sent = _produce(client, topic, 60)
-            eventually(lambda: _received(members) >= sent, 30)
+            eventually(lambda: _received(members) >= sent)
             assert _shared(members, {2}), "nobody lost anything"
-        eventually(lambda: _shared([first], {6}), 30)
+        eventually(lambda: _shared([first], {6}))
 
 
 def test_offsets_are_committed_and_taken_up_again(broker: BrokerProcess, topic: str) -> None:
@@ -107,7 +107,7 @@ def test_offsets_are_committed_and_taken_up_again(broker: BrokerProcess, topic: 
     with closing(client.consumer(topic, topic)) as consumer:
         assert {record.value for record in poll_count(consumer, 12)} == more
     admin = rd.AdminClient({"bootstrap.servers": broker.bootstrap})
-    eventually(lambda: not _describe(broker, topic).members, 10)
+    eventually(lambda: not _describe(broker, topic).members)
     admin.delete_consumer_groups([topic])[topic].result(TIMEOUT_S)
     assert topic not in {g.group_id for g in admin.list_consumer_groups().result().valid}
 
@@ -121,20 +121,20 @@ def test_a_group_moves_to_the_new_protocol_and_back(
     modern = ConfluentConsumerProtocol(broker.bootstrap)
     with ExitStack() as stack:
         members = [stack.enter_context(GroupMember(classic, topic, topic))]
-        eventually(lambda: _shared(members, {6}), 30)
+        eventually(lambda: _shared(members, {6}))
         members.append(stack.enter_context(GroupMember(classic, topic, topic)))
-        eventually(lambda: _shared(members, {3}), 30)
+        eventually(lambda: _shared(members, {3}))
         assert _describe(broker, topic).type is confluent_kafka.ConsumerGroupType.CLASSIC
 
         new = GroupMember(modern, topic, topic)
         with new:
             both = [*members, new]
-            eventually(lambda: _shared(both, {2}), 40)
+            eventually(lambda: _shared(both, {2}))
             described = _describe(broker, topic)
             assert described.type is confluent_kafka.ConsumerGroupType.CONSUMER
             sent = _produce(modern, topic, 60)
-            eventually(lambda: _received(both) >= sent, 20)
-        eventually(lambda: _shared(members, {3}), 40)
+            eventually(lambda: _received(both) >= sent)
+        eventually(lambda: _shared(members, {3}))
         assert _describe(broker, topic).type is confluent_kafka.ConsumerGroupType.CLASSIC
         sent = _produce(modern, topic, 60)
-        eventually(lambda: _received(members) >= sent, 20)
+        eventually(lambda: _received(members) >= sent)

@@ -28,15 +28,15 @@ def test_a_third_member_on_two_partitions_stays_idle_until_another_leaves(
     admin.create_topic(name, 2)
     first, second, third = (GroupMember(client, name, name) for _ in range(3))
     with first:
-        eventually(lambda: first.partitions == {0, 1}, 20)
+        eventually(lambda: first.partitions == {0, 1})
         with second:
-            eventually(lambda: _shares([first, second]) == [[0], [1]], 20)
+            eventually(lambda: _shares([first, second]) == [[0], [1]])
             with third:
                 members = [first, second, third]
-                eventually(lambda: admin.describe_group(name) == ("Stable", 3), 20)
+                eventually(lambda: admin.describe_group(name) == ("Stable", 3))
                 client.produce(name, [Sent(b"%d" % i, partition=i % 2) for i in range(40)])
-                eventually(lambda: sum(len(m.received) for m in members) >= 40, 20)
-                eventually(lambda: _shares(members) == [[], [0], [1]], 20)
+                eventually(lambda: sum(len(m.received) for m in members) >= 40)
+                eventually(lambda: _shares(members) == [[], [0], [1]])
 
                 busy = [member for member in members if member.partitions]
                 (idle,) = (member for member in members if not member.partitions)
@@ -46,8 +46,8 @@ def test_a_third_member_on_two_partitions_stays_idle_until_another_leaves(
                     assert [record.offset for record in member.received] == list(range(20))
 
                 busy[0].close()
-                eventually(lambda: _shares([idle, busy[1]]) == [[0], [1]], 20)
-    eventually(lambda: admin.describe_group(name) == ("Empty", 0), 10)
+                eventually(lambda: _shares([idle, busy[1]]) == [[0], [1]])
+    eventually(lambda: admin.describe_group(name) == ("Empty", 0))
 
 
 def test_a_group_resumes_where_it_committed(client: Client, admin: Admin, name: str) -> None:

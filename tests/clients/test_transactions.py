@@ -113,7 +113,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     make: Make, bootstrap: str, topic: str
 ) -> None:
     """KIP-98, KIP-664. SIGKILL would look the same to the broker: nothing more is heard of it."""
-    silent = make(topic, timeout_ms=1_500)
+    silent = make(topic, timeout_ms=3_000)
     silent.init()
     silent.begin()
     silent.send(topic, b"never")

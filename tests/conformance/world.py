@@ -58,7 +58,7 @@ def build_world(client: WireClient) -> World:
         static_member=static_member,
         instance=instance,
         empty_group="conformance-empty",
-        producer_id=eventually(lambda: _producer_id(client, None), 30.0, "a producer id")[0],
+        producer_id=eventually(lambda: _producer_id(client, None), 60.0, "a producer id")[0],
         transaction=_transaction(client),
         consumer_member=_consumer(client, [topic, compacted]),
     )

@@ -127,7 +127,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     def play(scenario: Scenario) -> None:
         async def whole() -> None:
             async with _started(request.param, tmp_path) as cluster:
-                await asyncio.wait_for(scenario(cluster), 30)
+                await asyncio.wait_for(scenario(cluster), 120)
 
         asyncio.run(whole())
 

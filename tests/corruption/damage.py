@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 _BLOCK_MAX = 512
 
 
-def damage(path: Path, rng: random.Random) -> str:
-    """Changes the file; what was done."""
+def damage(path: Path, rng: random.Random, is_harmless: Callable[[bytes], bool]) -> str:
+    """Changes the file to what is not harmless; what was done."""
     before = path.read_bytes()
     while True:
         what, after = _damaged(before, rng)
-        if after != before:
+        if after != before and not is_harmless(after):
             path.write_bytes(after)
             return what
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from broker_process import BrokerProcess, eventually
@@ -17,7 +20,17 @@ from lakelog.protocol.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from lakelog.records.batch import iter_batches
 from lakelog.records.builder import BatchBuilder
+from lakelog.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    decode_offsets,
+)
+from lakelog.storage.known_log import KnownLog
+from lakelog.storage.known_logs import KNOWN_LOGS, decode_known_logs
 from wire_client import RECENTLY_MS, WireClient, batch_of, create_topic, new_producer_id, produce
 from wire_transactions import WireProducer
 
@@ -60,6 +73,12 @@ _KINDS = {
     "metadata.db-end": "metadata end",
     "known-logs": "known logs",
 }
+_CHECKPOINTS: dict[str, Callable[[KnownLog], int | None]] = {
+    RECOVERY_POINTS: lambda log: log.recovery_point,
+    LOG_STARTS: lambda log: log.start or None,
+    HIGH_WATERMARKS: lambda log: log.high_watermark if log.high_watermark >= 0 else None,
+    CLEANER_OFFSETS: lambda log: log.cleaned if log.cleaned >= 0 else None,
+}
 _LEFT = (".cleaned", ".swap", ".deleted", ".tmp")
 """What a compaction, a deletion or the replacement of a file leaves that a kill broke off."""
 
@@ -88,6 +107,24 @@ def kinds_in(folder: Path) -> dict[str, list[Path]]:
     return found
 
 
+def is_lost_tail(folder: Path, path: Path, left: bytes) -> bool:
+    """Whether a log with what is `left` of its last segment is what a power failure may leave.
+
+    It ends with a whole batch, at or above the recovery point: whatever was behind that was never
+    said to be on the device, so nobody can know of it.
+    """
+    whole = (folder / path).read_bytes()
+    if kind_of(folder / path) != "active log" or not whole.startswith(left):
+        return False
+    batches = list(iter_batches(left))
+    if sum(len(batch) for _, batch in batches) != len(left):
+        return False
+    end = batches[-1][0].last_offset + 1 if batches else int(path.stem)
+    known = decode_known_logs((folder / KNOWN_LOGS).read_bytes())
+    log = known.get((path.parent.name.removesuffix("-0"), 0))
+    return log is None or end >= log.recovery_point
+
+
 def make_folders(path: Path) -> dict[str, Path]:
     """By how the broker ended: "stopped" and "killed"."""
     with BrokerProcess(path / "data", settings=SETTINGS) as broker:
@@ -108,8 +145,23 @@ def make_folders(path: Path) -> dict[str, Path]:
             create_topic(wire, "late", 1, _SMALL)
             produce(wire, "late", batch_of(b"late"))
         eventually(lambda: _is_compacted(broker.data), what="compaction")
-        broker.kill()
+        eventually(lambda: _is_killed_between_checkpoints(broker), what="a moment between them")
         return {"stopped": stopped, "killed": broker.data}
+
+
+def _is_killed_between_checkpoints(broker: BrokerProcess) -> bool:
+    """While they are written, the newer says more than could be made anew from the others."""
+    os.kill(broker.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, broker.pid, os.WSTOPPED)
+    known = decode_known_logs((broker.data / KNOWN_LOGS).read_bytes())
+    for name, offset_of in _CHECKPOINTS.items():
+        path = broker.data / name
+        written = decode_offsets(path.read_bytes()) if path.exists() else {}
+        if written != {key: at for key, log in known.items() if (at := offset_of(log)) is not None}:
+            os.kill(broker.pid, signal.SIGCONT)
+            return False
+    broker.kill()
+    return True
 
 
 def _write(wire: WireClient, number: int) -> None:

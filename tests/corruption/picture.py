@@ -39,7 +39,7 @@ NOW_MS = RECENTLY_MS + 3_600_000
 _TOPICS = (*TOPICS, "late", "__consumer_offsets", "__transaction_state")
 _EPOCHS = ROUNDS + 4
 _COARSE = 7
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 60.0
 
 
 class Refused(str):

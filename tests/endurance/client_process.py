@@ -41,6 +41,7 @@ class Client:
         self.first_number = int(life) * _NUMBERS_OF_A_LIFE
         self.random = random.Random(f"{seed} {name} {life}")
         self.stopping = threading.Event()
+        self._has_aborted = False
         self._settings = {
             "bootstrap.servers": bootstrap,
             "reconnect.backoff.ms": 20,
@@ -56,6 +57,11 @@ class Client:
 
     def note(self, **line: object) -> None:
         os.write(self._journal, json.dumps(line).encode() + b"\n")
+
+    def aborts(self, share: float) -> bool:
+        """Whether this transaction is to be aborted. The first of a life is: there must be some."""
+        is_first, self._has_aborted = not self._has_aborted, True
+        return is_first or self.random.random() < share
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -173,7 +179,7 @@ def _enter(client: Client, producer: Producer, number: int) -> None:
         value = f"{client.name}/{number}"
         producer.produce(LEDGER, value, partition=(first + copy) % PARTITIONS)
     client.stopping.wait(client.random.uniform(0, 0.1))
-    if client.random.random() < _ABORTED:
+    if client.aborts(_ABORTED):
         producer.flush(_TIMEOUT_S)
         client.note(ended=[number, _abort(producer)])
     else:
@@ -205,7 +211,7 @@ def _transform(
         producer.produce(TRANSFORMED, transformed(record))
     ends = {record.partition: record.offset + 1 for record in records}
     offsets = [TopicPartition(NUMBERS, index, end) for index, end in ends.items()]
-    if client.random.random() < _ABORTED_TRANSFORMATIONS:
+    if client.aborts(_ABORTED_TRANSFORMATIONS):
         producer.flush(_TIMEOUT_S)
         _abort(producer)
         return False

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _TESTS = Path(__file__).parents[1]
 _PROGRAM = Path(__file__).with_name("client_process.py")
-_STOP_S = 120.0
+_STOP_S = 180.0
 _LARGEST_PORTION = 2000
 
 

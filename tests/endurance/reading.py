@@ -10,7 +10,7 @@ from broker_process import eventually
 from endurance.history import Stored
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 60.0
 
 
 def _consumer(bootstrap: str, group: str, isolation: str) -> Consumer:
@@ -54,7 +54,7 @@ def read_topic(bootstrap: str, topic: str, partitions: int, isolation: str) -> l
             entries = consumer.position([TopicPartition(topic, index) for index in ends])
             return all(max(entry.offset, 0) >= ends[entry.partition] for entry in entries)
 
-        eventually(is_read, 60, f"{topic} was read to its end")
+        eventually(is_read, 180, f"{topic} was read to its end")
     return sorted(found)
 
 

@@ -74,7 +74,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         names = (NUMBERS, LEDGER, TRANSFORMED)
         topics = [NewTopic(name, PARTITIONS, 1, config=SMALL_SEGMENTS) for name in names]
         for created in admin.create_topics(topics).values():
-            created.result(20)
+            created.result(60)
         for group in (READERS, TRANSFORMERS):
             commit_start(broker.bootstrap, group, NUMBERS, PARTITIONS)
         yield broker
@@ -115,7 +115,7 @@ class _Progress:
             return all(a < b for a, b in zip(before, self.counts(), strict=True))
 
         try:
-            eventually(is_made, 60)
+            eventually(is_made, 180)
         except AssertionError as failure:
             text = f"{before} became {self.counts()} only; {crew.printed()}"
             raise AssertionError(text) from failure
@@ -180,7 +180,7 @@ def _finish(broker: BrokerProcess, crew: Crew, journals: Journals) -> None:
     wanted = {
         (group, index): end for group in (READERS, TRANSFORMERS) for index, end in ends.items()
     }
-    eventually(lambda: journals.look().committed == wanted, 90, "everything was read")
+    eventually(lambda: journals.look().committed == wanted, 180, "everything was read")
     crew.stop("transform")
     crew.stop("readers")
 

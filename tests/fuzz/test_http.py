@@ -28,7 +28,7 @@ ABUSES = {
 
 def _abuse(stack: ExitStack, address: tuple[str, int], data: bytes) -> None:
     """Leaves the connection open, whatever the server has made of it."""
-    sock = stack.enter_context(socket.create_connection(address, timeout=10.0))
+    sock = stack.enter_context(socket.create_connection(address, timeout=60.0))
     with suppress(ConnectionError):
         sock.sendall(data)
 
@@ -41,7 +41,7 @@ def _http_address(broker: BrokerProcess) -> tuple[str, int]:
 
 
 def _status(address: tuple[str, int]) -> int:
-    with closing(HTTPConnection(*address, timeout=10.0)) as client:
+    with closing(HTTPConnection(*address, timeout=60.0)) as client:
         client.request("GET", "/healthz")
         return client.getresponse().status
 

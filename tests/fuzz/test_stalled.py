@@ -56,7 +56,7 @@ def _stalled(address: tuple[str, int], count: int) -> Iterator[None]:
         for number in range(count):
             sock = stack.enter_context(socket.socket())
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            sock.settimeout(15.0)
+            sock.settimeout(60.0)
             sock.connect(address)
             sock.sendall(kinds[number % len(kinds)])
         yield

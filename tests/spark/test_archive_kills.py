@@ -100,8 +100,14 @@ class Faults:
     def arm(self, point: str, victim: str) -> None:
         (self.folder / "failing-task").unlink(missing_ok=True)
         if point == "inside-abort":
-            (self.folder / "failing-task").write_text("task")
-        (self.folder / point).write_text(victim)
+            self._put("failing-task", "task")
+        self._put(point, victim)
+
+    def _put(self, name: str, content: str) -> None:
+        """At once as a whole: those whose Java has died but lives on may be looking for it."""
+        unseen = self.folder / f"unseen-{name}"
+        unseen.write_text(content)
+        unseen.rename(self.folder / name)
 
     def taken(self, point: str) -> int:
         return len(list(self.folder.glob(f"taken-*-{point}")))
@@ -201,7 +207,7 @@ def consumed_rows(bootstrap: str, topic: str) -> list[Row]:
         _, end = consumer.get_watermark_offsets(position)
         consumer.assign([position])
         while len(rows) == 0 or rows[-1][:2] != (partition, end - 1):
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None
             assert message.error() is None
             rows.append((partition, message.offset() or 0, message.value() or b""))

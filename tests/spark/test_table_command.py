@@ -30,8 +30,8 @@ def test_a_table_is_synced_from_the_command_line(
         assert counted(run_script(scripts[reader], tmp_path)) == {"0": "2", "1": "2", "2": "2"}
     assert f"{topic}" in run_script(scripts["pyiceberg"], tmp_path)
 
-    follow = Sync(bootstrap, *where, "--follow", "--every", "1s", "-f", "json")
     produce(bootstrap, topic, range(6, 7))
+    follow = Sync(bootstrap, *where, "--follow", "--every", "1s", "-f", "json")
     assert follow.first_note() == f"{topic}: 7 records in the table\n"
     follow.terminate()
     followed = follow.result()

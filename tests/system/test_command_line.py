@@ -19,7 +19,7 @@ from broker_process import LAKELOG, eventually
 from clients.adapters.confluent import ConfluentConsumerProtocol
 from clients.reading import poll_count
 
-_TIMEOUT_S = 30
+_TIMEOUT_S = 120
 
 
 class Shell:

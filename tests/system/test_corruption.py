@@ -183,7 +183,7 @@ def _consume(
                 return len(seen) == count
             return message
 
-        last = eventually(ends, 20)
+        last = eventually(ends)
     return seen, None if last is True else last.error().code()
 
 

@@ -159,7 +159,7 @@ def test_other_clients_delete_records(broker: BrokerProcess) -> None:
         produce(wire, "shared", batch_of(*[b"x"] * 10))
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap})
     (answer,) = admin.delete_records([confluent_kafka.TopicPartition("shared", 0, 4)]).values()
-    assert answer.result(10).low_watermark == 4
+    assert answer.result(60).low_watermark == 4
     other = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
         other.delete_records({KafkaPythonPartition("shared", 0): 6})

@@ -36,7 +36,7 @@ def read_all(bootstrap: str, topic: str, *, commit: bool) -> list[bytes]:
     with closing(consumer):
         consumer.subscribe([topic])
         while True:
-            message = consumer.poll(30)
+            message = consumer.poll(60)
             assert message is not None, f"nothing more after {len(found)} records"
             error = message.error()
             if error is None:
@@ -51,19 +51,19 @@ def read_all(bootstrap: str, topic: str, *, commit: bool) -> list[bytes]:
 
 def test_records_transactions_and_offsets(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
+    admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(60)
     failures: list[object] = []
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": broker.bootstrap, "transactional.id": "orders"}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     for commits in (True, False, True):
         producer.begin_transaction()
         for i in range(COUNT):
             value = f"{commits}-{i}".encode()
             producer.produce("orders", value, on_delivery=lambda e, _: e and failures.append(e))
-        assert producer.flush(30) == 0
-        (producer.commit_transaction if commits else producer.abort_transaction)(30)
+        assert producer.flush(60) == 0
+        (producer.commit_transaction if commits else producer.abort_transaction)(60)
     assert not failures
 
     wanted = [f"True-{i}".encode() for i in range(COUNT)] * 2
@@ -74,5 +74,5 @@ def test_records_transactions_and_offsets(broker: BrokerProcess) -> None:
     assert read_all(broker.bootstrap, "orders", commit=False) == []
     last = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "acks": 1})
     last.produce("orders", b"last")
-    assert last.flush(30) == 0
+    assert last.flush(60) == 0
     assert read_all(broker.bootstrap, "orders", commit=False) == [b"last"]

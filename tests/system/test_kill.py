@@ -76,13 +76,13 @@ class Flood:
     def stop(self) -> None:
         """Waits until the fate of every record is known."""
         self._stopping.set()
-        self._thread.join(60)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
     def wait_for(self, count: int) -> None:
         """Until that many more are acknowledged."""
         wanted = len(self.acknowledged) + count
-        eventually(lambda: len(self.acknowledged) >= wanted, 30, "enough acknowledgements")
+        eventually(lambda: len(self.acknowledged) >= wanted, what="enough acknowledgements")
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -94,7 +94,7 @@ class Flood:
                 self._producer.poll(0)
             else:
                 self._producer.poll(0.01)
-        self._producer.flush(30)
+        self._producer.flush(60)
 
     def _noting(self, number: int) -> Callable[[Any, Any], None]:
         def on_delivery(error: Any, _: Any) -> None:
@@ -107,7 +107,7 @@ class Flood:
 
 
 def test_what_acks_1_has_acknowledged_is_there(broker: BrokerProcess) -> None:
-    settings = {"acks": 1, "retries": 0, "message.timeout.ms": 20_000}
+    settings = {"acks": 1, "retries": 0, "message.timeout.ms": 60_000}
     with WireClient(broker.bootstrap) as client:
         create_topic(client, "numbers")
     with Flood(broker.bootstrap, "numbers", settings) as flood:

@@ -39,7 +39,7 @@ def test_kip_320_a_reader_beyond_a_lost_tail_skips_nothing(tmp_path: Path) -> No
                 seen.extend(record.value for record in consumer.poll(0.2))
                 return new[-1] in seen
 
-            eventually(has_come, 30, "the newest record was read")
+            eventually(has_come, what="the newest record was read")
             assert [value for value in seen if value in new] == new
 
 

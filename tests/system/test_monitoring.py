@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ class Endpoint:
         self.address = ready["message"].rpartition("/")[2]
 
     def get(self, path: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(self.address, timeout=10)
+        connection = http.client.HTTPConnection(self.address, timeout=60)
         connection.request("GET", path)
         answer = connection.getresponse()
         body = answer.read()
@@ -93,11 +94,11 @@ def traffic(broker: BrokerProcess, endpoint: Endpoint) -> Iterator[Traffic]:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "acks": 1})
     for _ in range(RECORDS):
         producer.produce("orders", value=b"x" * 100, partition=1)
-        assert not producer.flush(10)
+        assert not producer.flush(60)
     counted = (endpoint.value(COUNT, api="Produce") or 0) - before
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
     consumer.assign([TopicPartition("orders", 1, 0)])
-    values = consumer.consume(RECORDS, 10)
+    values = consumer.consume(RECORDS, 60)
     assert len(values) == RECORDS
     consumer.commit(offsets=[TopicPartition("orders", 1, READ)], asynchronous=False)
     yield Traffic(consumer, counted)
@@ -191,18 +192,20 @@ def test_requests_of_a_client_are_watched(broker: BrokerProcess, endpoint: Endpo
 
     def is_done() -> bool:
         producer.produce("watched", value=b"x")
-        assert not producer.flush(10)
+        assert not producer.flush(60)
         return by_client.poll() is not None and by_api.poll() is not None
 
+    begun = time.monotonic()
     by_client = watch("-n", "3", "--client", "the-watched", "-f", "json")
     by_api = watch("-n", "1", "--api", "produce")
     producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "the-watched"})
-    eventually(is_done, 30)
+    eventually(is_done)
     assert by_client.stdout is not None and by_api.stdout is not None
     lines = [json.loads(line) for line in by_client.stdout]
     assert len(lines) == 3
     assert {line["client_id"] for line in lines} == {"the-watched"}
-    assert all(0 <= line["duration_s"] < 10 and line["size_bytes"] > 0 for line in lines)
+    most_s = time.monotonic() - begun
+    assert all(0 <= line["duration_s"] < most_s and line["size_bytes"] > 0 for line in lines)
     (line,) = by_api.stdout
     assert " Produce v" in line and "the-watched" in line
     for process in (by_client, by_api):

@@ -97,7 +97,7 @@ def test_kip_211_a_kill_while_offsets_expire(broker: BrokerProcess) -> None:
                 assert set(values) == {-1}, f"{group} came back"
         gone |= {group for group, values in found.items() if set(values) == {-1}}
     expected = {group: [5 if group in kept else -1] * PARTITIONS for group in groups}
-    eventually(lambda: state(broker, groups) == expected, 20)
+    eventually(lambda: state(broker, groups) == expected)
     broker.kill()
     broker.restart()
     assert state(broker, groups) == expected
@@ -113,5 +113,5 @@ def test_offsets_are_not_told_before_all_are_loaded(broker: BrokerProcess) -> No
     broker.kill()
     broker.restart()
     with WireClient(broker.bootstrap) as wire:
-        found = eventually(lambda: offsets(wire, "group"), 20)
+        found = eventually(lambda: offsets(wire, "group"))
     assert set(found) == {rounds - 1}

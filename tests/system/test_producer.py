@@ -14,24 +14,24 @@ def test_what_is_made_ready_while_the_thread_is_busy_is_sent(
     topic: str, bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flush that falls between the thread's look at what is ready and its sleep."""
-    with Producer(bootstrap, linger_ms=60_000) as producer:
+    with Producer(bootstrap, linger_ms=600_000) as producer:
         producer.send(topic, b"first")
-        producer.flush(10)
+        producer.flush(120)
         sender = producer._sender
         has_looked, may_sleep = threading.Event(), threading.Event()
         sleep = sender._wait
 
         def sleep_late(now: float) -> None:
             has_looked.set()
-            may_sleep.wait(10)
+            may_sleep.wait(60)
             sleep(now)
 
         monkeypatch.setattr(sender, "_wait", sleep_late)
         producer.send(topic, b"second")
-        assert has_looked.wait(10)
-        flushing = threading.Thread(target=producer.flush, args=(10,))
+        assert has_looked.wait(60)
+        flushing = threading.Thread(target=producer.flush, args=(120,))
         flushing.start()
         eventually(lambda: producer._accumulator.is_flushing)
         may_sleep.set()
-        flushing.join(8)
+        flushing.join(60)
         assert not flushing.is_alive(), "the thread slept although there was work"

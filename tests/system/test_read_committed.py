@@ -293,7 +293,7 @@ def _confluent(bootstrap: str, topic: str) -> list[bytes]:
     values: list[bytes] = []
     try:
         while True:
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None
             error = message.error()
             if error is not None:

@@ -44,11 +44,14 @@ def encode_uuid(value: bytes) -> str:
 
 
 def decode_uuid(text: str) -> bytes:
-    """Raises `ValueError` for anything but 22 characters of URL-safe base64."""
+    """Raises `ValueError` for anything but 22 characters of URL-safe base64, as they are encoded.
+
+    Of the last character only two bits count; one with others set is damaged.
+    """
     try:
         value = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except binascii.Error:
         value = b""
-    if len(text) != _TEXT_LENGTH or len(value) != 16:
+    if len(value) != 16 or encode_uuid(value) != text:
         raise ValueError(f"{text!r} is not a UUID of {_TEXT_LENGTH} URL-safe base64 characters")
     return value

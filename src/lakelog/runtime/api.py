@@ -136,8 +136,11 @@ class Disk(Protocol):
         """Exactly this range if reading it does not wait for the device, else none."""
         ...
 
-    def read_ahead(self, file: File, offset: int, size: int) -> None:
-        """Blocks until what the file has of it is in the page cache; for use off the loop."""
+    def read_ahead(self, file: File, offset: int, size: int) -> bool:
+        """Blocks until the range has been read into the page cache; for use off the loop.
+
+        Whether this has asked the device for something, of the range or what follows it.
+        """
         ...
 
     def drop_cached(self, file: File) -> None:

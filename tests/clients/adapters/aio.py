@@ -16,7 +16,7 @@ from aiokafka.errors import for_code
 from clients.adapters.api import GroupDescription, Received, Sent
 
 T = TypeVar("T")
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class LoopThread:
@@ -25,7 +25,7 @@ class LoopThread:
         threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True).start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(3 * TIMEOUT_S)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(2 * TIMEOUT_S)
 
 
 LOOP = LoopThread()

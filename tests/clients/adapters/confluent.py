@@ -12,7 +12,7 @@ from confluent_kafka import admin as rd
 
 from clients.adapters.api import GroupDescription, Headers, Received, Sent
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 CLASSIC_TIMES = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 300}

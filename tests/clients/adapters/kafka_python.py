@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from clients.adapters.api import GroupDescription, Received, Sent
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 _EARLIEST, _LATEST = -2, -1
 JOINING_MS = 1_500
 """The least that a member of a group polls for. If the time is up between JoinGroup and SyncGroup,

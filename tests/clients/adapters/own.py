@@ -10,7 +10,7 @@ from lakelog.client.admin import Admin, ResourceType
 from lakelog.client.offsets import EARLIEST, LATEST
 from lakelog.client.producer import Producer
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class OwnConsumer:

@@ -16,8 +16,10 @@ from clients.adapters.aio import LOOP
 from clients.adapters.kafka_python import JOINING_MS
 from lakelog.client.consumer import Consumer as OwnConsumer
 from lakelog.client.producer import TransactionalProducer
+from lakelog.protocol.list_transactions import ListTransactionsRequest
+from wire_client import WireClient
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
@@ -293,8 +295,19 @@ LIBRARIES: Sequence[Any] = (
 )
 
 
+def _none_is_ending(bootstrap: str) -> bool:
+    """Whether the partitions of every decided transaction have been told."""
+    request = ListTransactionsRequest(state_filters=["PrepareCommit", "PrepareAbort"])
+    with WireClient(bootstrap) as wire:
+        return not wire.call(request, 0).transaction_states
+
+
 def read_all(bootstrap: str, topic: str, isolation: str, partitions: int = 1) -> list[bytes]:
-    """Whole partitions up to their ends as they are now, by partition and offset."""
+    """Whole partitions up to their ends as they are now, by partition and offset.
+
+    A commit is acknowledged once it is decided (KIP-98); it is seen a moment later.
+    """
+    eventually(lambda: _none_is_ending(bootstrap), what="the markers")
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,

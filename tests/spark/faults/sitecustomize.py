@@ -2,7 +2,8 @@
 
 A fault is a file in the folder that LAKELOG_TEST_FAULTS names: its name is the point, its content
 the victim. Whichever process comes by first takes it (by renaming it) and carries it out, so it
-happens once. The product knows nothing of this: its functions are wrapped as they are imported.
+happens once; who cannot gives it back, and only one that is carried out counts as taken. The
+product knows nothing of this: its functions are wrapped as they are imported.
 """
 
 from __future__ import annotations
@@ -23,18 +24,21 @@ _FAULTS = Path(os.environ.get("LAKELOG_TEST_FAULTS", "/nonexistent"))
 
 
 def reach(point: str) -> None:
-    taken = _FAULTS / f"taken-{uuid.uuid4().hex}-{point}"
+    name = f"{uuid.uuid4().hex}-{point}"
+    claimed, taken = _FAULTS / f"claimed-{name}", _FAULTS / f"taken-{name}"
     try:
-        (_FAULTS / point).rename(taken)
+        (_FAULTS / point).rename(claimed)
     except FileNotFoundError:
         return
-    victim = taken.read_text()
+    victim = claimed.read_text()
     if victim == "task":
+        claimed.rename(taken)
         raise RuntimeError(f"the test makes this task fail at {point}")
     pid = {"worker": os.getpid, "jvm": _jvm, "driver": _driver}[victim]()
     if pid is None:
-        taken.rename(_FAULTS / point)
+        claimed.rename(_FAULTS / point)
         return
+    claimed.rename(taken)
     os.kill(pid, signal.SIGKILL)
     time.sleep(0.2)
 

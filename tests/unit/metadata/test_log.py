@@ -64,7 +64,7 @@ def _play(path: Path, scenario: Callable[[World], Coroutine[Any, Any, None]]) ->
     async def whole() -> None:
         world = World(path)
         try:
-            await asyncio.wait_for(scenario(world), 30)
+            await asyncio.wait_for(scenario(world), 120)
         finally:
             world.tasks.close()
 

@@ -102,7 +102,7 @@ def run(path: Path, scenario: Callable[[Running], Coroutine[Any, Any, None]], **
         finally:
             running.tasks.close()
 
-    asyncio.run(asyncio.wait_for(whole(), 30))
+    asyncio.run(asyncio.wait_for(whole(), 120))
 
 
 def test_a_topic_is_there_when_its_creation_is_answered(tmp_path: Path) -> None:

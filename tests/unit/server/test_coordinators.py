@@ -54,4 +54,4 @@ def test_so_they_do_when_the_broker_was_stopped_cleanly_before_they_came(tmp_pat
             await idle.stop()
         assert await initialise(tmp_path, "page-cache", 4) != first
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 120))

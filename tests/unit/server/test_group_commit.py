@@ -170,7 +170,7 @@ def run(folder: Path, scenario: Callable[[World], Awaitable[None]], **settings: 
             world.gate.open.set()
             await world.broker.stop()
 
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    asyncio.run(asyncio.wait_for(whole(), 120))
 
 
 def test_an_answer_waits_for_the_device(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_nobody_waits_beyond_the_end_of_the_broker(tmp_path: Path) -> None:
         await scenario(world)
         world.broker.tasks.close()
 
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    asyncio.run(asyncio.wait_for(whole(), 120))
 
 
 def test_a_log_that_cannot_be_made_durable_keeps_no_other_from_starting(tmp_path: Path) -> None:
@@ -412,4 +412,4 @@ def test_a_log_that_cannot_be_made_durable_keeps_no_other_from_starting(tmp_path
         assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
         await again.broker.stop()
 
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    asyncio.run(asyncio.wait_for(whole(), 120))

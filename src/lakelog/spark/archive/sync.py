@@ -255,5 +255,6 @@ def _reason(text: str) -> str:
 def _remove_leftovers(checkpoints: Path) -> None:
     """Checkpoints of runs that were killed: a day old, so none that is still at work."""
     for leftover in checkpoints.glob("*"):
-        if leftover.is_dir() and time.time() - leftover.stat().st_mtime > _LEFTOVER_AGE_S:
-            shutil.rmtree(leftover, ignore_errors=True)
+        with suppress(FileNotFoundError):  # of a run beside this one, which has just ended
+            if time.time() - leftover.stat().st_mtime > _LEFTOVER_AGE_S:
+                shutil.rmtree(leftover, ignore_errors=True)

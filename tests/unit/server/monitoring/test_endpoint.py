@@ -86,7 +86,7 @@ def test_a_broker_is_ready_between_its_start_and_its_stop(
             tasks.close()
 
     with caplog.at_level(logging.INFO):
-        asyncio.run(asyncio.wait_for(whole(), 30))
+        asyncio.run(asyncio.wait_for(whole(), 120))
 
 
 def test_an_address_that_is_taken_ends_the_start(tmp_path: Path) -> None:
@@ -101,4 +101,4 @@ def test_an_address_that_is_taken_ends_the_start(tmp_path: Path) -> None:
             taken.close()
             tasks.close()
 
-    asyncio.run(asyncio.wait_for(whole(), 30))
+    asyncio.run(asyncio.wait_for(whole(), 120))

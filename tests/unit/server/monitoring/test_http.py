@@ -74,7 +74,7 @@ def run(scenario: Callable[[Site], Coroutine[Any, Any, None]]) -> None:
         finally:
             await site.server.stop()
 
-    asyncio.run(asyncio.wait_for(whole(), 20))
+    asyncio.run(asyncio.wait_for(whole(), 120))
 
 
 def test_a_page_its_query_and_its_head_alone() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from lakelog.testing.simulation.clients.client import Client
 from lakelog.testing.simulation.clients.transactions import TIMEOUT_MS
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Place
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class HangingWatch(Client):
             for producer in await self._producers(place):
                 offset = producer.current_txn_start_offset
                 self.ledger.expect(
+                    Law.ENDS,
                     offset < 0,
                     f"{place}: the transaction of producer {producer.producer_id} from {offset} "
                     "on hangs",
