@@ -77,9 +77,15 @@ class SocketlessBroker:
     """A server without a network, and the one connection to it that is spoken on."""
 
     def __init__(
-        self, data: Path, disk: Disk | None = None, *, repeats: bool = True, **settings: str
+        self,
+        data: Path,
+        disk: Disk | None = None,
+        *,
+        repeats: bool = True,
+        seed: int = 7,
+        **settings: str,
     ) -> None:
-        """`settings` have `_` for `.`."""
+        """`settings` have `_` for `.`. With the seed of its predecessor it takes itself for it."""
         self.tasks = AsyncioTasks(asyncio.get_running_loop())
         self.disk = disk or PosixDisk()
         self.clock, net = ManualClock(), FakeSocket()
@@ -88,7 +94,7 @@ class SocketlessBroker:
             self.disk,
             net,
             self.tasks,
-            SeededRandom(7),
+            SeededRandom(seed),
             PythonProcesses(),
             EmbeddedStore(data / METADATA_FILE, self.clock),
             64,

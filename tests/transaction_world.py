@@ -147,7 +147,7 @@ class World:
         self.markers = FakeMarkers(self)
         self.producer_ids = 0
         self.epoch = 0
-        self.may_have_forgotten = False
+        self.forgotten_epochs_end = 0
         self.coordinator = self.new_coordinator()
         self.groups = self.new_groups()
 
@@ -162,7 +162,7 @@ class World:
             self.markers,
             new_producer_id=self.next_producer_id,
             epoch_of=lambda _: self.epoch,
-            may_have_forgotten=lambda: self.may_have_forgotten,
+            forgotten_epochs_end=lambda: self.forgotten_epochs_end,
         )
 
     def new_groups(self) -> GroupCoordinator:
@@ -180,6 +180,10 @@ class World:
         await self.groups.load_partition(0)
         for partition in range(self.config.partitions):
             await self.coordinator.load_partition(partition)
+
+    def lose_power(self) -> None:
+        """What the log has may no longer be all that was written to it."""
+        self.forgotten_epochs_end = 1000 + self.producer_ids
 
     async def restart(self) -> None:
         self.coordinator.close()

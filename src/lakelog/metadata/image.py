@@ -20,6 +20,7 @@ from lakelog.metadata.records import (
     BrokerRecord,
     ClusterRecord,
     ConfigRecord,
+    ForgottenEpochs,
     PartitionRecord,
     ProducerIdBlock,
     Record,
@@ -88,6 +89,8 @@ class MetadataImage(NamedTuple):
     next_producer_id: int = 0
     producer_id_owner: int = -1
     partition_count: int = 0
+    forgotten_epochs_end: int = 0
+    """Of producer ids below it, epochs may have been given out that no log has any more."""
 
     @property
     def topics(self) -> Iterable[TopicImage]:
@@ -132,6 +135,8 @@ class MetadataImage(NamedTuple):
         ]
         if self.next_producer_id:
             records.append(ProducerIdBlock(self.producer_id_owner, self.next_producer_id))
+        if self.forgotten_epochs_end:
+            records.append(ForgottenEpochs(self.forgotten_epochs_end))
         for name in sorted(self.topic_ids):
             topic = self.topics_by_id[self.topic_ids[name]]
             records.append(TopicRecord(name, topic.topic_id))
@@ -160,6 +165,7 @@ class _Draft:
         self.next_producer_id = image.next_producer_id
         self.producer_id_owner = image.producer_id_owner
         self.partition_count = image.partition_count
+        self.forgotten_epochs_end = image.forgotten_epochs_end
 
     def finish(self, end: int) -> MetadataImage:
         return MetadataImage(
@@ -173,6 +179,7 @@ class _Draft:
             self.next_producer_id,
             self.producer_id_owner,
             self.partition_count,
+            self.forgotten_epochs_end,
         )
 
     def existing(self, topic_id: bytes) -> TopicImage:
@@ -267,6 +274,10 @@ def _apply_producer_ids(draft: _Draft, record: ProducerIdBlock) -> None:
     draft.producer_id_owner = record.broker_id
 
 
+def _apply_forgotten_epochs(draft: _Draft, record: ForgottenEpochs) -> None:
+    draft.forgotten_epochs_end = record.end_id
+
+
 _APPLY: dict[type[Any], Callable[[_Draft, Any], None]] = {
     ClusterRecord: _apply_cluster,
     BrokerRecord: _apply_broker,
@@ -274,4 +285,5 @@ _APPLY: dict[type[Any], Callable[[_Draft, Any], None]] = {
     TopicRemoved: _apply_topic_removed,
     ConfigRecord: _apply_config,
     ProducerIdBlock: _apply_producer_ids,
+    ForgottenEpochs: _apply_forgotten_epochs,
 }

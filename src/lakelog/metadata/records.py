@@ -89,6 +89,14 @@ class ProducerIdBlock(NamedTuple):
     next_id: int
 
 
+class ForgottenEpochs(NamedTuple):
+    """A broker started that had not stopped cleanly: a power failure may have taken the end of
+    `__transaction_state`, and with it epochs of producer ids below `end_id` that were given out.
+    """
+
+    end_id: int
+
+
 Record = (
     ClusterRecord
     | BrokerRecord
@@ -97,6 +105,7 @@ Record = (
     | TopicRemoved
     | ConfigRecord
     | ProducerIdBlock
+    | ForgottenEpochs
 )
 
 
@@ -159,6 +168,7 @@ _FORMS: tuple[_Form, ...] = (
     _form(TopicRemoved, "topic-removed", _UUID),
     _form(ConfigRecord, "config", _INT, _TEXT, _TEXT, _OPTIONAL_TEXT),
     _form(ProducerIdBlock, "producer-ids", _INT, _INT),
+    _form(ForgottenEpochs, "forgotten-epochs", _INT),
 )
 _FORM_OF_CLASS = {form.record: form for form in _FORMS}
 _FORM_OF_NAME = {(form.name, form.version): form for form in _FORMS}

@@ -136,10 +136,10 @@ class Disk(Protocol):
         """Exactly this range if reading it does not wait for the device, else none."""
         ...
 
-    def read_ahead(self, file: File, offset: int, size: int) -> int:
+    def read_ahead(self, file: File, offset: int, size: int) -> bool:
         """Blocks until the range has been read into the page cache; for use off the loop.
 
-        Returns the bytes of it that the file has.
+        Whether this has asked the device for something, of the range or what follows it.
         """
         ...
 

@@ -26,6 +26,11 @@ def _nowhere() -> int:
     return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
+def _blocks_read() -> int:
+    """What this thread has had the device read."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
+
+
 def _nobody_asks(_: float) -> None:
     """For durations that are not wanted."""
 
@@ -227,16 +232,17 @@ class PosixDisk:
             return None
         return buffer if got == size else None
 
-    def read_ahead(self, file: File, offset: int, size: int) -> int:
+    def read_ahead(self, file: File, offset: int, size: int) -> bool:
         """Without a copy: it is sent to where nothing arrives.
 
         `POSIX_FADV_WILLNEED` would have it read into single pages, which cost several times as
         much as those that the kernel reads ahead of a reader.
         """
         fd, position, end = file.fileno(), offset, offset + size
+        before = _blocks_read()
         while position < end and (got := os.sendfile(_nowhere(), fd, position, end - position)):
             position += got
-        return position - offset
+        return _blocks_read() != before
 
     def drop_cached(self, file: File) -> None:
         with contextlib.suppress(OSError):

@@ -96,7 +96,7 @@ class Server:
         self._options = options
         self._world = world
         clock, tasks, random = world.clock, world.tasks, world.random
-        self._directory = directory = LogDirectory(
+        self._directory = LogDirectory(
             options.data,
             world.disk,
             clock,
@@ -111,7 +111,7 @@ class Server:
         topics = Topics(self._metadata, random, lambda: self.broker.config)
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
         self._coordinators = coordinators = Coordinators(
-            options.config, world, self._partitions, purgatory, topics, producer_ids, directory
+            options.config, world, self._partitions, purgatory, topics, producer_ids, self._metadata
         )
         memory = RequestMemory(options.config.get_int("queued.max.request.bytes"))
         self.broker = Broker(
@@ -236,6 +236,7 @@ class Server:
                 image,
                 node_id,
                 self._metadata.incarnation_id,
+                clean=self._directory.clean,
                 endpoints=self._advertised_endpoints(),
                 rack=rack if isinstance(rack, str) else None,
             )

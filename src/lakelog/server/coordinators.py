@@ -16,6 +16,7 @@ from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.log import MetadataLog
 from lakelog.records.errors import CorruptRecord
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
@@ -24,7 +25,6 @@ from lakelog.server.markers import LocalMarkers
 from lakelog.server.offsets_log import LocalPartitionLog
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.topics import Topics
-from lakelog.storage.directory import LogDirectory
 from lakelog.wire.errors import WireError
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class _Coordinator(Protocol):
 class Coordinators:
     """`partitions` are those of this broker; `config` is what it was started with.
 
-    `directory` knows by then whether the last process that used it has stopped cleanly.
+    `metadata` is asked which epochs may be forgotten.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Coordinators:
         purgatory: Purgatory,
         topics: Topics,
         producer_ids: ProducerIds,
-        directory: LogDirectory,
+        metadata: MetadataLog,
     ) -> None:
         clock, tasks = world.clock, world.tasks
         self._partitions = partitions
@@ -91,7 +91,7 @@ class Coordinators:
             self.markers,
             new_producer_id=producer_ids.next,
             epoch_of=lambda index: partitions.find(TRANSACTION_TOPIC, index).leader_epoch,
-            may_have_forgotten=lambda: not directory.clean,
+            forgotten_epochs_end=lambda: metadata.image.forgotten_epochs_end,
         )
         self._by_topic: dict[str, _Coordinator] = {
             GROUP_TOPIC: self.groups,

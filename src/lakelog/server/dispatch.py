@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from struct import Struct
 from types import CoroutineType
 from typing import Any
@@ -329,7 +329,8 @@ class Dispatcher:
         if isinstance(response, asyncio.Future):
             self._answer_later(route, context, response)
         elif type(response) is CoroutineType:
-            self._tasks.spawn(self._finish(route, context, response), name=route.api.name)
+            handling = self._tasks.spawn(response, name=route.api.name)
+            handling.add_done_callback(lambda done: self._on_handled(route, context, done))
         else:
             assert response is DEFERRED
 
@@ -351,16 +352,11 @@ class Dispatcher:
         except Exception as failure:  # noqa: BLE001 - whatever it is, one connection bears it
             self._fail(context, failure)
 
-    async def _finish(
-        self, route: Route, context: Context, response: Coroutine[Any, Any, Any]
-    ) -> None:
-        try:
-            answer = await response
-            if answer is DEFERRED:
-                return
-            self._reply(route, context, answer)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._fail(context, error)
+    def _on_handled(self, route: Route, context: Context, done: asyncio.Task[Any]) -> None:
+        """A handler's coroutine has ended; it may have left the answer to somebody else."""
+        if done.cancelled() or (done.exception() is None and done.result() is DEFERRED):
+            return
+        self._on_done(route, context, done)
         self.waiting.remove(context)
 
     def _fail(self, context: Context, error: BaseException) -> None:

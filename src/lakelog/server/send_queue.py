@@ -20,6 +20,11 @@ _COLD_SEND_MAX = 256 * 1024
 """The same, of what came from the device: no faster than that anyway."""
 _FOLLOWING = 64 * 1024
 """What follows a range is read with it: whoever reads on asks the loop for the next header."""
+_COLD_FOR = 32 * 1024 * 1024
+"""So much more goes by way of a thread when that had to ask the device. The kernel marks a page of
+what it reads ahead, often of 8 MiB, and whoever comes to that page asks the device for the next so
+many: it takes up to milliseconds, and the page cache looks filled all the while.
+"""
 _COPY_MAX = 32 * 1024
 """A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
 
@@ -28,8 +33,9 @@ class SendQueue:
     """`_out` is what has not been sent, of its first slice all but `_slice_sent` bytes; `_unsent`
     is the size of all.
 
-    Nothing is sent while `_warming`. While `_is_lone`, the request that is being answered is the
-    only one there is.
+    Nothing is sent while `_warming`. A thread has been through the next `_warm` bytes of the first
+    slice, as it has to be through the next `_cold` ones of all. While `_is_lone`, the request that
+    is being answered is the only one there is.
     """
 
     def __init__(self, sock: Socket, net: Net, disk: Disk, tasks: Tasks) -> None:
@@ -40,7 +46,9 @@ class SendQueue:
         self._out: deque[Part] = deque()
         self._unsent = 0
         self._slice_sent = 0
-        self._send_max = SEND_SIZE_MAX
+        self._cold = 0
+        self._warm = 0
+        self._warm_to = -1
         self._writing = False
         self._warming = False
         self._is_lone = False
@@ -83,6 +91,8 @@ class SendQueue:
 
     def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
         """As `queue`, for a range of a file and the bytes around it."""
+        if part.is_resident is False:
+            self._cold = max(self._cold, 1)
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
@@ -101,7 +111,7 @@ class SendQueue:
 
         What can be sent at once, is.
         """
-        if not self._is_lone or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
+        if not self._is_lone or self._cold > 0 or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
             self.queue_slice(part, head, tail)
             return
         sock, size, sent = self._sock, part.size, -len(head)
@@ -131,7 +141,7 @@ class SendQueue:
 
     def _send_out(self) -> None:
         """As much as the peer takes now. Raises `OSError` if it is gone."""
-        out, budget = self._out, self._send_max
+        out, budget = self._out, _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX
         try:
             while out and budget > 0:
                 head = out[0]
@@ -153,34 +163,39 @@ class SendQueue:
             self._set_writing(bool(out))
 
     def _send_slice(self, head: LogSlice) -> int | None:
-        """Bytes sent, or none if the range must first come from the device."""
+        """Bytes sent, or none if a thread must read the range first."""
         position, rest = head.position + self._slice_sent, head.size - self._slice_sent
-        count = min(rest, self._send_max)
-        if not self._disk.is_resident(head.file, position, count):
-            self._warm(head, position, min(rest, SEND_SIZE_MAX))
+        count = min(rest, _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX)
+        if self._warm < count and (
+            self._cold > 0 or not self._disk.is_resident(head.file, position, count)
+        ):
+            self._read_first(head, position, min(rest, SEND_SIZE_MAX))
             return None
         sent = self._net.send_file(self._sock, head.file, position, count)
         if not sent:
             raise OSError("the segment ends before its index says")
+        self._cold -= sent
+        self._warm -= sent
         self._slice_sent += sent
         if self._slice_sent == head.size:
-            self._slice_sent = 0
-            self._send_max = SEND_SIZE_MAX
+            self._slice_sent = self._warm = 0
             self._out.popleft()
             head.release()
         return sent
 
-    def _warm(self, head: LogSlice, position: int, count: int) -> None:
-        """Has a thread read the range first, as it would hold the loop for tens of milliseconds.
+    def _read_first(self, head: LogSlice, position: int, count: int) -> None:
+        """Has a thread read a range that the loop then sends.
 
-        The thread is the first at every page, for that is when the kernel reads ahead. What it has
-        read is all that is asked for: more at a time keeps the device, and those who write to it,
-        waiting longer than it helps the reader.
+        It is the first at every page: that is who waits for the device, for up to tens of
+        milliseconds, and has the kernel read ahead. For whoever goes on where it was last, it reads
+        as much again, for the loop looks at the header after a range already when it is asked for
+        that. More would keep the device, and those who write to it, waiting.
         """
         self._warming = True
-        self._send_max = _COLD_SEND_MAX
         self._set_writing(False)
-        held = head.beside(position, count + _FOLLOWING)
+        following = count + _FOLLOWING if position == self._warm_to else _FOLLOWING
+        self._warm_to = position + count
+        held = head.beside(position, count + following)
         try:
             work = self._tasks.offload(
                 "read", lambda: self._disk.read_ahead(held.file, held.position, held.size)
@@ -188,17 +203,20 @@ class SendQueue:
         except BaseException:
             held.release()
             raise
-        work.add_done_callback(partial(self._on_warm, held))
+        work.add_done_callback(partial(self._on_read, held, count))
 
-    def _on_warm(self, held: LogSlice, work: Any) -> None:
+    def _on_read(self, held: LogSlice, count: int, work: Any) -> None:
         held.release()
         if self.closed:
             return
         self._warming = False
         if work.exception() is not None:
             self.close()
-        else:
-            self._flush()
+            return
+        if work.result():
+            self._cold = _COLD_FOR
+        self._warm = count
+        self._flush()
 
     def _release_out(self) -> None:
         """Nothing is sent any more."""

@@ -115,12 +115,15 @@ class HandleCache:
 class LogSlice:
     """Whole batches in a segment file, for `sendfile` or `read`. Release it exactly once.
 
-    `is_resident` if the page cache has just been seen to hold what follows; not known otherwise.
+    `is_resident` tells whether the page cache holds it by what has just been seen, `None` if
+    nobody has looked.
     """
 
     __slots__ = ("_handle", "file", "is_resident", "position", "size")
 
-    def __init__(self, handle: Handle, position: int, size: int, is_resident: bool = False) -> None:
+    def __init__(
+        self, handle: Handle, position: int, size: int, is_resident: bool | None = None
+    ) -> None:
         handle.readers += 1
         self._handle = handle
         self.file = handle.file

@@ -266,7 +266,8 @@ class Log(LocalLog):
         if max_bytes <= 0 and not may_exceed(max_bytes, min_one=min_one):
             return None
         segment, position, first = self._known.find(offset) or self._locate(offset)
-        limit, is_resident = segment.size, False
+        limit = segment.size
+        is_resident: bool | None = None
         if end_offset < end and end_offset < segment.next_offset:
             limit = segment.position_of(end_offset)
         size = limit - position
@@ -274,11 +275,13 @@ class Log(LocalLog):
             size = segment.whole_batches(position, limit, max_bytes, first)
             if size > max_bytes and not min_one:
                 return None
-            found = segment.batch_at(position + size)
-            if found is not None:
-                # Whoever reads in sequence asks for that one next.
-                is_resident = True
-                self._known.note(found[0], (segment, position + size, found[1]))
+            following = position + size
+            if following < limit:
+                found = segment.batch_at(following)
+                is_resident = found is not None and segment.is_resident(position, size)
+                if found is not None:
+                    # Whoever reads in sequence asks for that one next.
+                    self._known.note(found[0], (segment, following, found[1]))
         if position < segment.unchecked and size > 0:
             return slice_of(segment, position, size, offset)
         return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None

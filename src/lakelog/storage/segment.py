@@ -197,6 +197,11 @@ class Segment(IndexedSegment):
         base, length, _ = SPAN.unpack(head)
         return None if length < _LENGTH_MIN else (base, length + LENGTH_OVERHEAD)
 
+    def is_resident(self, position: int, size: int) -> bool:
+        """A guess from the middle of a range: that tells most of one whose ends are often read."""
+        handle = self.handle or self.open()
+        return self._handles.disk.is_resident(handle.file, position + size // 2, 1)
+
     def _span(self, window: Buffer, at: int, position: int) -> tuple[int, int, int]:
         try:
             base, length, delta = SPAN.unpack_from(window, at)

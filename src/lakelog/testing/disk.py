@@ -384,8 +384,9 @@ class MemoryDisk:
             return data if len(data) == size else None
         return None
 
-    def read_ahead(self, file: File, offset: int, size: int) -> int:
-        return len(file.read_at(offset, size))
+    def read_ahead(self, file: File, offset: int, size: int) -> bool:
+        file.read_at(offset, size)
+        return False
 
     def drop_cached(self, file: File) -> None:
         node = self._tree.get(file.path)

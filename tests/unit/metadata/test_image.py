@@ -12,6 +12,7 @@ from lakelog.metadata.records import (
     BrokerRecord,
     ClusterRecord,
     ConfigRecord,
+    ForgottenEpochs,
     PartitionRecord,
     ProducerIdBlock,
     Record,
@@ -113,7 +114,7 @@ _STEPS = st.lists(
 @given(_STEPS)
 def test_a_snapshot_leads_to_the_same_image(steps: list[Record]) -> None:
     start: list[Record] = [ClusterRecord("c"), *_topic("t", A, [1]), *_topic("u", B, [2])]
-    image = _image([*start, *steps, ProducerIdBlock(2, 3000)])
+    image = _image([*start, *steps, ProducerIdBlock(2, 3000), ForgottenEpochs(2000)])
     assert _image(image.to_records()) == image
 
 

@@ -8,6 +8,7 @@ from lakelog.metadata.records import (
     BrokerRecord,
     ClusterRecord,
     ConfigRecord,
+    ForgottenEpochs,
     PartitionRecord,
     ProducerIdBlock,
     Record,
@@ -39,6 +40,7 @@ GOLDEN: list[tuple[Record, bytes]] = [
     ),
     (ConfigRecord(ResourceType.BROKER, "", "k", None), b'["config",0,4,"","k",null]\n'),
     (ProducerIdBlock(1, 1 << 62), b'["producer-ids",0,1,4611686018427387904]\n'),
+    (ForgottenEpochs(3000), b'["forgotten-epochs",0,3000]\n'),
 ]
 
 

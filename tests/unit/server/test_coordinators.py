@@ -13,10 +13,10 @@ from lakelog.storage.directory import CLEAN_SHUTDOWN
 from socketless_broker import SocketlessBroker
 
 
-async def initialise(data: Path, durability: str) -> int:
+async def initialise(data: Path, durability: str, seed: int) -> int:
     """The producer id that a client is given by a broker that is started for it and stopped."""
     settings = {"log_durability": durability, "transaction_state_log_num_partitions": "1"}
-    broker = SocketlessBroker(data, **settings)
+    broker = SocketlessBroker(data, seed=seed, **settings)
     await broker.start()
     try:
         await broker.server.broker.topics.ensure_transaction_topic()
@@ -36,9 +36,22 @@ def test_after_an_unclean_stop_transactional_producers_get_new_ids(
     """Whatever the durability is now: it may have been changed since the power failed."""
 
     async def scenario() -> None:
-        first = await initialise(tmp_path, "page-cache")
+        first = await initialise(tmp_path, "page-cache", 1)
         if not clean:
             (tmp_path / CLEAN_SHUTDOWN).unlink()
-        assert (await initialise(tmp_path, durability) == first) is clean
+        assert (await initialise(tmp_path, durability, 2) == first) is clean
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_so_they_do_when_the_broker_was_stopped_cleanly_before_they_came(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        first = await initialise(tmp_path, "page-cache", 1)
+        (tmp_path / CLEAN_SHUTDOWN).unlink()
+        for seed in (2, 3):
+            idle = SocketlessBroker(tmp_path, seed=seed)
+            await idle.start()
+            await idle.stop()
+        assert await initialise(tmp_path, "page-cache", 4) != first
 
     asyncio.run(asyncio.wait_for(scenario(), 120))

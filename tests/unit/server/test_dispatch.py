@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -167,6 +169,40 @@ def test_a_future_is_cancelled_when_the_client_goes() -> None:
             assert answer.cancelled()
 
     run(scenario)
+
+
+def test_a_coroutine_that_is_cancelled_before_its_first_step_is_no_loose_end() -> None:
+    """As when the broker stops while a request comes in."""
+
+    def heartbeat(context: Context, request: Any) -> Awaitable[HeartbeatResponse]:
+        asyncio.get_running_loop().call_soon(cancel)
+        return respond()
+
+    async def respond() -> HeartbeatResponse:
+        raise AssertionError("never reached")
+
+    def cancel() -> None:
+        for task in asyncio.all_tasks():
+            if task.get_name() == "Heartbeat":
+                cancelled.append(task)
+                task.cancel()
+
+    cancelled: list[asyncio.Task[Any]] = []
+
+    async def scenario() -> None:
+        async with Broker({HEARTBEAT: heartbeat, METADATA: metadata}) as broker:
+            client = await broker.connect()
+            client.send(HeartbeatRequest(), 4)
+            other = await broker.connect()
+            while not cancelled:
+                await other.call(MetadataRequest(topics=[]), 12)
+            await asyncio.wait(cancelled)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(scenario)
+        gc.collect()
+    assert [entry.message for entry in caught] == []
 
 
 def test_a_client_that_is_gone_may_be_answered_in_vain() -> None:

@@ -58,9 +58,9 @@ class TransactionCoordinator:
         markers: the way to the partitions that transactions write to.
         new_producer_id: reserves a producer id; raises `KafkaError`.
         epoch_of: the leader epoch of a partition of `__transaction_state`, which fences markers.
-        may_have_forgotten: whether the ends of such partitions may have gone with the power, and
-            with them epochs that producers were given. What `durability` says now tells nothing of
-            that: it may have been changed since.
+        forgotten_epochs_end: of producer ids below it, epochs may have been given out that went
+            with the power. What `durability` says now tells nothing of that: it may have been
+            changed since.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TransactionCoordinator:
         *,
         new_producer_id: Callable[[], Awaitable[int]],
         epoch_of: Callable[[int], int],
-        may_have_forgotten: Callable[[], bool],
+        forgotten_epochs_end: Callable[[], int],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -92,7 +92,7 @@ class TransactionCoordinator:
                 config,
                 self._begin_markers,
                 lambda: self.id_count,
-                may_have_forgotten=may_have_forgotten(),
+                forgotten_epochs_end=forgotten_epochs_end(),
             ),
             batch_bytes_max=config.batch_bytes_max,
         )

@@ -71,8 +71,9 @@ class TimerKey(NamedTuple):
 class TransactionShard:
     """Requests that are refused raise `KafkaError`, or are answered through their `reply`.
 
-    `id_count` tells how many transactional ids there are in all partitions of the broker;
-    `may_have_forgotten`, whether the end of the log may have gone with the power.
+    `id_count` tells how many transactional ids there are in all partitions of the broker. Of
+    producer ids below `forgotten_epochs_end` no epoch is given out that is not in the log: it may
+    have been in a part of it that went with the power.
     """
 
     def __init__(
@@ -81,12 +82,11 @@ class TransactionShard:
         on_ending: OnEnding,
         id_count: Callable[[], int],
         *,
-        may_have_forgotten: bool,
+        forgotten_epochs_end: int,
     ) -> None:
         self._config = config
         self._id_count = id_count
-        self._may_have_forgotten = may_have_forgotten
-        self._may_be_old: set[str] = set()
+        self._forgotten_epochs_end = forgotten_epochs_end
         self._on_ending = on_ending
         self.transactions: dict[str, Transaction] = {}
         self._pending: dict[str, Transaction | None] = {}
@@ -115,8 +115,6 @@ class TransactionShard:
         """An administrator's marker in this topic ends nothing."""
 
     def loaded(self, now: Now) -> list[Decision]:
-        if self._may_have_forgotten:
-            self._may_be_old.update(self.transactions)
         self._schedule_expiry(now)
         for transactional_id in self.transactions:
             self._arm(now, transactional_id)
@@ -175,9 +173,11 @@ class TransactionShard:
 
     def needs_producer_id(self, transactional_id: str, expected: Producer | None) -> bool:
         """Whether `initialise` will need a producer id that nobody has had."""
-        may_be_old = transactional_id in self._may_be_old
         current = self.transactions.get(transactional_id)
-        return needs_producer_id(current, expected, may_be_old=may_be_old)
+        return needs_producer_id(current, expected, may_be_old=self._may_be_old(current))
+
+    def _may_be_old(self, current: Transaction | None) -> bool:
+        return current is not None and current.producer_id < self._forgotten_epochs_end
 
     def initialise(
         self,
@@ -194,14 +194,12 @@ class TransactionShard:
         if current is None and self._id_count() >= self._config.ids_max:
             text = "there are as many transactional ids as lakelog.transactional.ids.max allows"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-        may_be_old = transactional_id in self._may_be_old
+        is_old = self._may_be_old(current)
         step = initialised(
-            current, expected, timeout_ms, now.wall_ms, new_producer_id, may_be_old=may_be_old
+            current, expected, timeout_ms, now.wall_ms, new_producer_id, may_be_old=is_old
         )
 
         def committed(now: Now) -> Decision | None:
-            if current is None or step.producer_id != current.producer_id:
-                self._may_be_old.discard(transactional_id)
             if not step.state.is_ending:
                 reply(Answer.of(step))
                 return None
@@ -255,7 +253,8 @@ class TransactionShard:
 
     def needs_next_producer_id(self, transactional_id: str, version: TransactionVersion) -> bool:
         """Whether `end` will need a producer id that nobody has had."""
-        return needs_next_producer_id(self.transactions.get(transactional_id), version)
+        current = self.transactions.get(transactional_id)
+        return needs_next_producer_id(current, version, may_be_old=self._may_be_old(current))
 
     def end(
         self,
@@ -268,7 +267,8 @@ class TransactionShard:
         """EndTxn. The reply comes with the decision; the markers follow."""
         current = check_end(self.transactions.get(transactional_id), end)
         self._check_settled(transactional_id)
-        step = ended(current, end, now.wall_ms, next_producer_id)
+        may_be_old = self._may_be_old(current)
+        step = ended(current, end, now.wall_ms, next_producer_id, may_be_old=may_be_old)
         if step is None:
             reply(Answer.of(current))
             return Result()

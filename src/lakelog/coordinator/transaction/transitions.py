@@ -196,29 +196,31 @@ def check_end(current: Transaction | None, end: End) -> Transaction:
 
 def _is_retry(current: Transaction, producer: Producer) -> bool:
     """Whether the client has not heard of the epoch that the end of its transaction gave it."""
-    overflowed = (
+    if current.producer_epoch == producer.epoch + 1:
+        return producer.producer_id in (current.producer_id, current.previous_producer_id)
+    return (
         current.previous_producer_id == producer.producer_id
         and current.producer_id != producer.producer_id
         and producer.epoch == EPOCH_LAST
         and current.producer_epoch == 0
     )
-    bumped = (
-        current.producer_id == producer.producer_id and current.producer_epoch == producer.epoch + 1
-    )
-    return overflowed or bumped
 
 
-def needs_next_producer_id(current: Transaction | None, version: TransactionVersion) -> bool:
+def needs_next_producer_id(
+    current: Transaction | None, version: TransactionVersion, *, may_be_old: bool
+) -> bool:
     """Whether `ended` would need a producer id that nobody has had."""
     return (
         current is not None
         and version is TransactionVersion.BUMPING
-        and current.is_exhausted
+        and (current.is_exhausted or may_be_old)
         and not current.state.is_ending
     )
 
 
-def ended(current: Transaction, end: End, now_ms: int, next_producer_id: int) -> Transaction | None:
+def ended(
+    current: Transaction, end: End, now_ms: int, next_producer_id: int, *, may_be_old: bool
+) -> Transaction | None:
     """The transaction with the decision to commit or abort it; none if that has been done.
 
     A transaction of KIP-890 may be aborted before it has any partition: the producer cannot know
@@ -244,11 +246,12 @@ def ended(current: Transaction, end: End, now_ms: int, next_producer_id: int) ->
     )
     if not is_bumping:
         return prepared
+    needs_next = needs_next_producer_id(current, end.version, may_be_old=may_be_old)
     return replace(
         prepared,
         producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),
         last_epoch=current.producer_epoch,
-        next_producer_id=next_producer_id if current.is_exhausted else NO_PRODUCER_ID,
+        next_producer_id=next_producer_id if needs_next else NO_PRODUCER_ID,
     )
 
 
@@ -257,7 +260,11 @@ def _same_outcome(current: Transaction, *, commit: bool) -> bool:
 
 
 def completed(current: Transaction, now_ms: int) -> Transaction:
-    """Every partition has its marker."""
+    """Every partition has its marker.
+
+    A new producer id goes on at the epoch that the old one had come to, if it can: so a repeated
+    request can be told by the epoch before, after a restart too.
+    """
     assert current.state.is_ending
     committed = current.state is _S.PREPARE_COMMIT
     done = replace(
@@ -270,4 +277,5 @@ def completed(current: Transaction, now_ms: int) -> Transaction:
     )
     if current.next_producer_id == NO_PRODUCER_ID:
         return done
-    return replace(done, producer_id=current.next_producer_id, producer_epoch=0)
+    epoch = 0 if current.producer_epoch == EPOCH_MAX else current.producer_epoch
+    return replace(done, producer_id=current.next_producer_id, producer_epoch=epoch)

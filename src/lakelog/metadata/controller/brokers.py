@@ -6,7 +6,13 @@ from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import BrokerRecord, ClusterRecord, ProducerIdBlock
+from lakelog.metadata.records import (
+    BrokerRecord,
+    ClusterRecord,
+    ForgottenEpochs,
+    ProducerIdBlock,
+    Record,
+)
 
 PRODUCER_ID_BLOCK = 1000
 _PRODUCER_ID_MAX = (1 << 63) - 1
@@ -33,15 +39,24 @@ def plan_register_broker(
     broker_id: int,
     incarnation_id: bytes,
     *,
+    clean: bool,
     endpoints: tuple[Endpoint, ...] = (),
     rack: str | None = None,
 ) -> Plan[int]:
-    """The broker's new epoch. The leader epochs of all partitions it leads rise with it."""
+    """The broker's new epoch. The leader epochs of all partitions it leads rise with it.
+
+    Unless its last process stopped cleanly (`clean`), epochs of all the producer ids there are may
+    be forgotten, which is to be known until none of those ids is in use: after a later clean stop
+    too.
+    """
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation_id == incarnation_id:
         return Plan((), known.epoch)
     epoch = 1 if known is None else known.epoch + 1
-    return Plan((BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack),), epoch)
+    records: list[Record] = [BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack)]
+    if not clean and image.forgotten_epochs_end != image.next_producer_id:
+        records.append(ForgottenEpochs(image.next_producer_id))
+    return Plan(tuple(records), epoch)
 
 
 def plan_producer_ids(image: MetadataImage, broker_id: int) -> Plan[range]:

@@ -19,6 +19,7 @@ from lakelog.server.app import World as Outside
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.metadata import FaultyStore
 from lakelog.testing.simulation.children import SimulatedProcesses
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Place
 from lakelog.testing.simulation.process import Process
 from lakelog.testing.simulation.seams import ChanceRandom, SimulatedClock, SimulatedTasks
@@ -83,7 +84,7 @@ class BrokerHost:
         error = starting.exception()
         if error is not None:
             if not isinstance(error, StartError):
-                self.world.ledger.violation(f"{self.name} failed to start: {error!r}")
+                self.world.ledger.violation(Law.STARTS, f"{self.name} failed to start: {error!r}")
             self.world.on_start_refused(self, error)
             self.kill()
             return False
@@ -126,7 +127,9 @@ class BrokerHost:
         stopping = self.world.loop.create_task(server.stop(), context=process.context())
         await asyncio.wait({stopping, self._died}, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done() and stopping.exception() is not None:
-            self.world.ledger.violation(f"{self.name} failed to stop: {stopping.exception()!r}")
+            self.world.ledger.violation(
+                Law.STARTS, f"{self.name} failed to stop: {stopping.exception()!r}"
+            )
         if self.process is process:
             self.kill()
 

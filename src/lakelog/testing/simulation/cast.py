@@ -10,6 +10,7 @@ from lakelog.testing.simulation.clients.classic_member import ClassicMember
 from lakelog.testing.simulation.clients.client import Client
 from lakelog.testing.simulation.clients.consumer import Consumer
 from lakelog.testing.simulation.clients.consumer_member import ConsumerMember
+from lakelog.testing.simulation.clients.groups import DYNAMIC, Role
 from lakelog.testing.simulation.clients.producer import IdempotentProducer, PlainProducer
 from lakelog.testing.simulation.clients.session_consumer import SessionConsumer
 from lakelog.testing.simulation.clients.topics import create_topic
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 _INTERNAL = {"internal.segment.bytes": "4000", "cleanup.policy": "compact"}
 _NEVER = 1 << 62
+_STATIC = (
+    ("one", Role("one")),
+    ("rival", Role("one", rivals=True)),
+    ("two", Role("two")),
+    ("dynamic", DYNAMIC),
+)
 
 
 class _StageHand(Client):
@@ -56,6 +63,8 @@ class Cast:
             "compaction": self._compaction,
             "classic group": self._classic_group,
             "consumer group": self._consumer_group,
+            "static classic members": self._static_classic_members,
+            "static consumer members": self._static_consumer_members,
             "administration": self._administration,
             "retention": self._retention,
         }
@@ -123,6 +132,16 @@ class Cast:
         places = await self._topic(hand, "tasks", 4)
         for number in range(3):
             self.clients.append(ConsumerMember(self._world, f"km{number}", "team", places))
+
+    async def _static_classic_members(self, hand: Client) -> None:
+        places = await self._topic(hand, "posts", 4)
+        for name, role in _STATIC:
+            self.clients.append(ClassicMember(self._world, f"cs-{name}", "crew", places, role))
+
+    async def _static_consumer_members(self, hand: Client) -> None:
+        places = await self._topic(hand, "shifts", 4)
+        for name, role in _STATIC:
+            self.clients.append(ConsumerMember(self._world, f"ks-{name}", "watch", places, role))
 
     async def _administration(self, hand: Client) -> None:
         places = await self._topic(hand, "trimmed", 2)

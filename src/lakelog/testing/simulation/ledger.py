@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from lakelog.testing.simulation.laws import Law
+
 Place = tuple[str, int]
 """A topic and a partition of it."""
 
@@ -91,18 +93,20 @@ class Ledger:
 
     def __init__(self) -> None:
         self.violations: list[str] = []
+        self.broken: set[Law] = set()
         self.counts: Counter[str] = Counter()
         self.sent: dict[bytes, Sent] = {}
         self.partitions: dict[Place, PartitionLedger] = {}
         self.transactions: list[Transaction] = []
 
-    def violation(self, text: str) -> None:
+    def violation(self, law: Law, text: str) -> None:
+        self.broken.add(law)
         if text not in self.violations:
             self.violations.append(text)
 
-    def expect(self, condition: bool, text: str) -> None:
+    def expect(self, law: Law, condition: bool, text: str) -> None:
         if not condition:
-            self.violation(text)
+            self.violation(law, text)
 
     def partition(self, place: Place) -> PartitionLedger:
         return self.partitions.setdefault(place, PartitionLedger())
@@ -147,25 +151,32 @@ class Ledger:
         self.counts["read"] += 1
         sent = self.sent.get(value)
         if sent is None or sent.place != place:
-            self.violation(f"{place} has {value!r} at {offset}, which nobody wrote there")
+            self.violation(
+                Law.WRITTEN, f"{place} has {value!r} at {offset}, which nobody wrote there"
+            )
             return
         self._note(place, offset, value, "read")
         transaction = sent.transaction
         if committed and transaction is not None and transaction.is_open_or_aborted:
             self.violation(
+                Law.COMMITTED_ONLY,
                 f"{place} shows {value!r} at {offset} to readers of committed records: its "
-                f"transaction {transaction.name} is {transaction.fate.value}"
+                f"transaction {transaction.name} is {transaction.fate.value}",
             )
 
     def _note(self, place: Place, offset: int, value: bytes, how: str) -> None:
         partition = self.partition(place)
         known = partition.values.setdefault(offset, value)
         if known != value:
-            self.violation(f"{place} has {known!r} and {value!r} at {offset} ({how})")
+            self.violation(
+                Law.ONE_VALUE, f"{place} has {known!r} and {value!r} at {offset} ({how})"
+            )
         partition.end = max(partition.end, offset + 1)
         sent = self.sent[value]
         if sent.once and sent.seen not in (-1, offset):
-            self.violation(f"{place} has {value!r} at {sent.seen} and at {offset} ({how})")
+            self.violation(
+                Law.ONCE, f"{place} has {value!r} at {sent.seen} and at {offset} ({how})"
+            )
         sent.seen = offset
 
     # What may go
@@ -194,6 +205,15 @@ class Ledger:
         partition = self.partition(place)
         partition.start = max(partition.start, start)
 
+    def begins(self, place: Place, start: int) -> None:
+        """A reader was told so."""
+        self.expect(
+            Law.START_KEPT,
+            start <= self.partition(place).start,
+            f"{place} begins at {start}, and nobody has deleted so much",
+        )
+        self.deleted(place, start)
+
     def forget(self, topic: str) -> None:
         """The topic is, or may be, deleted."""
         for place in [place for place in self.partitions if place[0] == topic]:
@@ -219,7 +239,7 @@ class Ledger:
             transaction = sent.transaction
             if committed and transaction is not None and not transaction.is_committed:
                 continue
-            self.violation(f"{place} has lost {value!r}, acknowledged at {sent.acked}")
+            self.violation(Law.KEPT, f"{place} has lost {value!r}, acknowledged at {sent.acked}")
 
     def _check_keys(self, place: Place, found: dict[int, bytes], *, committed: bool) -> None:
         """Each key has its newest value, or one that is newer than what its writers know of."""
@@ -237,22 +257,29 @@ class Ledger:
             key = value.partition(b"/")[0]
             if sent.acked > newest.get(key, -1):
                 self.violation(
-                    f"{place} has lost {value!r}, the newest of its key, at {sent.acked}"
+                    Law.KEYS_KEPT,
+                    f"{place} has lost {value!r}, the newest of its key, at {sent.acked}",
                 )
 
     def check_transactions(self, committed: set[bytes]) -> None:
-        """All or nothing: `committed` is what readers of committed records saw."""
+        """All or nothing: `committed` is what readers of committed records saw.
+
+        Of what is in compacted logs anything may have been replaced since.
+        """
         for transaction in self.transactions:
-            if transaction.fate is not Fate.COMMITTING or transaction.torn:
+            if transaction.fate not in (Fate.COMMITTING, Fate.COMMITTED) or transaction.torn:
                 continue
-            live = {
-                value: place
+            live = [
+                value
                 for value, place in transaction.values.items()
                 if self.sent[value].acked >= self.partition(place).start
+                and not self.partition(place).compacted
                 and not self.partition(place).is_hidden(self.sent[value].acked)
-            }
+            ]
             seen = sum(value in committed for value in live)
+            nothing = 0 if transaction.fate is Fate.COMMITTING else len(live)
             self.expect(
-                seen in (0, len(live)),
+                Law.WHOLE,
+                seen in (nothing, len(live)),
                 f"{seen} of {len(live)} values of {transaction.name} are committed",
             )

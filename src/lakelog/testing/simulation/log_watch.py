@@ -6,6 +6,7 @@ import logging
 from types import TracebackType
 
 from lakelog.testing.disk import DiskStopped
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Ledger
 
 _LOGGER = logging.getLogger("lakelog")
@@ -45,4 +46,4 @@ class LogWatch(logging.Handler):
             if isinstance(cause, DiskStopped | OSError):
                 return
             cause = cause.__cause__ or cause.__context__
-        ledger.violation(f"{text}: {error!r}")
+        ledger.violation(Law.NO_BUGS, f"{text}: {error!r}")

@@ -78,6 +78,9 @@ class Nemesis:
         self._world.net.down.add(host.name)
         host.kill(power=True, torn=self._rng.random() < 0.7)
         await asyncio.sleep(self._rng.random() * 2)
+        if "stop" in self._plan.faults and self._rng.random() < 0.5:
+            await self._world.bring_back(host)
+            await host.stop()  # cleanly, and nobody has asked it for anything meanwhile
         self._world.net.down.discard(host.name)
         await self._come_back(host)
 

@@ -16,6 +16,8 @@ WORKLOADS = (
     "compaction",
     "classic group",
     "consumer group",
+    "static classic members",
+    "static consumer members",
     "administration",
     "retention",
 )

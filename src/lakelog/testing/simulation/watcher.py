@@ -14,6 +14,7 @@ from lakelog.records.batch import iter_batches
 from lakelog.replica.partition import Partition
 from lakelog.storage.names import LOG
 from lakelog.testing.simulation.damage import Damages
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Ledger, Place
 
 Key = tuple[str, bytes, int]
@@ -78,12 +79,14 @@ class Watcher:
             now.start <= now.last_stable <= now.high_watermark <= now.end
             and now.recovery_point <= now.end
         ):
-            self._ledger.violation(f"{key[0]}-{key[2]}: offsets out of order: {now}")
+            self._ledger.violation(Law.ORDER, f"{key[0]}-{key[2]}: offsets out of order: {now}")
 
     def _check_progress(self, key: Key, before: Marks, now: Marks) -> None:
         for name, old, new in zip(Marks._fields, before, now, strict=True):
             if new < old:
-                self._ledger.violation(f"{key[0]}-{key[2]}: {name} went from {old} to {new}")
+                self._ledger.violation(
+                    Law.FORWARD, f"{key[0]}-{key[2]}: {name} went from {old} to {new}"
+                )
 
     # Between two brokers
 
@@ -96,7 +99,7 @@ class Watcher:
                     self._batches[key] = self._read(partition)
 
     def compare(self, partitions: list[Partition], *, power: bool) -> dict[Place, int]:
-        """After the next start; the places whose ends went back, and to where."""
+        """After the next start; the places whose ends went back as they may, and to where."""
         ends = {}
         if power:
             self._unpowered.update(self._marks)
@@ -107,8 +110,9 @@ class Watcher:
             found = now._replace(end=_end_found(partition))
             cut = self._damages.cut_of(place)
             if before is not None:
-                self._compare_marks(key, before, found, cut, power=key in self._unpowered)
-                if found.end < before.end:
+                promised = self._promised(before, cut, power=key in self._unpowered)
+                self._compare_marks(key, before, found, cut, promised)
+                if promised <= found.end < before.end:
                     ends[place] = found.end
             self._marks[key] = now
             self._unpowered.discard(key)
@@ -116,26 +120,30 @@ class Watcher:
                 self._compare_bytes(key, partition, found.end)
         return ends
 
-    def _compare_marks(
-        self, key: Key, before: Marks, now: Marks, cut: int | None, *, power: bool
-    ) -> None:
+    def _promised(self, before: Marks, cut: int | None, *, power: bool) -> int:
         """`cut` is where a damage above the recovery point must have ended the log."""
-        name = f"{key[0]}-{key[2]}"
         promised = before.recovery_point if power else before.end
-        if cut is not None:
-            promised = min(promised, cut)
-            if now.end > cut:
-                self._ledger.violation(f"{name} ends at {now.end}: {cut} is damaged")
+        return promised if cut is None else min(promised, cut)
+
+    def _compare_marks(
+        self, key: Key, before: Marks, now: Marks, cut: int | None, promised: int
+    ) -> None:
+        name = f"{key[0]}-{key[2]}"
+        if cut is not None and now.end > cut:
+            self._ledger.violation(Law.DAMAGE_ENDS, f"{name} ends at {now.end}: {cut} is damaged")
         if now.end < promised:
-            self._ledger.violation(f"{name} ends at {now.end}; up to {promised} was promised")
+            self._ledger.violation(
+                Law.PROMISED_END, f"{name} ends at {now.end}; up to {promised} was promised"
+            )
         if now.end >= before.end and now.start >= before.start:
             self._ledger.expect(
+                Law.STABLE_FORWARD,
                 now.last_stable >= before.last_stable,
                 f"{name}: the last stable offset went from {before.last_stable} "
                 f"to {now.last_stable}",
             )
         if now.leader_epoch <= before.leader_epoch:
-            self._ledger.violation(f"{name}: the leader epoch did not rise")
+            self._ledger.violation(Law.EPOCH_RISES, f"{name}: the leader epoch did not rise")
 
     def _compare_bytes(self, key: Key, partition: Partition, end: int) -> None:
         try:
@@ -146,7 +154,9 @@ class Watcher:
         start = partition.log.log_start_offset
         for base, batch in old.items():
             if start <= base < end and found.get(base) != batch:
-                self._ledger.violation(f"{key[0]}-{key[2]}: the batch at {base} has changed")
+                self._ledger.violation(
+                    Law.SAME_BYTES, f"{key[0]}-{key[2]}: the batch at {base} has changed"
+                )
 
     def _read(self, partition: Partition) -> dict[int, tuple[int, int]]:
         """Base offset to size and checksum of each batch, from the files themselves."""

@@ -21,14 +21,17 @@ from lakelog.testing.simulation.clients.client import Client
 from lakelog.testing.simulation.clients.operator import Operator
 from lakelog.testing.simulation.damage import Damages
 from lakelog.testing.simulation.inspection import Inspection
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Ledger, Place
 from lakelog.testing.simulation.log_watch import LogWatch
 from lakelog.testing.simulation.loop import SimulatedLoop, Stuck
+from lakelog.testing.simulation.members_ledger import MembersLedger
 from lakelog.testing.simulation.nemesis import Nemesis
 from lakelog.testing.simulation.network import Network
 from lakelog.testing.simulation.offsets_ledger import OffsetsLedger
 from lakelog.testing.simulation.plan import Plan, plan_of
 from lakelog.testing.simulation.seams import WALL_START_MS
+from lakelog.testing.simulation.settling import settle
 from lakelog.testing.simulation.sockets import Address
 from lakelog.testing.simulation.watcher import Watcher
 from lakelog.testing.sqlite_vfs import seed_sqlite
@@ -44,6 +47,7 @@ class Outcome:
 
     seed: int
     violations: tuple[str, ...]
+    broken: frozenset[Law]
     hash: str
     steps: int
     virtual_s: float
@@ -63,10 +67,13 @@ class World:
         self.faults: Counter[str] = self.net.faults
         self.ledger = Ledger()
         self.offsets = OffsetsLedger(self.ledger)
+        self.members = MembersLedger(self.ledger)
         self.is_troubled = True
         """Until peace comes."""
         self.clients: list[Client] = []
         self._living: list[asyncio.Task[None]] = []
+        self.is_settling = False
+        """Whether members of groups come and go no more."""
         self.is_ending = False
         self.leapt_at = -1.0
         """When a wall clock was last changed."""
@@ -104,7 +111,9 @@ class World:
                 self.loop.run_until_complete(asyncio.wait_for(self._live(), _PATIENCE_S))
             except (TimeoutError, Stuck) as error:
                 waiting = [task.get_name() for task in self._living if not task.done()]
-                self.ledger.violation(f"the world does not come to rest ({error!r}): {waiting}")
+                self.ledger.violation(
+                    Law.RESTS, f"the world does not come to rest ({error!r}): {waiting}"
+                )
             finally:
                 self._bury()
                 asyncio.set_event_loop(None)
@@ -113,6 +122,7 @@ class World:
         return Outcome(
             self.seed,
             tuple(self.ledger.violations),
+            frozenset(self.ledger.broken),
             self._hash.hexdigest(),
             self.loop.steps,
             self.loop.time(),
@@ -132,6 +142,8 @@ class World:
         await Nemesis(self, self.plan).run()
         await self._heal()
         await asyncio.sleep(_PEACE_S)
+        self.is_settling = True
+        await settle(self)
         self.is_ending = True
         for task in self._living:
             await asyncio.wait({task})
@@ -171,9 +183,6 @@ class World:
     def wall_ms(self) -> int:
         return WALL_START_MS + int(self.loop.time() * 1000)
 
-    def may_delete(self, place: Place) -> bool:
-        return self.ledger.partition(place).start > 0
-
     def is_new_producer(self, producer_id: int, epoch: int) -> bool:
         is_new = (producer_id, epoch) not in self.producers
         self.producers.add((producer_id, epoch))
@@ -190,6 +199,7 @@ class World:
         for place, end in cut.items():
             self.ledger.cut(place, end)
             self.offsets.cut(place, end)
+            self.members.cut(place)
         self.damages[host.name].on_started()
         if cut:
             self.cut_at = self.loop.time()
@@ -221,7 +231,7 @@ class World:
     def on_start_refused(self, host: BrokerHost, error: BaseException) -> None:
         self.trace("refused", str(error))
         if not {"disk error", "disk full"} & self.plan.faults:
-            self.ledger.violation(f"{host.name} does not start: {error}")
+            self.ledger.violation(Law.STARTS, f"{host.name} does not start: {error}")
 
     async def bring_back(self, host: BrokerHost) -> None:
         """Starts it, again and again if need be."""
@@ -229,7 +239,7 @@ class World:
             if host.process is not None or await host.start():
                 return
             await asyncio.sleep(0.5)
-        self.ledger.violation(f"{host.name} cannot be started any more")
+        self.ledger.violation(Law.STARTS, f"{host.name} cannot be started any more")
 
     def crash_client(self, number: int) -> None:
         client = self.clients[number]

@@ -182,7 +182,7 @@ async def test_kafka_20090_a_fence_at_the_last_epoch_leaves_a_usable_id(world: W
 async def test_what_the_log_may_have_forgotten_is_given_to_nobody(world: World) -> None:
     """The power may have taken the end of the log, and with it epochs that are in use."""
     first = await world.ready()
-    world.may_have_forgotten = True
+    world.lose_power()
     await world.restart()
     fresh = await world.ready()
     assert fresh.producer_id != first.producer_id
@@ -196,7 +196,7 @@ async def test_a_producer_that_goes_on_from_what_may_be_forgotten_has_another_id
     world: World,
 ) -> None:
     first = await world.ready()
-    world.may_have_forgotten = True
+    world.lose_power()
     await world.restart()
     answer = await world.init(expected=first)
     assert answer.code == ErrorCode.NONE
@@ -211,7 +211,7 @@ def test_a_producer_that_missed_its_new_id_is_told_of_it_again(uses: int) -> Non
     async def scenario(world: World) -> None:
         for _ in range(uses):
             first = await world.ready()
-        world.may_have_forgotten = True
+        world.lose_power()
         await world.restart()
         lost = await world.init(expected=first)
         for _ in range(2):
@@ -222,6 +222,56 @@ def test_a_producer_that_missed_its_new_id_is_told_of_it_again(uses: int) -> Non
         assert late.code == FENCED, "it was heard of since"
 
     scenario()
+
+
+@in_world()
+async def test_an_id_that_nobody_asked_for_is_not_trusted_after_a_clean_stop_either(
+    world: World,
+) -> None:
+    first = await world.ready()
+    world.lose_power()
+    for _ in range(3):
+        await world.restart()
+    assert (await world.ready()).producer_id != first.producer_id
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_epoch_of_the_next_transaction_is_none_that_may_be_forgotten(commit: bool) -> None:
+    """KIP-890: the end of a transaction gives a new epoch too, which somebody else may hold."""
+
+    @in_world()
+    async def scenario(world: World) -> None:
+        first = await world.ready()
+        await world.add(first, version=BUMPING)
+        world.markers.partition("orders", 0).append(first, "kept")
+        world.lose_power()
+        await world.restart()
+        answer = await world.end(first, commit=commit, version=BUMPING)
+        fresh = Producer(answer.producer_id, answer.producer_epoch)
+        assert (answer.code, fresh.producer_id != first.producer_id) == (ErrorCode.NONE, True)
+        await world.settled()
+        assert world.markers.partition("orders", 0).visible == (["kept"] if commit else [])
+        await world.restart()
+        assert await world.end(first, commit=commit, version=BUMPING) == answer, "repeated"
+        assert await world.add(fresh, version=BUMPING) == ErrorCode.NONE
+        following = await world.end(fresh, commit=commit, version=BUMPING)
+        assert following.producer_id == fresh.producer_id
+        late = await world.end(first, commit=commit, version=BUMPING)
+        assert late.code in (FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+    scenario()
+
+
+@in_world()
+async def test_the_older_flow_keeps_its_epoch_at_the_end_of_a_transaction(world: World) -> None:
+    first = await world.ready()
+    await world.add(first)
+    world.lose_power()
+    await world.restart()
+    answer = await world.end(first, commit=True)
+    assert answer.code == ErrorCode.NONE
+    await world.settled()
+    assert world.identity() == first
 
 
 def test_the_highest_epoch_is_never_a_clients() -> None:

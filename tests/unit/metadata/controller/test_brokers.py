@@ -9,11 +9,11 @@ from lakelog.metadata.controller.brokers import (
     plan_register_broker,
 )
 from lakelog.metadata.image import MetadataImage
-from lakelog.metadata.records import ClusterRecord, ProducerIdBlock
+from lakelog.metadata.records import ClusterRecord, ForgottenEpochs, ProducerIdBlock
 
 
 def test_each_start_has_a_new_epoch_and_raises_leader_epochs(image: MetadataImage) -> None:
-    plan = plan_register_broker(image, 1, b"n" * 16, rack="r")
+    plan = plan_register_broker(image, 1, b"n" * 16, clean=True, rack="r")
     assert plan.result == 2
     image = image.apply_all(plan.records, 2)
     topic = image.topic("orders")
@@ -23,9 +23,27 @@ def test_each_start_has_a_new_epoch_and_raises_leader_epochs(image: MetadataImag
 
 
 def test_registering_twice_in_one_life_is_once(image: MetadataImage) -> None:
-    image = image.apply_all(plan_register_broker(image, 7, b"n" * 16).records, 2)
-    again = plan_register_broker(image, 7, b"n" * 16)
+    image = image.apply_all(plan_register_broker(image, 7, b"n" * 16, clean=False).records, 2)
+    again = plan_register_broker(image, 7, b"n" * 16, clean=False)
     assert (again.records, again.result) == ((), 1)
+
+
+def test_which_epochs_may_be_forgotten_is_known_beyond_the_next_clean_stop(
+    image: MetadataImage,
+) -> None:
+    image = image.apply(ProducerIdBlock(1, 2000))
+    marks = []
+    for serial, (clean, used) in enumerate(
+        [(True, 0), (False, 0), (True, 0), (False, 7), (True, 0)]
+    ):
+        if used:
+            image = image.apply(ProducerIdBlock(1, 2000 + used))
+        plan = plan_register_broker(image, 1, bytes([serial]) * 16, clean=clean)
+        image = image.apply_all(plan.records, 3)
+        marks.append(image.forgotten_epochs_end)
+    assert marks == [0, 2000, 2000, 2007, 2007]
+    again = plan_register_broker(image, 1, b"z" * 16, clean=False)
+    assert not any(isinstance(record, ForgottenEpochs) for record in again.records)
 
 
 def test_a_cluster_keeps_its_id(image: MetadataImage) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Fate, Ledger, Transaction
-from lakelog.testing.simulation.offsets_ledger import Lease, OffsetsLedger
+from lakelog.testing.simulation.members_ledger import Lease, MembersLedger
+from lakelog.testing.simulation.offsets_ledger import OffsetsLedger
 
 P = ("topic", 0)
 Story = Callable[[Ledger], object]
@@ -72,15 +74,23 @@ def the_newest_of_a_key_is_gone(ledger: Ledger) -> None:
 
 
 def two_owners_in_a_generation(ledger: Ledger) -> None:
-    offsets = OffsetsLedger(ledger)
-    offsets.assigned("g", 3, "one", [P])
-    offsets.assigned("g", 3, "two", [P])
+    members = MembersLedger(ledger)
+    members.assigned("g", 3, "one", [P])
+    members.assigned("g", 3, "two", [P])
 
 
 def two_leases(ledger: Ledger) -> None:
-    offsets = OffsetsLedger(ledger)
-    offsets.lease("g", Lease("one", frozenset({P}), 10.0), 1.0)
-    offsets.lease("g", Lease("two", frozenset({P}), 12.0), 9.0)
+    members = MembersLedger(ledger)
+    members.lease("g", Lease("one", frozenset({P}), 10.0), 1.0)
+    members.lease("g", Lease("two", frozenset({P}), 12.0), 9.0)
+
+
+def a_replaced_static_member_is_heard(ledger: Ledger) -> None:
+    members = MembersLedger(ledger)
+    members.holds("g", "i", "first", (1.0, 2.0), 1, written=True)
+    members.holds("g", "i", "second", (3.0, 4.0), 1, written=True)
+    ledger.expect(Law.FENCED_INSTANCE, not members.is_fenced("first", 2), "first is heard")
+    ledger.expect(Law.FENCED_INSTANCE, not members.is_fenced("second", 2), "second is heard")
 
 
 def an_offset_is_lost(ledger: Ledger) -> None:
@@ -115,6 +125,7 @@ BROKEN: list[Story] = [
     the_newest_of_a_key_is_gone,
     two_owners_in_a_generation,
     two_leases,
+    a_replaced_static_member_is_heard,
     an_offset_is_lost,
     an_offset_goes_back,
     an_offset_of_an_aborted_transaction,
@@ -158,9 +169,25 @@ def a_transaction_of_unknown_end_is_there_or_not(ledger: Ledger) -> None:
 
 
 def a_lease_that_has_run_out(ledger: Ledger) -> None:
-    offsets = OffsetsLedger(ledger)
-    offsets.lease("g", Lease("one", frozenset({P}), 10.0), 1.0)
-    offsets.lease("g", Lease("two", frozenset({P}), 20.0), 11.0)
+    members = MembersLedger(ledger)
+    members.lease("g", Lease("one", frozenset({P}), 10.0), 1.0)
+    members.lease("g", Lease("two", frozenset({P}), 20.0), 11.0)
+
+
+def a_takeover_that_no_log_has_is_forgotten(ledger: Ledger) -> None:
+    members = MembersLedger(ledger)
+    members.holds("g", "i", "first", (1.0, 2.0), 1, written=True)
+    members.holds("g", "i", "second", (3.0, 4.0), 1, written=False)
+    assert members.is_fenced("first", 1)
+    ledger.expect(Law.FENCED_INSTANCE, not members.is_fenced("first", 2), "first is heard")
+
+
+def static_members_that_join_at_once_may_come_in_any_order(ledger: Ledger) -> None:
+    members = MembersLedger(ledger)
+    members.holds("g", "i", "first", (1.0, 4.0), 1, written=True)
+    members.holds("g", "i", "second", (2.0, 3.0), 1, written=True)
+    for member in ("first", "second"):
+        ledger.expect(Law.FENCED_INSTANCE, not members.is_fenced(member, 1), f"{member} is heard")
 
 
 @pytest.mark.parametrize(
@@ -171,6 +198,8 @@ def a_lease_that_has_run_out(ledger: Ledger) -> None:
         what_went_with_the_power_may_be_gone_and_its_place_taken,
         a_transaction_of_unknown_end_is_there_or_not,
         a_lease_that_has_run_out,
+        a_takeover_that_no_log_has_is_forgotten,
+        static_members_that_join_at_once_may_come_in_any_order,
     ],
     ids=lambda story: story.__name__,
 )

@@ -20,6 +20,7 @@ from lakelog.testing.simulation.clients.client import RETRIABLE, Client
 from lakelog.testing.simulation.clients.producing import answer_of, batch_of, produce_request
 from lakelog.testing.simulation.clients.reading import LATEST, list_offset, read_all
 from lakelog.testing.simulation.clients.topics import create_topic
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Place
 from lakelog.testing.simulation.wire import Lost
 
@@ -68,6 +69,7 @@ class Trimmer(Client):
             return
         if answer.error_code == 0:
             self.ledger.expect(
+                Law.TRIMMED,
                 answer.low_watermark >= before,
                 f"{place} begins at {answer.low_watermark} though {before} was asked for",
             )

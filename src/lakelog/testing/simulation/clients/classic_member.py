@@ -1,4 +1,8 @@
-"""A member of a classic group: joins, divides the partitions if it leads, commits, leaves."""
+"""A member of a classic group: joins, divides the partitions if it leads, commits, leaves.
+
+A static member (KIP-345) goes without a word and comes back under its instance id, before its
+session is over or after it; sometimes an administrator takes it out meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from lakelog.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from lakelog.testing.simulation.clients.client import RETRIABLE
 from lakelog.testing.simulation.clients.groups import EXPELLED, GroupClient
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.wire import Lost
 
 if TYPE_CHECKING:
@@ -29,31 +34,30 @@ class ClassicMember(GroupClient):
     _generation = -1
 
     def replaced(self) -> ClassicMember:
-        return ClassicMember(self.world, self.next_name, self.group, self.places)
+        return ClassicMember(self.world, self.next_name, self.group, self.places, self.role)
 
     async def run(self) -> None:
         await self.find_coordinator()
-        while not self.world.is_ending:
+        await self.nap()
+        while not self.is_over:
             mine = await self._join()
             if mine is not None:
+                self.owned = frozenset(mine)
                 await self._stay(mine)
+                self.owned = frozenset()
             await self.pause(0.0, 0.5)
-        await self._leave()
+        if self.instance is None:
+            await self._leave()
 
     async def _join(self) -> list[Place] | None:
         """What is this member's in the next generation; none if there is none yet."""
-        request = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=_SESSION_MS,
-            rebalance_timeout_ms=_REBALANCE_MS,
-            member_id=self._member_id,
-            protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=_PROTOCOL, metadata=b"")],
-        )
-        starts = self.world.starts
-        answer = await self._call("JoinGroup", request, 7, 15.0)
+        starts, asked_at = self.world.starts, self.world.loop.time()
+        at_least = self.world.members.generation(self.group)
+        answer = await self._call("JoinGroup", self._join_request(), 7, 15.0)
         if answer is None:
             return None
+        self.held(self._member_id, asked_at, starts, written=False)
+        self._note_generation(answer.generation_id, at_least)
         old, self._generation = self._generation, answer.generation_id
         if 0 <= old < self._generation and self.rng.random() < 0.2:
             await self._haunt(old, starts)
@@ -62,6 +66,7 @@ class ClassicMember(GroupClient):
             group_id=self.group,
             generation_id=self._generation,
             member_id=self._member_id,
+            group_instance_id=self.instance,
             protocol_type="consumer",
             protocol_name=_PROTOCOL,
             assignments=shares,
@@ -70,9 +75,33 @@ class ClassicMember(GroupClient):
         if answer is None:
             return None
         mine = [(topic, index) for topic, index in json.loads(bytes(answer.assignment) or b"[]")]
-        self.world.offsets.assigned(self.group, self._generation, self._member_id, mine)
+        owner = self.instance or self._member_id
+        self.world.members.assigned(self.group, self._generation, owner, mine)
+        self.held(self._member_id, asked_at, starts, written=True)
         self.note("assigned", self._generation, mine)
         return mine
+
+    def _join_request(self) -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id=self.group,
+            session_timeout_ms=_SESSION_MS,
+            rebalance_timeout_ms=_REBALANCE_MS,
+            member_id=self._member_id,
+            group_instance_id=self.instance,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name=_PROTOCOL, metadata=b"")],
+        )
+
+    def _note_generation(self, generation: int, at_least: int) -> None:
+        """`at_least` is what had been assigned before this was asked for."""
+        at_least = min(at_least, self.world.members.generation(self.group))
+        self.ledger.expect(
+            Law.GENERATION_FORWARD,
+            generation >= at_least,
+            f"{self.group} is in generation {generation} after {at_least}",
+        )
+        if self.instance is not None and self._generation < 0 < at_least == generation:
+            self.ledger.counts["returns without a rebalance"] += 1
 
     async def _haunt(self, generation: int, starts: int) -> None:
         """As a member that has slept through a rebalance: its commit must be refused.
@@ -84,6 +113,7 @@ class ClassicMember(GroupClient):
             return
         done = await self.commit(self.some_place(self.places), generation, self._member_id)
         self.ledger.expect(
+            Law.OLD_GENERATION,
             not done or self.world.starts != starts,
             f"{self.name}: generation {generation} has committed in {self._generation}",
         )
@@ -99,7 +129,9 @@ class ClassicMember(GroupClient):
         ]
 
     async def _call(self, what: str, request: Any, version: int, timeout_s: float) -> Any:
-        """The answer, or none if the member has to join again."""
+        """None if it was refused, or lost."""
+        asking, starts = self._member_id, self.world.starts
+        fenced = self.is_fenced(asking)
         try:
             answer = await self.connection.call(request, version, timeout_s)
         except Lost:
@@ -109,24 +141,45 @@ class ClassicMember(GroupClient):
             self._member_id = answer.member_id
             return None
         if code == 0:
+            self.expect_refused(what, asking, fenced)
             self._member_id = getattr(answer, "member_id", self._member_id)
             return answer
-        if code == ErrorCode.UNKNOWN_MEMBER_ID:
-            self._member_id = ""
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            await self._on_fenced(asking or getattr(answer, "member_id", ""), starts)
+        elif code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self._forget()
         elif code not in EXPELLED | RETRIABLE:
             self.unexpected(what, code)
         return None
 
+    async def _on_fenced(self, member_id: str, starts: int) -> None:
+        """Somebody else is this member now. It tries what it may not, and takes its place back."""
+        self.was_fenced(member_id, starts)
+        if self._generation >= 0 and self.rng.random() < 0.5:
+            await self.commit(self.some_place(self.places), self._generation, member_id)
+        self._forget()
+        await self.pause(0.5, 4.0)
+
+    def _forget(self) -> None:
+        self._member_id = ""
+        if self.instance is not None:
+            self._generation = -1
+
     async def _stay(self, mine: list[Place]) -> None:
-        """Until the next rebalance, or until it is fed up."""
+        """Until the next rebalance, or until it is fed up, which it is not once all settle."""
         for place in mine:
             await self.fetch_offset(place)
-        for _ in range(self.rng.randint(3, 25)):
-            if self.world.is_ending:
+        beats = self.rng.randint(3, 25)
+        while beats > 0 or self.world.is_settling:
+            if self.is_over:
                 return
+            beats -= 1
             await self.pause(0.2, 1.0)
             request = HeartbeatRequest(
-                group_id=self.group, generation_id=self._generation, member_id=self._member_id
+                group_id=self.group,
+                generation_id=self._generation,
+                member_id=self._member_id,
+                group_instance_id=self.instance,
             )
             if await self._call("Heartbeat", request, 4, 5.0) is None:
                 return
@@ -134,14 +187,20 @@ class ClassicMember(GroupClient):
                 await self.commit(self.some_place(mine), self._generation, self._member_id)
                 await self.fetch_offset(self.some_place(mine))
         if self.rng.random() < 0.5:
+            await self._go()
+
+    async def _go(self) -> None:
+        """For good, or a static member for a while: then only an administrator says so."""
+        if self.instance is None or self.rng.random() < 0.3:
             await self._leave()
+        self._forget()
+        self.owned = frozenset()
+        await self.nap()
 
     async def _leave(self) -> None:
-        request = LeaveGroupRequest(
-            group_id=self.group, members=[MemberIdentity(member_id=self._member_id)]
-        )
+        member_id = self._member_id if self.instance is None else ""
+        leaving = MemberIdentity(member_id=member_id, group_instance_id=self.instance)
         try:
-            await self.connection.call(request, 5)
+            await self.connection.call(LeaveGroupRequest(group_id=self.group, members=[leaving]), 5)
         except Lost:
             return
-        self._member_id = ""

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Ledger, Place
 from lakelog.testing.simulation.process import Process
 from lakelog.testing.simulation.wire import Lost, WireConnection
@@ -59,7 +60,7 @@ class Client:
         try:
             await self.run()
         except Exception as error:
-            self.ledger.violation(f"{self.name} failed: {error!r}")
+            self.ledger.violation(Law.CLIENTS_LIVE, f"{self.name} failed: {error!r}")
             raise
 
     def run(self) -> Coroutine[Any, Any, None]:
@@ -86,7 +87,9 @@ class Client:
                 await self.pause(0.05, 0.5)
 
     def unexpected(self, what: str, code: int) -> None:
-        self.ledger.violation(f"{self.name}: {what} was answered {ErrorCode(code).name}")
+        self.ledger.violation(
+            Law.ANSWERS, f"{self.name}: {what} was answered {ErrorCode(code).name}"
+        )
 
     def note(self, what: str, *details: object) -> None:
         self.world.trace(what, self.name, *details)

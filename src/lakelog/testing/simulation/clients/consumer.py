@@ -15,6 +15,7 @@ from lakelog.testing.simulation.clients.reading import (
     list_offset,
     read_piece,
 )
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Place
 from lakelog.testing.simulation.wire import Lost
 
@@ -80,9 +81,10 @@ class Consumer(Client):
         end = await list_offset(self, place, LATEST, committed=False)
         was_cut = self.ledger.partition(place).cuts > 0
         if start <= at <= end and not was_cut:
-            self.ledger.violation(f"{place}: {at} is out of range in {start} to {end}")
-        if at < start and not self.world.may_delete(place):
-            self.ledger.violation(f"{place} begins at {start}, and nobody has deleted {at}")
+            self.ledger.violation(
+                Law.OUT_OF_RANGE, f"{place}: {at} is out of range in {start} to {end}"
+            )
+        self.ledger.begins(place, start)
         if at > end and not was_cut:
-            self.ledger.violation(f"{place} ends at {end}, where {at} had been")
+            self.ledger.violation(Law.END_KEPT, f"{place} ends at {end}, where {at} had been")
         self._positions[place] = min(max(at, start), end)

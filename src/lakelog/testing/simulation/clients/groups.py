@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode
@@ -17,6 +18,7 @@ from lakelog.protocol.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Place
 from lakelog.testing.simulation.wire import Lost
 
@@ -36,13 +38,74 @@ EXPELLED = frozenset(
 _NOT_NOW = frozenset({*RETRIABLE, ErrorCode.UNSTABLE_OFFSET_COMMIT})
 
 
+NAP_S_MAX = 10.0
+"""More than a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Static members have an instance id. One that `rivals` takes it from another process."""
+
+    instance: str | None = None
+    rivals: bool = False
+
+
+DYNAMIC = Role()
+
+
 class GroupClient(Client):
     """`group` reads `places`."""
 
-    def __init__(self, world: World, name: str, group: str, places: list[Place]) -> None:
+    owned: frozenset[Place] = frozenset()
+    """What it reads now, as far as it knows."""
+
+    def __init__(
+        self, world: World, name: str, group: str, places: list[Place], role: Role = DYNAMIC
+    ) -> None:
         super().__init__(world, name)
         self.group = group
         self.places = places
+        self.role = role
+
+    @property
+    def instance(self) -> str | None:
+        return self.role.instance
+
+    @property
+    def is_over(self) -> bool:
+        return self.world.is_ending or (self.role.rivals and self.world.is_settling)
+
+    async def nap(self) -> None:
+        """As long as a process may be down that comes back as the same static member."""
+        if self.instance is not None:
+            await self.pause(0.0, NAP_S_MAX if self.rng.random() < 0.5 else 1.0)
+
+    def held(self, member_id: str, asked_at: float, starts: int, *, written: bool) -> None:
+        """This member was told that the instance id is its own, asked for then."""
+        if self.instance is not None:
+            times = asked_at, self.world.loop.time()
+            self.world.members.holds(
+                self.group, self.instance, member_id, times, starts, written=written
+            )
+
+    def was_fenced(self, member_id: str, starts: int) -> None:
+        if self.instance is None:
+            self.unexpected(f"member {member_id}", ErrorCode.FENCED_INSTANCE_ID)
+        else:
+            self.ledger.counts["fenced instances"] += 1
+            self.world.members.fenced(self.group, self.instance, member_id, starts)
+
+    def is_fenced(self, member_id: str) -> bool:
+        """Whether whatever it asks for now must be refused."""
+        return self.world.members.is_fenced(member_id, self.world.starts)
+
+    def expect_refused(self, what: str, member_id: str, fenced: bool) -> None:
+        """Something was granted; `fenced` is what `is_fenced` was when it was asked for."""
+        self.ledger.expect(
+            Law.FENCED_INSTANCE,
+            not (fenced and self.is_fenced(member_id)),
+            f"{self.name}: {what} of {member_id} was taken, which is not {self.instance} any more",
+        )
 
     async def find_coordinator(self) -> None:
         """Asking for it makes the topic of committed offsets."""
@@ -63,16 +126,21 @@ class GroupClient(Client):
             group_id=self.group,
             generation_id_or_member_epoch=epoch,
             member_id=member_id,
+            group_instance_id=self.instance,
             topics=[OffsetCommitRequestTopic(name=place[0], partitions=[entry])],
         )
+        starts, fenced = self.world.starts, self.is_fenced(member_id)
         try:
             answer = (await self.connection.call(request, 9)).topics[0].partitions[0]
         except Lost:
             return False
-        if answer.error_code == 0:
+        if answer.error_code == ErrorCode.FENCED_INSTANCE_ID:
+            self.was_fenced(member_id, starts)
+        elif answer.error_code == 0:
+            self.expect_refused("a commit", member_id, fenced)
             self.world.offsets.acknowledged(self.group, place, value, self.world.ends())
             return True
-        if answer.error_code not in _NOT_NOW | EXPELLED:
+        elif answer.error_code not in _NOT_NOW | EXPELLED:
             self.unexpected("OffsetCommit", answer.error_code)
         return False
 

@@ -10,6 +10,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
 from lakelog.testing.simulation.clients.producing import answer_of, batch_of, produce_request
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Place
 from lakelog.testing.simulation.wire import Lost
 
@@ -102,6 +103,7 @@ class IdempotentProducer(Client):
                 break
             await self.pause(0.1, 0.5)
         self.ledger.expect(
+            Law.NEW_IDENTITY,
             self.world.is_new_producer(answer.producer_id, answer.producer_epoch),
             f"producer id {answer.producer_id} was given out twice",
         )
@@ -143,6 +145,7 @@ class IdempotentProducer(Client):
             return
         if answer.error_code == 0 and not self.ledger.partition(batch.place).cuts:
             self.ledger.expect(
+                Law.SAME_BATCH,
                 answer.base_offset in (offset, -1),
                 f"{self.name}: a batch at {offset} was taken again at {answer.base_offset}",
             )
@@ -152,8 +155,11 @@ class IdempotentProducer(Client):
         while not batch.acked:
             code = await self._send(batch)
             if code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
-                if not self._may_be_forgotten(batch):
-                    self.unexpected("a batch in sequence", code)
+                self.ledger.expect(
+                    Law.TAKEN,
+                    self._may_be_forgotten(batch),
+                    f"{self.name}: a batch in sequence was answered {ErrorCode(code).name}",
+                )
                 await self._identify()
                 return
             if code and code not in RETRIABLE:

@@ -15,6 +15,7 @@ from lakelog.protocol.list_offsets import (
 from lakelog.records.batch import check_crc, iter_batches
 from lakelog.records.control import read_marker
 from lakelog.records.record import decode_records
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Ledger, Place
 
 if TYPE_CHECKING:
@@ -56,9 +57,10 @@ def read_piece(ledger: Ledger, place: Place, offset: int, answer: Any, *, commit
     at, compacted = offset, ledger.partition(place).compacted
     for header, batch in iter_batches(answer.records or b""):
         if not check_crc(batch, 0, header):
-            ledger.violation(f"{place}: a damaged batch was served at {at}")
+            ledger.violation(Law.INTACT, f"{place}: a damaged batch was served at {at}")
             return Piece(values, header.last_offset + 1)
         ledger.expect(
+            Law.ADJACENT,
             (header.base_offset <= at or compacted) and header.last_offset >= at,
             f"{place}: after {at} came the batch {header.base_offset} to {header.last_offset}",
         )
@@ -77,10 +79,12 @@ def read_piece(ledger: Ledger, place: Place, offset: int, answer: Any, *, commit
                 values.append((record.offset, record.value))
     if committed:
         ledger.expect(
+            Law.BELOW_STABLE,
             at <= max(answer.last_stable_offset, offset),
             f"{place}: read up to {at}, beyond the last stable offset {answer.last_stable_offset}",
         )
     ledger.expect(
+        Law.BELOW_WATERMARK,
         at <= max(answer.high_watermark, offset),
         f"{place}: read up to {at}, beyond the high watermark {answer.high_watermark}",
     )
@@ -113,7 +117,7 @@ async def read_all(client: Client, place: Place, *, committed: bool) -> dict[int
     """The whole partition, from its beginning to where it ends by now."""
     at = await list_offset(client, place, EARLIEST, committed=committed)
     end = await list_offset(client, place, LATEST, committed=committed)
-    client.ledger.deleted(place, at)
+    client.ledger.begins(place, at)
     found: dict[int, bytes] = {}
     while at < end:
         request = fetch_request(place, at, committed=committed, max_bytes=1 << 20, max_wait_ms=100)
@@ -131,7 +135,9 @@ async def read_all(client: Client, place: Place, *, committed: bool) -> dict[int
             break
         piece = read_piece(client.ledger, place, at, answer, committed=committed)
         if piece.next_offset == at:
-            client.ledger.violation(f"{place}: nothing at {at}, though it ends at {end}")
+            client.ledger.violation(
+                Law.READABLE, f"{place}: nothing at {at}, though it ends at {end}"
+            )
             break
         found.update(piece.values)
         at = piece.next_offset

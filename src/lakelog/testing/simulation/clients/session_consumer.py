@@ -12,6 +12,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from lakelog.testing.simulation.clients.consumer import Consumer
 from lakelog.testing.simulation.clients.reading import FETCH_VERSION
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Place
 from lakelog.testing.simulation.wire import Lost
 
@@ -71,10 +72,18 @@ class SessionConsumer(Consumer):
             for topic in answer.responses
             for partition in topic.partitions
         }
-        self.ledger.expect(found.keys() <= self._wanted, f"{self.name}: forgotten ones are told")
+        self.ledger.expect(
+            Law.SESSION_FORGETS,
+            found.keys() <= self._wanted,
+            f"{self.name}: forgotten ones are told",
+        )
         if (starts, cuts) == (self.world.starts, sum(known(p).cuts for p in self._wanted)):
             left_out = sorted(due - found.keys())
-            self.ledger.expect(not left_out, f"{self.name}: {left_out} are left out, not unchanged")
+            self.ledger.expect(
+                Law.SESSION_COMPLETE,
+                not left_out,
+                f"{self.name}: {left_out} are left out, not unchanged",
+            )
         for place, partition in found.items():
             await self.take(place, self._positions[place], partition)
 

@@ -20,6 +20,7 @@ from lakelog.protocol.txn_offset_commit import (
 )
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
 from lakelog.testing.simulation.clients.producing import answer_of, batch_of, produce_request
+from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Fate, Place, Transaction
 from lakelog.testing.simulation.wire import Lost
 
@@ -103,6 +104,7 @@ class TransactionalProducer(Client):
         except Lost:
             return
         self.ledger.expect(
+            Law.FENCED,
             answer_of(response).error_code != 0
             or old == self._identity
             or self.world.cut_at >= self._identified_at,
@@ -128,6 +130,7 @@ class TransactionalProducer(Client):
 
     def _use(self, producer_id: int, epoch: int) -> None:
         self.ledger.expect(
+            Law.NEW_IDENTITY,
             self.world.is_new_producer(producer_id, epoch),
             f"{self.name}: producer {producer_id} has epoch {epoch} a second time",
         )
@@ -223,7 +226,9 @@ class TransactionalProducer(Client):
             if code not in _OVER:
                 self.unexpected(what, code)
             elif not self._is_late:
-                self.ledger.violation(f"{self.name}: {what}: {ErrorCode(code).name} in time")
+                self.ledger.violation(
+                    Law.IN_TIME, f"{self.name}: {what}: {ErrorCode(code).name} in time"
+                )
             raise _Over
         await self.pause(0.05, 0.4)
         return False

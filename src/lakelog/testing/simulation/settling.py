@@ -1,0 +1,33 @@
+"""After the harm: every group comes to rest, each of its partitions with one owner."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lakelog.testing.simulation.clients.groups import GroupClient
+from lakelog.testing.simulation.laws import Law
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.world import World
+
+_PATIENCE_S = 60.0
+"""More than the sessions, rebalance timeouts and naps of all members, one after the other."""
+_LOOK_S = 0.2
+
+
+async def settle(world: World) -> None:
+    """Waits until members own all partitions of their groups, each only one."""
+    members = [client for client in world.clients if isinstance(client, GroupClient)]
+    until = world.loop.time() + _PATIENCE_S
+    for group in sorted({member.group for member in members}):
+        inside = [member for member in members if member.group == group]
+        while world.loop.time() < until and not _is_settled(inside):  # noqa: ASYNC110 - as one looks
+            await asyncio.sleep(_LOOK_S)
+        owned = {member.name: sorted(member.owned) for member in inside}
+        world.ledger.expect(Law.OWNED, _is_settled(inside), f"{group} does not settle: {owned}")
+
+
+def _is_settled(members: list[GroupClient]) -> bool:
+    owned = sorted(place for member in members for place in member.owned)
+    return owned == sorted(members[0].places)

@@ -1,0 +1,50 @@
+"""A bug as a patch of the product, and a plan of a world that should show it.
+
+The bugs follow what Jepsen and the KIPs have found elsewhere: no deduplication, epochs used twice,
+reads beyond the last stable offset, fsyncs left out, acknowledgements without a write, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from lakelog.testing.simulation import Plan
+from lakelog.testing.simulation.laws import Law
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+BUGS: list[Bug] = []
+FLIP = "flipped record"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """`law` is the one that it must be seen to break, within so many `seeds`.
+
+    `settings` are added to the broker's, `seconds` are of faults.
+    """
+
+    name: str
+    law: Law
+    patch: Patch
+    workloads: tuple[str, ...]
+    faults: tuple[str, ...] = ()
+    seeds: int = 10
+    settings: dict[str, str] = field(default_factory=dict)
+    seconds: float = 15.0
+
+    def plan(self) -> Plan:
+        plan = Plan(self.seconds, frozenset(self.workloads), frozenset(self.faults))
+        plan.settings.update(self.settings)
+        return plan
+
+
+def bug(name: str, law: Law, *workloads: str, **rest: Any) -> Callable[[Patch], Patch]:
+    def plant(patch: Patch) -> Patch:
+        BUGS.append(Bug(name, law, patch, workloads, **rest))
+        return patch
+
+    return plant

@@ -1,0 +1,146 @@
+"""Bugs in groups: who owns what, who may commit, what becomes of committed offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakelog.coordinator.group import fetch as offset_fetch
+from lakelog.coordinator.group import shard as group_shard
+from lakelog.coordinator.group import upkeep
+from lakelog.coordinator.group.classic import ClassicGroup
+from lakelog.coordinator.group.consumer import ConsumerGroup
+from lakelog.coordinator.group.consumer_groups import ConsumerGroups
+from lakelog.coordinator.group.offsets import OffsetTable
+from lakelog.coordinator.group.rebalance import Rebalancer
+from lakelog.coordinator.group.records import OffsetCommitKey
+from lakelog.coordinator.shard import Result
+from lakelog.testing.simulation.laws import Law
+from simulation.planted_bug import bug
+
+_STATIC = "static classic members"
+_SHORT = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "2000"}
+
+
+# Offsets
+
+
+@bug(
+    "offsets of a living group expire",
+    Law.OFFSET_KEPT,
+    "classic group",
+    "consumer group",
+    faults=("clock",),
+    seeds=20,
+    seconds=30.0,
+    settings=_SHORT,
+)
+def _living_group_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    def expired(group_id: str, group: Any, offsets: Any, now_ms: int, retention: int) -> Any:
+        return [
+            OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+            for topic, partitions in offsets.items()
+            for partition, value in partitions.items()
+            if now_ms >= value.commit_timestamp + retention
+        ]
+
+    monkeypatch.setattr(upkeep, "expired_offsets", expired)
+
+
+@bug(
+    "the commit of the latest time counts", Law.OFFSET_FORWARD, "consumer group", faults=("clock",)
+)
+def _by_commit_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    apply = OffsetTable._apply
+
+    def latest(self: OffsetTable, record: Any) -> None:
+        key, value = record
+        known = self.of_group(key.group).get(key.topic, {}).get(key.partition)
+        if known is None or value is None or known.commit_timestamp <= value.commit_timestamp:
+            apply(self, record)
+
+    monkeypatch.setattr(OffsetTable, "_apply", latest)
+
+
+@bug("the offset after the committed one is told", Law.OFFSET_SENT, "classic group")
+def _the_one_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = offset_fetch._partition
+
+    def after(*arguments: Any) -> Any:
+        answer = partition(*arguments)
+        answer.committed_offset += 1_000_000 * (answer.committed_offset >= 0)
+        return answer
+
+    monkeypatch.setattr(offset_fetch, "_partition", after)
+
+
+@bug(
+    "commits of an old generation are taken",
+    Law.OLD_GENERATION,
+    "classic group",
+    faults=("partition", "slow network", "client crash"),
+)
+def _old_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_shard, "check_commit", lambda *arguments: None)
+
+
+# Members of classic groups
+
+
+@bug("every member is told the leader's share", Law.GENERATION_OWNER, "classic group")
+def _the_leaders_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    give = Rebalancer.give_assignments
+
+    def same(self: Any, now: Any, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+        share = assignments.get(group.leader_id or "", b"")
+        give(self, now, group, dict.fromkeys(assignments, share))
+
+    monkeypatch.setattr(Rebalancer, "give_assignments", same)
+
+
+@bug(
+    "a loaded group counts its generations anew",
+    Law.GENERATION_FORWARD,
+    "classic group",
+    faults=("kill",),
+)
+def _generations_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    from_stored = ClassicGroup.from_stored
+
+    def anew(group_id: str, value: Any) -> ClassicGroup:
+        group = from_stored(group_id, value)
+        group.generation = 0
+        return group
+
+    monkeypatch.setattr(ClassicGroup, "from_stored", anew)
+
+
+@bug("an instance id is enough to speak for a static member", Law.FENCED_INSTANCE, _STATIC)
+def _instance_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    validate = ClassicGroup.validate
+
+    def lenient(self: ClassicGroup, member_id: str, instance_id: str | None) -> Any:
+        current = self.static_members.get(instance_id or "", member_id)
+        return validate(self, current, instance_id)
+
+    monkeypatch.setattr(ClassicGroup, "validate", lenient)
+
+
+# Members of groups of KIP-848
+
+
+@bug(
+    "a partition is given before it was given up",
+    Law.ONE_OWNER,
+    "consumer group",
+    faults=("client crash",),
+    seeds=20,
+)
+def _given_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConsumerGroup, "is_free", lambda self, topic_id, partition: True)
+
+
+@bug("a silent member stays", Law.OWNED, "consumer group", faults=("client crash",))
+def _silent_member_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConsumerGroups, "on_timer", lambda *arguments: Result())

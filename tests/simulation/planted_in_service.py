@@ -1,0 +1,61 @@
+"""Bugs in how requests are answered, and in how a broker starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakelog.coordinator.group.classic import ClassicGroup
+from lakelog.replica.fetch_session import FetchPlan, FetchSession
+from lakelog.storage.directory import LogDirectory
+from lakelog.testing.simulation.laws import Law
+from simulation.planted_bug import bug
+
+
+@bug("a fetch session leaves out what is new", Law.SESSION_COMPLETE, "plain")
+def _left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FetchPlan, "includes", lambda self, *arguments: not self.incremental)
+
+
+@bug("a fetch session forgets nothing", Law.SESSION_FORGETS, "idempotent")
+def _nothing_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FetchSession, "remove", lambda *arguments: None)
+
+
+@bug("a handler fails now and then", Law.NO_BUGS, "plain")
+def _handler_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance = FetchSession.advance
+
+    def failing(self: FetchSession, now: float) -> None:
+        advance(self, now)
+        if self.epoch == 3:
+            raise LookupError("planted")
+
+    monkeypatch.setattr(FetchSession, "advance", failing)
+
+
+@bug("an assignment is told without its end", Law.CLIENTS_LIVE, "classic group")
+def _cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    sync_response = ClassicGroup.sync_response
+
+    def shorter(self: ClassicGroup, member: Any) -> Any:
+        response = sync_response(self, member)
+        response.assignment = bytes(response.assignment)[:-1]
+        return response
+
+    monkeypatch.setattr(ClassicGroup, "sync_response", shorter)
+
+
+@bug("an unclean stop is too much for the next start", Law.STARTS, "plain", faults=("kill",))
+def _start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_logs = LogDirectory.load_logs
+    attempts: list[bool] = []
+
+    def failing(self: LogDirectory, *arguments: Any) -> Any:
+        attempts.append(self.clean)
+        if not self.clean and len(attempts) % 2:
+            raise OSError(5, "planted")
+        return load_logs(self, *arguments)
+
+    monkeypatch.setattr(LogDirectory, "load_logs", failing)

@@ -1,0 +1,228 @@
+"""Bugs in what is known of producers, and in how transactions begin and end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.txn_offsets import PendingOffsets
+from lakelog.coordinator.transaction import shard as transaction_shard
+from lakelog.coordinator.transaction.markers import Marker, MarkerDriver, _Job
+from lakelog.coordinator.transaction.transitions import End
+from lakelog.metadata.plan import Plan as MetadataPlan
+from lakelog.metadata.records import ForgottenEpochs
+from lakelog.replica.partition import Partition
+from lakelog.server import app
+from lakelog.storage import log as log_module
+from lakelog.storage.compaction import clean
+from lakelog.storage.compaction.transactions import CleanedTransactions
+from lakelog.storage.log import AppendResult, Log
+from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.testing.simulation.laws import Law
+from simulation.planted_bug import bug
+
+
+@bug("no deduplication", Law.ONCE, "idempotent", faults=("slow network", "reset"))
+def _no_deduplication(monkeypatch: pytest.MonkeyPatch) -> None:
+    admit = ProducerStateTable.admit
+
+    def without(self: ProducerStateTable, *arguments: Any) -> None:
+        admit(self, *arguments)
+
+    monkeypatch.setattr(ProducerStateTable, "admit", without)
+
+
+@bug("a repeated batch is told another offset", Law.SAME_BATCH, "idempotent")
+def _another_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    repeated = Log._repeated
+
+    def next_to_it(self: Log, *arguments: Any) -> AppendResult:
+        result = repeated(self, *arguments)
+        return result._replace(base_offset=result.base_offset + 1)
+
+    monkeypatch.setattr(Log, "_repeated", next_to_it)
+
+
+@bug("a snapshot is a sequence ahead", Law.TAKEN, "idempotent", faults=("stop",))
+def _sequence_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = ProducerStateTable.load
+
+    def ahead(self: ProducerStateTable, entries: Any) -> None:
+        for entry in entries.values():
+            for number, batch in enumerate(entry.batches):
+                entry.batches[number] = batch._replace(last_sequence=batch.last_sequence + 1)
+        load(self, entries)
+
+    monkeypatch.setattr(ProducerStateTable, "load", ahead)
+
+
+@bug(
+    "producer ids are given out twice",
+    Law.NEW_IDENTITY,
+    "idempotent",
+    faults=("kill", "client crash"),
+)
+def _producer_ids_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "plan_producer_ids", lambda image, node: MetadataPlan((), range(1000)))
+
+
+@bug(
+    "what may be forgotten is forgotten at a clean stop",
+    Law.NEW_IDENTITY,
+    "transactions",
+    faults=("power", "stop"),
+    seconds=25.0,
+)
+def _trusts_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    register = app.plan_register_broker
+
+    def trusting(*arguments: Any, clean: bool, **named: Any) -> Any:
+        plan = register(*arguments, clean=clean, **named)
+        records = (*plan.records, ForgottenEpochs(0)) if clean else plan.records
+        return MetadataPlan(records, plan.result)
+
+    monkeypatch.setattr(app, "plan_register_broker", trusting)
+
+
+@bug("an epoch is used twice", Law.NEW_IDENTITY, "transactions", faults=("client crash",))
+def _epoch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    initialised = transaction_shard.initialised
+
+    def same(current: Any, expected: Any, *rest: Any, **named: Any) -> Any:
+        new = initialised(current, expected, *rest, **named)
+        if current is None or new.state.is_ending or new.producer_id != current.producer_id:
+            return new
+        return replace(new, producer_epoch=current.producer_epoch)
+
+    monkeypatch.setattr(transaction_shard, "initialised", same)
+
+
+@bug("older epochs may write", Law.FENCED, "transactions", faults=("clock",), seconds=25.0)
+def _older_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    admit, verify = ProducerStateTable.admit, Partition.start_verification
+
+    def is_old(table: ProducerStateTable, producer_id: int, epoch: int) -> bool:
+        known = table.entries.get(producer_id)
+        return known is not None and epoch < known.epoch
+
+    def admit_all(self: ProducerStateTable, header: Any, *rest: Any) -> Any:
+        if is_old(self, header.producer_id, header.producer_epoch):
+            return None
+        return admit(self, header, *rest)
+
+    def verify_newer(
+        self: Partition, producer_id: int, epoch: int, *rest: Any, **named: Any
+    ) -> Any:
+        if is_old(self.log.producers, producer_id, epoch):
+            return None
+        return verify(self, producer_id, epoch, *rest, **named)
+
+    monkeypatch.setattr(ProducerStateTable, "admit", admit_all)
+    monkeypatch.setattr(Partition, "start_verification", verify_newer)
+
+
+@bug("a transaction ends before its time", Law.IN_TIME, "transactions")
+def _too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    initialised = transaction_shard.initialised
+
+    def hasty(*arguments: Any, **named: Any) -> Any:
+        return replace(initialised(*arguments, **named), timeout_ms=200)
+
+    monkeypatch.setattr(transaction_shard, "initialised", hasty)
+
+
+@bug(
+    "the end of a transaction cannot be repeated",
+    Law.ANSWERS,
+    "transactions",
+    faults=("slow network",),
+)
+def _end_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = transaction_shard.ended
+
+    def refusing(current: Any, end: End, *rest: Any, **named: Any) -> Any:
+        step = ended(current, end, *rest, **named)
+        if step is None:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+        return step
+
+    monkeypatch.setattr(transaction_shard, "ended", refusing)
+
+
+@bug("one partition of a transaction gets the other marker", Law.WHOLE, "transactions")
+def _other_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = _Job.marker
+
+    def mixed(self: _Job, key: Any) -> Marker:
+        made = marker(self, key)
+        others = self.ending.partitions - {key}
+        return made._replace(commit=made.commit == (not others or key < min(others)))
+
+    monkeypatch.setattr(_Job, "marker", mixed)
+
+
+@bug("what has its markers is not noted", Law.RESTS, "transactions", seconds=5.0)
+def _never_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = MarkerDriver._write
+
+    async def forgetful(self: MarkerDriver, job: _Job, left: Any) -> bool:
+        told = job.shard.marked
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(type(job.shard), "marked", lambda *arguments: None)
+            assert told is not None
+            return await write(self, job, left)
+
+    monkeypatch.setattr(MarkerDriver, "_write", forgetful)
+
+
+@bug("last stable offset one too high", Law.COMMITTED_ONLY, "transactions")
+def _stable_too_high(monkeypatch: pytest.MonkeyPatch) -> None:
+    stable = Log.last_stable_offset.fget
+    assert stable is not None
+    raised = property(lambda self: min(stable(self) + 1, self.log_end_offset))
+    monkeypatch.setattr(Log, "last_stable_offset", raised)
+
+
+@bug("readers of committed records read all", Law.BELOW_STABLE, "transactions")
+def _beyond_stable(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Partition.read
+
+    def further(self: Partition, offset: int, max_bytes: int, **named: Any) -> Any:
+        return read(self, offset, max_bytes, **{**named, "end": self.high_watermark})
+
+    monkeypatch.setattr(Partition, "read", further)
+
+
+@bug("aborted transactions are not told", Law.COMMITTED_ONLY, "transactions")
+def _no_aborted_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Log, "aborted_transactions", lambda self, offset, found: [])
+
+
+@bug("a start passes markers over", Law.STABLE_FORWARD, "transactions", faults=("kill",))
+def _markers_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    replay = log_module.replay
+
+    def careless(*arguments: Any) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(ProducerStateTable, "end_transaction", lambda *rest, **named: None)
+            replay(*arguments)
+
+    monkeypatch.setattr(log_module, "replay", careless)
+
+
+@bug("offsets of aborted transactions are kept", Law.OFFSET_DECIDED, "transactions")
+def _offsets_of_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = PendingOffsets.end
+
+    def commit(self: PendingOffsets, producer_id: int, *, commit: bool) -> Any:
+        return end(self, producer_id, commit=True)
+
+    monkeypatch.setattr(PendingOffsets, "end", commit)
+
+
+@bug("aborted records return by compaction", Law.COMMITTED_ONLY, "compaction", seeds=20)
+def _aborted_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clean, "CleanedTransactions", lambda aborted: CleanedTransactions(()))
