@@ -15,7 +15,7 @@ from lakelog.coordinator.transaction.transitions import End
 from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
-from lakelog.server import app
+from lakelog.server import app, coordinators
 from lakelog.storage import log as log_module
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
@@ -85,6 +85,11 @@ def _trusts_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
         return MetadataPlan(records, plan.result)
 
     monkeypatch.setattr(app, "plan_register_broker", trusting)
+
+
+@bug("what nobody knows of any more is left to hang", Law.ENDS, "transactions", faults=("power",))
+def _left_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinators, "end_hanging", lambda *arguments: None)
 
 
 @bug("an epoch is used twice", Law.NEW_IDENTITY, "transactions", faults=("client crash",))

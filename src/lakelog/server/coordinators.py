@@ -21,6 +21,7 @@ from lakelog.records.errors import CorruptRecord
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random, Tasks
+from lakelog.server.hanging import end_hanging
 from lakelog.server.markers import LocalMarkers
 from lakelog.server.offsets_log import LocalPartitionLog
 from lakelog.server.producer_ids import ProducerIds
@@ -99,8 +100,12 @@ class Coordinators:
         }
 
     async def load(self, image: MetadataImage) -> None:
+        """Also ends what hangs: the logs are open, and nobody writes to them yet."""
+        self.transactions.hold_markers()
         for name in self._by_topic:
             await self._load(image, name)
+        end_hanging(self._partitions, self.transactions, self.markers, self._tasks)
+        self.transactions.release_markers()
 
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
         for name in self._by_topic:

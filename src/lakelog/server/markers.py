@@ -6,7 +6,7 @@ marker; any other is written to directly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
@@ -41,6 +41,16 @@ class LocalMarkers:
         return [
             await self._outcome(marker, one) for marker, one in zip(markers, begun, strict=True)
         ]
+
+    def begin(self, marker: Marker) -> Awaitable[ErrorCode]:
+        """As `write`, but the marker is on its way when this returns, before any other."""
+        try:
+            begun = self._append(marker)
+        except OSError:
+            begun = ErrorCode.KAFKA_STORAGE_ERROR
+        if begun is None:
+            return self._groups.write_marker(marker.partition, TransactionMarker(*marker[2:]))
+        return self._outcome(marker, begun)
 
     def _append(self, marker: Marker) -> Appended | ErrorCode | None:
         """`None` leaves it to the group coordinator."""

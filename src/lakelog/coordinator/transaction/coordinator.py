@@ -7,7 +7,7 @@ No reference into a request's buffer is kept.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -16,6 +16,7 @@ from lakelog.coordinator.partitioning import partition_for
 from lakelog.coordinator.shard import Now, PartitionLog, Reply, coordinator_code
 from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner
 from lakelog.coordinator.transaction.listing import TransactionFilter
 from lakelog.coordinator.transaction.markers import MarkerDriver, MarkerWriter
 from lakelog.coordinator.transaction.shard import Decision, TransactionShard
@@ -83,6 +84,8 @@ class TransactionCoordinator:
         self._new_producer_id = new_producer_id
         self._epoch_of = epoch_of
         self._markers = MarkerDriver(markers, tasks)
+        self.hanging_ended = 0
+        """Transactions that nobody knew of any more."""
         self._host = ShardHost(
             TRANSACTION_TOPIC,
             log,
@@ -288,6 +291,40 @@ class TransactionCoordinator:
         return ListTransactionsResponse(
             unknown_state_filters=wanted.unknown_states, transaction_states=found
         )
+
+    # What hangs when the broker starts
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether every transactional id there is has been loaded here."""
+        return len(self._host.active_shards()) == self._topics.partition_count(TRANSACTION_TOPIC)
+
+    def owners(self) -> dict[int, Owner]:
+        """By their producer ids, and those before."""
+        present: dict[int, Owner] = {}
+        previous: dict[int, Owner] = {}
+        for shard in self._host.active_shards():
+            for transactional_id, found in shard.transactions.items():
+                owner = Owner(transactional_id, found)
+                present[found.producer_id] = previous[found.previous_producer_id] = owner
+        return previous | present
+
+    def fence(self, transactional_id: str, found: Sequence[OpenTransaction]) -> None:
+        """Aborts what hangs of this id (`find_hanging`), past its epochs."""
+        places = [each.place for each in found]
+        epoch = max(each.producer_epoch for each in found)
+        self._decide(
+            transactional_id,
+            lambda shard, now: shard.fence(now, transactional_id, places, epoch),
+            lambda code: None,
+        )
+
+    def hold_markers(self) -> None:
+        """Lets no marker go out before `release_markers`."""
+        self._markers.hold()
+
+    def release_markers(self) -> None:
+        self._markers.release()
 
     # Markers
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -90,6 +91,16 @@ class MarkerDriver:
         self._writer = writer
         self._tasks = tasks
         self._running: dict[str, Reply[None]] = {}
+        self._held: list[Callable[[], None]] | None = None
+
+    def hold(self) -> None:
+        """What is begun from now on waits for `release`."""
+        self._held = []
+
+    def release(self) -> None:
+        held, self._held = self._held or [], None
+        for begin in held:
+            begin()
 
     def begin(
         self,
@@ -100,12 +111,18 @@ class MarkerDriver:
         complete: Complete,
     ) -> None:
         """`ending` is in a Prepare state. Ends by itself when the shard no longer has it."""
-        before = self._running.get(transactional_id)
         job = _Job(shard, transactional_id, ending, coordinator_epoch, complete)
-        name = f"markers of {transactional_id}"
+        if self._held is not None:
+            self._held.append(partial(self._start, job))
+        else:
+            self._start(job)
+
+    def _start(self, job: _Job) -> None:
+        before = self._running.get(job.transactional_id)
+        name = f"markers of {job.transactional_id}"
         task = self._tasks.spawn(self._run(job, before), name=name)
-        self._running[transactional_id] = task
-        task.add_done_callback(lambda done: self._forget(transactional_id, done))
+        self._running[job.transactional_id] = task
+        task.add_done_callback(lambda done: self._forget(job.transactional_id, done))
 
     def _forget(self, transactional_id: str, done: Reply[None]) -> None:
         if self._running.get(transactional_id) is done:

@@ -11,8 +11,6 @@ with several requests at once: each builds upon the one before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
-from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
@@ -35,6 +33,7 @@ from lakelog.coordinator.transaction.state import (
     TransactionState,
     TransactionVersion,
 )
+from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
 from lakelog.coordinator.transaction.transitions import (
     End,
     Producer,
@@ -43,9 +42,11 @@ from lakelog.coordinator.transaction.transitions import (
     completed,
     ended,
     fenced,
+    fenced_beyond,
     initialised,
     needs_next_producer_id,
     needs_producer_id,
+    verified,
     with_partitions,
 )
 from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
@@ -56,16 +57,6 @@ OnEnding = Callable[["TransactionShard", str, Transaction], None]
 """Called when a transaction has to tell its partitions how it ended."""
 
 _RETRY_MS = 100
-
-
-class _Timer(Enum):
-    TIMEOUT = "timeout"
-    EXPIRY = "expiry"
-
-
-class TimerKey(NamedTuple):
-    kind: _Timer
-    transactional_id: str = ""
 
 
 class TransactionShard:
@@ -130,7 +121,7 @@ class TransactionShard:
     def advance(self, now: Now) -> list[Decision]:
         results: list[Decision] = []
         while (key := self._deadlines.pop_due(now.tick_ms)) is not None:
-            if key.kind is _Timer.EXPIRY:
+            if key.kind is TimerKind.EXPIRY:
                 self._schedule_expiry(now)
                 results += self._expire(now)
             else:
@@ -242,14 +233,8 @@ class TransactionShard:
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether these partitions are in the producer's transaction (KIP-890, part 1)."""
         current = check_producer(self.transactions.get(transactional_id), producer)
-        if current.state.is_ending:
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        return {
-            key: ErrorCode.NONE if key in current.partitions else ErrorCode.TRANSACTION_ABORTABLE
-            for key in partitions
-        }
+        return verified(current, partitions)
 
     def needs_next_producer_id(self, transactional_id: str, version: TransactionVersion) -> bool:
         """Whether `end` will need a producer id that nobody has had."""
@@ -281,6 +266,18 @@ class TransactionShard:
             reply(Answer(code))
 
         return self._step(now, transactional_id, step, committed, failed)
+
+    def fence(
+        self, now: Now, transactional_id: str, partitions: Sequence[TopicPartition], epoch: int
+    ) -> Decision:
+        """Aborts what partitions have of its producer and is not known here, past that epoch."""
+        current = self.transactions[transactional_id]
+        step = fenced_beyond(current, partitions, epoch, now.wall_ms)
+
+        def committed(now: Now) -> Decision:
+            return self._tell(transactional_id, now)
+
+        return self._step(now, transactional_id, step, committed, lambda _, code: None)
 
     # Markers
 
@@ -335,7 +332,7 @@ class TransactionShard:
     def _arm(self, now: Now, transactional_id: str) -> None:
         """An ongoing transaction has its timeout; whatever its clock says, not longer."""
         found = self.transactions.get(transactional_id)
-        key = TimerKey(_Timer.TIMEOUT, transactional_id)
+        key = TimerKey(TimerKind.TIMEOUT, transactional_id)
         if found is None or found.state is not TransactionState.ONGOING:
             self._deadlines.cancel(key)
         elif key not in self._deadlines:
@@ -364,12 +361,12 @@ class TransactionShard:
         return self._step(now, transactional_id, step, committed, failed)
 
     def _try_again(self, now: Now, transactional_id: str) -> None:
-        key = TimerKey(_Timer.TIMEOUT, transactional_id)
+        key = TimerKey(TimerKind.TIMEOUT, transactional_id)
         self._deadlines.set(key, now.tick_ms + _RETRY_MS)
 
     def _schedule_expiry(self, now: Now) -> None:
         interval_ms = self._config.id_expiration_check_ms
-        self._deadlines.set(TimerKey(_Timer.EXPIRY), now.tick_ms + interval_ms)
+        self._deadlines.set(TimerKey(TimerKind.EXPIRY), now.tick_ms + interval_ms)
 
     def _expire(self, now: Now) -> list[Decision]:
         """Forgets ids without a transaction that nobody has used for a long time."""

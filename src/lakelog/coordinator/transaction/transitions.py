@@ -132,6 +132,30 @@ def fenced(current: Transaction, now_ms: int) -> Transaction:
     )
 
 
+def fenced_beyond(
+    current: Transaction, partitions: Iterable[TopicPartition], epoch: int, now_ms: int
+) -> Transaction:
+    """The abort of what these partitions have of its producer up to this epoch.
+
+    A commit that is decided remains one, without them: they have been told by then.
+    """
+    raised = replace(
+        current,
+        producer_epoch=min(max(current.producer_epoch, epoch) + 1, EPOCH_MAX),
+        last_update_ms=now_ms,
+        previous_producer_id=current.producer_id,
+        last_epoch=NO_EPOCH,
+    )
+    if current.state is _S.PREPARE_COMMIT:
+        return raised
+    return replace(
+        raised,
+        state=_S.PREPARE_ABORT,
+        partitions=current.partitions | frozenset(partitions),
+        start_ms=now_ms if current.start_ms == NO_TIME else current.start_ms,
+    )
+
+
 # Partitions
 
 
@@ -142,6 +166,18 @@ def check_producer(current: Transaction | None, producer: Producer) -> Transacti
     if current.producer_epoch != producer.epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     return current
+
+
+def verified(
+    current: Transaction, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Whether these partitions are in the transaction (KIP-890, part 1)."""
+    if current.state.is_ending:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return {
+        key: ErrorCode.NONE if key in current.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for key in partitions
+    }
 
 
 def with_partitions(

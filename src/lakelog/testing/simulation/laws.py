@@ -35,6 +35,7 @@ class Law(Enum):
     SAME_BATCH = "a batch that is sent again is the same batch"
     TAKEN = "a batch in sequence is taken"
     IN_TIME = "a transaction goes on until its time is over"
+    ENDS = "every transaction ends"
     COMMITTED_ONLY = "readers of committed records see no other"
     BELOW_STABLE = "readers of committed records stay below the last stable offset"
     WHOLE = "a transaction is there as a whole or not at all"

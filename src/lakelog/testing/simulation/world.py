@@ -18,7 +18,7 @@ from typing import Any
 from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.cast import Cast
 from lakelog.testing.simulation.clients.client import Client
-from lakelog.testing.simulation.clients.operator import Operator
+from lakelog.testing.simulation.clients.hanging import HangingWatch
 from lakelog.testing.simulation.damage import Damages
 from lakelog.testing.simulation.inspection import Inspection
 from lakelog.testing.simulation.laws import Law
@@ -148,7 +148,7 @@ class World:
         for task in self._living:
             await asyncio.wait({task})
         if self.cut_at >= 0:
-            await Operator(self, cast.places).start()
+            await HangingWatch(self, cast.places).start()
         await Inspection(self, cast.places).run()
 
     def _bury(self) -> None:

@@ -1,0 +1,78 @@
+"""Ends the transactions that hang when a broker starts: see `coordinator.transaction.hanging`.
+
+All is decided, and the markers are in their logs, before the loop has another turn: so neither a
+client nor a coordinator's own marker comes in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Iterable, Iterator
+
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
+from lakelog.coordinator.transaction.hanging import OpenTransaction, find_hanging
+from lakelog.coordinator.transaction.markers import Marker
+from lakelog.replica.partition import Partition
+from lakelog.runtime.api import Tasks
+from lakelog.server.markers import LocalMarkers
+
+logger = logging.getLogger(__name__)
+
+
+def open_transactions(partitions: Iterable[Partition]) -> Iterator[OpenTransaction]:
+    for partition in partitions:
+        producers = partition.log.producers
+        if producers.first_unstable_offset < 0:
+            continue
+        for producer_id, entry in producers.entries.items():
+            if entry.txn_first_offset >= 0:
+                yield OpenTransaction(
+                    partition.topic,
+                    partition.index,
+                    producer_id,
+                    entry.epoch,
+                    entry.coordinator_epoch,
+                    entry.txn_first_offset,
+                )
+
+
+def end_hanging(
+    partitions: Iterable[Partition],
+    transactions: TransactionCoordinator,
+    markers: LocalMarkers,
+    tasks: Tasks,
+) -> None:
+    """To be called when all that is coordinated here has been loaded."""
+    being_open = list(open_transactions(partitions))
+    if not being_open:
+        return
+    found = find_hanging(being_open, transactions.owners(), knows_all=transactions.knows_all)
+    for each, marker in found.markers:
+        tasks.spawn(_report(each, marker, markers.begin(marker), transactions), name="hanging")
+    for transactional_id, each_of in found.fences.items():
+        for each in each_of:
+            transactions.hanging_ended += 1
+            logger.warning("%s: coordinator of %s aborts it", _told(each), transactional_id)
+        transactions.fence(transactional_id, each_of)
+
+
+async def _report(
+    found: OpenTransaction,
+    marker: Marker,
+    written: Awaitable[ErrorCode],
+    transactions: TransactionCoordinator,
+) -> None:
+    code = await written
+    if code is not ErrorCode.NONE:
+        logger.error("%s: it cannot be ended: %s", _told(found), code.name)
+        return
+    transactions.hanging_ended += 1
+    logger.warning("%s: it was %s", _told(found), "committed" if marker.commit else "aborted")
+
+
+def _told(found: OpenTransaction) -> str:
+    return (
+        f"{found.topic}-{found.partition}: a transaction hangs, of producer id "
+        f"{found.producer_id}, epoch {found.producer_epoch}, from offset {found.first_offset}"
+    )

@@ -1,0 +1,139 @@
+"""Which open transactions of partitions hang, and how each is ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner, find_hanging
+from lakelog.coordinator.transaction.state import Transaction, TransactionState
+from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
+
+S = TransactionState
+EPOCH = 7
+LEFT, ABORT, COMMIT = "left", "abort", "commit"
+FENCE, ABORT_AND_FENCE = "fence", "abort and fence"
+
+
+def an_open(epoch: int, producer_id: int = 1) -> OpenTransaction:
+    return OpenTransaction("t", 0, producer_id, epoch, -1, 42)
+
+
+def ended(state: S, version: int, epoch: int, *, joined: bool, producer_id: int = 1) -> str:
+    known = Transaction(
+        producer_id=1,
+        producer_epoch=EPOCH,
+        timeout_ms=1,
+        last_update_ms=0,
+        state=state,
+        partitions=frozenset({("t", 0)} if joined else ()),
+        client_version=BUMPING if version == 2 else CLASSIC,
+        previous_producer_id=3,
+    )
+    owners = dict.fromkeys((1, 3), Owner("id", known))
+    found = find_hanging([an_open(epoch, producer_id)], owners, knows_all=True)
+    how = ["commit" if marker.commit else "abort" for _, marker in found.markers]
+    assert all(marker.producer_epoch >= epoch for _, marker in found.markers)
+    return " and ".join(how + ["fence"] * len(found.fences)) or LEFT
+
+
+@pytest.mark.parametrize(
+    ("state", "version", "epoch", "joined", "expected"),
+    [
+        (S.ONGOING, 0, 7, True, LEFT),
+        (S.ONGOING, 2, 7, True, LEFT),
+        (S.ONGOING, 0, 7, False, FENCE),
+        (S.ONGOING, 2, 6, True, ABORT),
+        (S.ONGOING, 2, 8, True, FENCE),
+        (S.PREPARE_COMMIT, 0, 7, True, LEFT),
+        (S.PREPARE_COMMIT, 2, 6, True, LEFT),
+        (S.PREPARE_COMMIT, 2, 5, True, ABORT),
+        (S.PREPARE_COMMIT, 2, 7, True, ABORT_AND_FENCE),
+        (S.PREPARE_COMMIT, 0, 6, True, ABORT),
+        (S.PREPARE_COMMIT, 0, 7, False, ABORT_AND_FENCE),
+        (S.PREPARE_ABORT, 0, 7, True, LEFT),
+        (S.PREPARE_ABORT, 0, 6, True, LEFT),
+        (S.PREPARE_ABORT, 2, 5, True, LEFT),
+        (S.PREPARE_ABORT, 2, 7, True, FENCE),
+        (S.PREPARE_ABORT, 2, 6, False, ABORT),
+        (S.COMPLETE_COMMIT, 2, 6, False, COMMIT),
+        (S.COMPLETE_COMMIT, 2, 5, False, ABORT),
+        (S.COMPLETE_COMMIT, 2, 7, False, FENCE),
+        (S.COMPLETE_COMMIT, 0, 6, False, ABORT),
+        (S.COMPLETE_COMMIT, 0, 7, False, FENCE),
+        (S.COMPLETE_ABORT, 2, 6, False, ABORT),
+        (S.EMPTY, 0, 7, False, FENCE),
+        (S.EMPTY, 0, 6, False, ABORT),
+        (S.EMPTY, 0, 9, False, FENCE),
+    ],
+)
+def test_what_hangs(state: S, version: int, epoch: int, joined: bool, expected: str) -> None:
+    assert ended(state, version, epoch, joined=joined) == expected
+
+
+def test_a_producer_id_that_was_replaced_has_no_transaction_but_its_last() -> None:
+    assert ended(S.COMPLETE_COMMIT, 2, 6, joined=False, producer_id=3) == COMMIT
+    assert ended(S.COMPLETE_ABORT, 2, 6, joined=False, producer_id=3) == ABORT
+    assert ended(S.ONGOING, 2, 7, joined=True, producer_id=3) == ABORT
+
+
+@pytest.mark.parametrize("knows_all", [True, False])
+def test_a_producer_without_an_owner_is_left_while_one_may_be_unknown(knows_all: bool) -> None:
+    found = find_hanging([an_open(4)], {}, knows_all=knows_all)
+    epochs = [(marker.producer_epoch, marker.commit) for _, marker in found.markers]
+    assert epochs == ([(4, False)] if knows_all else [])
+
+
+async def begun(world: World, *, at: int = 0) -> Producer:
+    """A producer whose transaction the coordinator does not know, though partition `at` does."""
+    producer = await world.ready()
+    world.markers.partition("orders", at).append(producer, "unknown")
+    return producer
+
+
+def hanging(producer: Producer, partition: int = 0) -> list[OpenTransaction]:
+    return [OpenTransaction("orders", partition, *producer, -1, 0)]
+
+
+@in_world()
+async def test_its_producer_is_fenced_and_cannot_commit_the_rest(world: World) -> None:
+    producer = await begun(world)
+    world.coordinator.fence("t", hanging(producer))
+    await asyncio.sleep(1)
+    assert world.state() == "CompleteAbort"
+    assert world.markers.partition("orders", 0).fates == [False]
+    assert await world.add(producer, ("orders", 1)) == ErrorCode.PRODUCER_FENCED
+    assert (await world.end(producer, commit=True)).code == ErrorCode.PRODUCER_FENCED
+    assert (await world.ready()).epoch > producer.epoch
+
+
+@in_world()
+async def test_what_the_coordinator_knows_of_that_transaction_is_aborted_too(world: World) -> None:
+    producer = await begun(world)
+    await world.add(producer, ("orders", 1))
+    world.markers.partition("orders", 1).append(producer, "known")
+    later = Producer(producer.producer_id, 5)
+    world.markers.partition("orders", 0).append(later, "of an epoch that is lost")
+    world.coordinator.fence("t", hanging(later))
+    assert await world.settled() == "CompleteAbort"
+    assert world.markers.partition("orders", 0).fates == [False, False]
+    assert world.markers.partition("orders", 1).fates == [False]
+    assert world.identity().epoch == 6
+
+
+@in_world()
+async def test_a_commit_that_is_decided_remains_one(world: World) -> None:
+    producer = await world.ready()
+    await world.add(producer, ("orders", 1))
+    world.markers.partition("orders", 1).append(producer, "kept")
+    world.coordinator.hold_markers()
+    await world.end(producer, commit=True)
+    world.coordinator.fence("t", hanging(producer))
+    assert world.markers.written == [], "until what hangs has its marker"
+    world.coordinator.release_markers()
+    assert await world.settled() == "CompleteCommit"
+    assert world.markers.partition("orders", 1).visible == ["kept"]
+    assert ("orders", 0) not in world.markers.partitions
+    assert await world.add(producer) == ErrorCode.PRODUCER_FENCED
