@@ -82,7 +82,7 @@ class GroupClient(Client):
 
     def held(self, member_id: str, asked_at: float, starts: int, *, written: bool) -> None:
         """This member was told that the instance id is its own, asked for then."""
-        if self.instance is not None:
+        if self.instance is not None and (written or self._unwritten_counts):
             times = asked_at, self.world.loop.time()
             self.world.members.holds(
                 self.group, self.instance, member_id, times, starts, written=written
@@ -91,9 +91,18 @@ class GroupClient(Client):
     def was_fenced(self, member_id: str, starts: int) -> None:
         if self.instance is None:
             self.unexpected(f"member {member_id}", ErrorCode.FENCED_INSTANCE_ID)
-        else:
-            self.ledger.counts["fenced instances"] += 1
+            return
+        self.ledger.counts["fenced instances"] += 1
+        if self._unwritten_counts:
             self.world.members.fenced(self.group, self.instance, member_id, starts)
+
+    @property
+    def _unwritten_counts(self) -> bool:
+        """Whether a takeover that is in no log is known until the broker stops.
+
+        One that refuses to write the generation loads the group again, as it was before.
+        """
+        return not self.world.plan.faults & {"disk full", "disk error"}
 
     def is_fenced(self, member_id: str) -> bool:
         """Whether whatever it asks for now must be refused."""
