@@ -9,7 +9,6 @@ import pytest
 from lakelog.coordinator.group.classic import ClassicGroup
 from lakelog.replica.fetch_session import FetchPlan, FetchSession
 from lakelog.replica.purgatory import Purgatory
-from lakelog.runtime.api import Clock, Tasks
 from lakelog.storage.directory import LogDirectory
 from lakelog.testing.simulation.laws import Law
 from simulation.planted_bug import bug
@@ -37,23 +36,9 @@ def _handler_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FetchSession, "advance", failing)
 
 
-class _ByWallClock:
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._zero_s = clock.wall_ms() / 1000 - clock.monotonic()
-
-    def monotonic(self) -> float:
-        return self._clock.wall_ms() / 1000 - self._zero_s
-
-
-@bug("what waits has its time by the wall clock", Law.PROMPT, "plain", faults=("clock",))
-def _by_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    init = Purgatory.__init__
-
-    def by_wall(self: Purgatory, clock: Clock, tasks: Tasks) -> None:
-        init(self, _ByWallClock(clock), tasks)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Purgatory, "__init__", by_wall)
+@bug("what waits is not answered when its time is up", Law.PROMPT, "plain")
+def _never_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Purgatory, "_tick", lambda self: None)
 
 
 @bug("an assignment is told without its end", Law.CLIENTS_LIVE, "classic group")
