@@ -10,7 +10,7 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from lakelog.runtime.api import Buffer, Disk, Net, Socket, Tasks
+from lakelog.runtime.api import Buffer, Disk, File, Net, Socket, Tasks
 from lakelog.server.reply import Part, release
 from lakelog.storage.handles import LogSlice
 
@@ -20,6 +20,8 @@ _COLD_SEND_MAX = 256 * 1024
 """The same, of what came from the device: no faster than that anyway."""
 _FOLLOWING = 64 * 1024
 """What follows a range is read with it: whoever reads on asks the loop for the next header."""
+_SEQUENCE_SIZE = 4 * 1024 * 1024
+"""What a thread reads at a time for whoever reads on."""
 _COLD_FOR = 32 * 1024 * 1024
 """So much more goes by way of a thread when that had to ask the device. The kernel marks a page of
 what it reads ahead, often of 8 MiB, and whoever comes to that page asks the device for the next so
@@ -33,9 +35,9 @@ class SendQueue:
     """`_out` is what has not been sent, of its first slice all but `_slice_sent` bytes; `_unsent`
     is the size of all.
 
-    Nothing is sent while `_warming`. A thread has been through the next `_warm` bytes of the first
-    slice, as it has to be through the next `_cold` ones of all. While `_is_lone`, the request that
-    is being answered is the only one there is.
+    Nothing is sent while `_warming`. A thread must have been through the next `_cold` bytes of
+    files, and `_warm` is the range it has been through last. While `_is_lone`, the request that is
+    being answered is the only one there is.
     """
 
     def __init__(self, sock: Socket, net: Net, disk: Disk, tasks: Tasks) -> None:
@@ -47,8 +49,7 @@ class SendQueue:
         self._unsent = 0
         self._slice_sent = 0
         self._cold = 0
-        self._warm = 0
-        self._warm_to = -1
+        self._warm: tuple[File | None, int, int] = (None, 0, 0)
         self._writing = False
         self._warming = False
         self._is_lone = False
@@ -165,37 +166,43 @@ class SendQueue:
     def _send_slice(self, head: LogSlice) -> int | None:
         """Bytes sent, or none if a thread must read the range first."""
         position, rest = head.position + self._slice_sent, head.size - self._slice_sent
-        count = min(rest, _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX)
-        if self._warm < count and (
-            self._cold > 0 or not self._disk.is_resident(head.file, position, count)
-        ):
+        if self._cold > 0:
+            count = min(rest, _COLD_SEND_MAX)
+            is_warm = self._is_warm(head.file, position, count)
+        else:
+            count = min(rest, SEND_SIZE_MAX)
+            is_warm = self._disk.is_resident(head.file, position, count)
+        if not is_warm:
             self._read_first(head, position, min(rest, SEND_SIZE_MAX))
             return None
         sent = self._net.send_file(self._sock, head.file, position, count)
         if not sent:
             raise OSError("the segment ends before its index says")
         self._cold -= sent
-        self._warm -= sent
         self._slice_sent += sent
         if self._slice_sent == head.size:
-            self._slice_sent = self._warm = 0
+            self._slice_sent = 0
             self._out.popleft()
             head.release()
         return sent
+
+    def _is_warm(self, file: File, position: int, count: int) -> bool:
+        warm, start, end = self._warm
+        return file is warm and start <= position and position + count <= end
 
     def _read_first(self, head: LogSlice, position: int, count: int) -> None:
         """Has a thread read a range that the loop then sends.
 
         It is the first at every page: that is who waits for the device, for up to tens of
         milliseconds, and has the kernel read ahead. For whoever goes on where it was last, it reads
-        as much again, for the loop looks at the header after a range already when it is asked for
-        that. More would keep the device, and those who write to it, waiting.
+        more, but not so much that the device keeps those who write to it waiting.
         """
         self._warming = True
         self._set_writing(False)
-        following = count + _FOLLOWING if position == self._warm_to else _FOLLOWING
-        self._warm_to = position + count
-        held = head.beside(position, count + following)
+        file, start, end = self._warm
+        follows = file is head.file and start <= position <= end
+        size = max(count, _SEQUENCE_SIZE if follows else 0)
+        held = head.beside(position, size + _FOLLOWING)
         try:
             work = self._tasks.offload(
                 "read", lambda: self._disk.read_ahead(held.file, held.position, held.size)
@@ -203,9 +210,10 @@ class SendQueue:
         except BaseException:
             held.release()
             raise
-        work.add_done_callback(partial(self._on_read, held, count))
+        work.add_done_callback(partial(self._on_read, held, size))
 
-    def _on_read(self, held: LogSlice, count: int, work: Any) -> None:
+    def _on_read(self, held: LogSlice, size: int, work: Any) -> None:
+        self._warm = held.file, held.position, held.position + size
         held.release()
         if self.closed:
             return
@@ -215,7 +223,6 @@ class SendQueue:
             return
         if work.result():
             self._cold = _COLD_FOR
-        self._warm = count
         self._flush()
 
     def _release_out(self) -> None:

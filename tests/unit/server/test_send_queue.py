@@ -51,7 +51,7 @@ def test_a_thread_is_the_first_at_every_page_that_is_not_there() -> None:
     world.send_file = note_send  # type: ignore[method-assign]
     world.incoming += frame(request(1))
     world.run()
-    for number in range(6):
+    for number in range(3):
         assert len(world.offloaded) == number + 1
         world.offloaded[number].finish()
         world.run()
@@ -243,7 +243,8 @@ def test_the_loop_is_never_first_at_a_page_that_has_the_kernel_read_ahead() -> N
     data = random.Random(9).randbytes(24 << 20)
     world.cold = set(pages(0, 1 << 20))
     world.marked = {place // 4096 for place in range(3 << 20, len(data), 5 << 20)}
-    assert read_in_sequence(world, sink, data, 1 << 20) == [1] * 24
+    turns = read_in_sequence(world, sink, data, 1 << 20)
+    assert [number for number, count in enumerate(turns) if count] == [0, *range(1, 24, 4)]
     assert not world.marked
 
 
@@ -251,7 +252,7 @@ def test_who_has_come_to_what_is_resident_needs_no_thread_any_more() -> None:
     world, sink, _ = connect()
     world.cold = {0}
     turns = read_in_sequence(world, sink, bytes(40 << 20), 1 << 20)
-    assert turns == [1] * 32 + [0] * 8
+    assert [number for number, count in enumerate(turns) if count] == [0, *range(1, 32, 4)]
 
 
 def test_what_has_been_seen_not_to_be_resident_is_not_looked_for_again() -> None:
