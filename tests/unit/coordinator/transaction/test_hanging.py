@@ -137,3 +137,23 @@ async def test_a_commit_that_is_decided_remains_one(world: World) -> None:
     assert world.markers.partition("orders", 1).visible == ["kept"]
     assert ("orders", 0) not in world.markers.partitions
     assert await world.add(producer) == ErrorCode.PRODUCER_FENCED
+
+
+@in_world()
+async def test_what_has_its_markers_is_not_complete_before_the_rest_is_known(world: World) -> None:
+    """The record of what hangs may be slower than the markers of what was ending anyway."""
+    producer = await world.ready()
+    await world.add(producer, ("orders", 1))
+    world.markers.partition("orders", 1).append(producer, "known")
+    world.coordinator.hold_markers()
+    await world.end(producer, commit=False)
+    hangs = Producer(producer.producer_id, 5)
+    world.markers.partition("orders", 0).append(hangs, "of an epoch that is lost")
+    world.log.delay_s = lambda: 1.0
+    world.coordinator.fence("t", hanging(hangs))
+    world.coordinator.release_markers()
+    await asyncio.sleep(10)
+    assert world.state() == "CompleteAbort"
+    assert world.markers.partition("orders", 0).fates == [False]
+    assert world.markers.partition("orders", 1).fates == [False]
+    assert world.identity().epoch == 6
