@@ -8,7 +8,12 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner, find_hanging
-from lakelog.coordinator.transaction.state import Transaction, TransactionState
+from lakelog.coordinator.transaction.state import (
+    EPOCH_LAST,
+    EPOCH_MAX,
+    Transaction,
+    TransactionState,
+)
 from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
 
 S = TransactionState
@@ -84,6 +89,23 @@ def test_a_producer_without_an_owner_is_left_while_one_may_be_unknown(knows_all:
     found = find_hanging([an_open(4)], {}, knows_all=knows_all)
     epochs = [(marker.producer_epoch, marker.commit) for _, marker in found.markers]
     assert epochs == ([(4, False)] if knows_all else [])
+
+
+def test_the_last_epoch_of_a_producer_id_was_committed_with_it() -> None:
+    """Its coordinator goes on with another producer id, at epoch 0."""
+    known = Transaction(
+        producer_id=1,
+        producer_epoch=0,
+        timeout_ms=1,
+        last_update_ms=0,
+        state=S.COMPLETE_COMMIT,
+        client_version=BUMPING,
+        previous_producer_id=3,
+    )
+    hangs = [an_open(EPOCH_LAST, 3)]
+    found = find_hanging(hangs, {3: Owner("id", known)}, knows_all=True)
+    told = [(marker.producer_epoch, marker.commit) for _, marker in found.markers]
+    assert told == [(EPOCH_MAX, True)]
 
 
 async def begun(world: World, *, at: int = 0) -> Producer:
