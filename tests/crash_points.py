@@ -24,7 +24,8 @@ from lakelog.replica.partition import Partition
 from lakelog.storage.log import Log
 from lakelog.storage.names import CLEANED, SWAP
 from lakelog.storage.transactions import aborted_in
-from lakelog.testing.disk import MemoryDisk, Operation
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.disk_faults import Operation
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     NOW,

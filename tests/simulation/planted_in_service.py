@@ -8,6 +8,7 @@ import pytest
 
 from lakelog.coordinator.group.classic import ClassicGroup
 from lakelog.replica.fetch_session import FetchPlan, FetchSession
+from lakelog.replica.purgatory import Purgatory
 from lakelog.storage.directory import LogDirectory
 from lakelog.testing.simulation.laws import Law
 from simulation.planted_bug import bug
@@ -33,6 +34,11 @@ def _handler_fails(monkeypatch: pytest.MonkeyPatch) -> None:
             raise LookupError("planted")
 
     monkeypatch.setattr(FetchSession, "advance", failing)
+
+
+@bug("what waits is not answered when its time is up", Law.PROMPT, "plain")
+def _never_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Purgatory, "_tick", lambda self: None)
 
 
 @bug("an assignment is told without its end", Law.CLIENTS_LIVE, "classic group")

@@ -10,7 +10,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.txn_offsets import PendingOffsets
 from lakelog.coordinator.transaction import shard as transaction_shard
-from lakelog.coordinator.transaction.markers import Marker, MarkerDriver, _Job
+from lakelog.coordinator.transaction.markers import Marker, _Job
 from lakelog.coordinator.transaction.transitions import End
 from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
@@ -171,16 +171,7 @@ def _other_marker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("what has its markers is not noted", Law.RESTS, "transactions", seconds=5.0)
 def _never_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = MarkerDriver._write
-
-    async def forgetful(self: MarkerDriver, job: _Job, left: Any) -> bool:
-        told = job.shard.marked
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(type(job.shard), "marked", lambda *arguments: None)
-            assert told is not None
-            return await write(self, job, left)
-
-    monkeypatch.setattr(MarkerDriver, "_write", forgetful)
+    monkeypatch.setattr(transaction_shard.TransactionShard, "marked", lambda *arguments: None)
 
 
 @bug("last stable offset one too high", Law.COMMITTED_ONLY, "transactions")

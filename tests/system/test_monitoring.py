@@ -96,7 +96,8 @@ def traffic(broker: BrokerProcess, endpoint: Endpoint) -> Iterator[Traffic]:
         producer.produce("orders", value=b"x" * 100, partition=1)
         assert not producer.flush(60)
     counted = (endpoint.value(COUNT, api="Produce") or 0) - before
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "readers"}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
     consumer.assign([TopicPartition("orders", 1, 0)])
     values = consumer.consume(RECORDS, 60)
     assert len(values) == RECORDS

@@ -41,13 +41,20 @@ class Acknowledgement:
 
     Args:
         settled: called once nothing is left to wait for, or at the deadline.
+        failed: called with what `settled` raised, a bug of whoever waits: others go on.
     """
 
-    __slots__ = ("_appended", "_settled")
+    __slots__ = ("_appended", "_failed", "_settled")
 
-    def __init__(self, appended: Sequence[Appended], settled: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        appended: Sequence[Appended],
+        settled: Callable[[], object],
+        failed: Callable[[Exception], object],
+    ) -> None:
         self._appended = appended
         self._settled = settled
+        self._failed = failed
 
     def try_complete(self) -> bool:
         if not all(one.is_settled for one in self._appended):
@@ -59,14 +66,14 @@ class Acknowledgement:
         self._settled()
 
     def fail(self, error: Exception) -> None:
-        raise error
+        self._failed(error)
 
 
 async def committed(appended: Appended, purgatory: Purgatory, tasks: Tasks) -> None:
     """Returns when it is; raises `KafkaError` if the partition fails or goes before that."""
     if not appended.is_settled:
         done: asyncio.Future[None] = tasks.future()
-        wait = Acknowledgement([appended], lambda: _wake(done))
+        wait = Acknowledgement([appended], lambda: _wake(done), done.set_exception)
         parked = purgatory.park(wait, [appended.partition.key], math.inf)
         try:
             await done

@@ -42,14 +42,17 @@ class CommonBound:
         self.hold(connection, self._held.get(connection, 0) + size)
 
     def _close_largest(self) -> None:
-        left, enough = self.total, self._most - self._most // _SPARE_DIVISOR
-        for connection in sorted(self._held, key=self._held.__getitem__, reverse=True):
+        """What closed ones still hold goes by itself; nobody is closed in their stead."""
+        held = {entry: size for entry, size in self._held.items() if not entry.closed}
+        left, enough = sum(held.values()), self._most - self._most // _SPARE_DIVISOR
+        if left <= self._most:
+            return
+        for connection in sorted(held, key=held.__getitem__, reverse=True):
             if left <= enough:
                 return
-            left -= self._held[connection]
-            if not connection.closed:
-                self._closings.closing(connection.peer_name, self._reason)
-                connection.close()
+            left -= held[connection]
+            self._closings.closing(connection.peer_name, self._reason)
+            connection.close()
 
 
 def unread_responses(closings: ClosingLog) -> CommonBound:

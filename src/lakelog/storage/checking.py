@@ -231,16 +231,19 @@ def slice_of(segment: Segment, position: int, size: int, offset: int) -> LogSlic
     """A slice of a segment that is older than the process; unchecked unless it has been checked.
 
     It ends before what is known to be damaged. Raises `CorruptLog` where nothing is left.
+
+    That `position` lies in what is whole does not mean that a batch begins there: the way to it may
+    have led over a length that is wrong.
     """
     checks = segment.checks
     assert checks is not None
-    start, _ = _anchor(segment, checks, position)
+    start, _ = _anchor(segment, checks, position, offset)
     damage = checks.damage_in(start, position + size)
     if damage is not None:
         if damage[0] <= position:
             raise CorruptLog(segment.path(LOG), *damage)
         size = damage[0] - position
-    if checks.covers(position, position + size):
+    if checks.covers(start, position + size):
         return LogSlice(segment.open(), position, size)
     return UncheckedSlice(segment.open(), position, size, segment, offset)
 
@@ -267,20 +270,22 @@ def begin_check(found: UncheckedSlice, epochs: EpochCache) -> CheckJob:
     """Takes over the slice."""
     segment = found.segment
     assert segment.checks is not None
-    start, expected = _anchor(segment, segment.checks, found.position)
+    start, expected = _anchor(segment, segment.checks, found.position, found.offset)
     return CheckJob(found, start, expected, epochs)
 
 
-def _anchor(segment: Segment, checks: Checks, position: int) -> tuple[int, int]:
+def _anchor(segment: Segment, checks: Checks, position: int, offset: int) -> tuple[int, int]:
     """Where a batch begins at or before `position`, the offset due there, and all is well before.
+
+    Not behind the index entry from which `position` was found for `offset`.
 
     Strictly before it, unless it is the first or known to follow: a reader must get the very next.
     """
     end, expected = checks.last_end(position)
     if end == position:
         return end, expected
-    begun = segment.entry_before(position)
-    if end >= begun:
+    begun = min(segment.entry_before(position), segment.entry_for(offset))
+    if end >= begun and (checks.covers(begun, end) or begun == end):
         return end, expected if end else segment.base_offset
     return begun, -1
 

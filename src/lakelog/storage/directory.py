@@ -94,10 +94,8 @@ class LogDirectory:
         """Whether the last process that used the folder stopped cleanly."""
         self._meta: MetaProperties | None = None
         self._lock: FileLock | None = None
-        self._known = False
-        """Whether it has been read what is known of each log."""
-        self._loaded = self._has_strays = False
-        self._interrupted = False
+        self._known = False  # whether it has been read what is known of each log
+        self._loaded = self._has_strays = self._interrupted = False
         self._offline: dict[TopicPartition, KnownLog] = {}
         self._doomed: list[tuple[int, Path]] = []
         self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()
@@ -173,7 +171,10 @@ class LogDirectory:
                 self._mark_stray(key, folder)
                 continue
             config = configs(key[0], topic_id)
-            known = self._offline[key] = self._offline[key].as_of(topic_id)
+            known = self._offline[key]
+            if not known.is_of(topic_id):
+                self._forget(key)
+            known = self._offline[key] = known.as_of(topic_id)
             epoch_end = epoch_of(topic_id, key[1])
             compacted = "compact" in config.cleanup_policy or key in self.cleaner_offsets
             request = LoadRequest(
@@ -244,12 +245,15 @@ class LogDirectory:
         return None
 
     def _mark_stray(self, key: TopicPartition, folder: Path) -> None:
-        for known in (self._offline, self.high_watermarks, self.cleaner_offsets):
-            known.pop(key, None)
+        self._forget(key)
         self._has_strays = True
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), STRAY_DIR)
         _logger.warning("%s belongs to no known topic; keeping it as %s", folder, target.name)
         self._disk.rename(folder, target)
+
+    def _forget(self, key: TopicPartition) -> None:
+        for known in (self._offline, self.high_watermarks, self.cleaner_offsets):
+            known.pop(key, None)
 
     # Logs
 
@@ -303,9 +307,9 @@ class LogDirectory:
         self._retire(self.path / dir_name(topic, partition), (topic, partition), config)
 
     def _retire(self, folder: Path, key: TopicPartition, config: LogConfig) -> Path:
-        for known in (self.logs, self.failed, self._offline, self.high_watermarks):
+        self._forget(key)
+        for known in (self.logs, self.failed):
             known.pop(key, None)
-        self.cleaner_offsets.pop(key, None)
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
         self._disk.rename(folder, target)
         self._doomed.append((self._clock.wall_ms() + config.file_delete_delay_ms, target))

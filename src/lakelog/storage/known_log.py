@@ -18,8 +18,12 @@ class KnownLog(NamedTuple):
     epochs: tuple[tuple[int, int], ...] = ()
     aborted: tuple[tuple[int, int], ...] = ()
 
+    def is_of(self, topic_id: bytes) -> bool:
+        """Without a topic id it may be of any."""
+        return self.topic_id in (ZERO_UUID, topic_id)
+
     def as_of(self, topic_id: bytes) -> KnownLog:
         """The same of a log of this topic; nothing counts that was known of an older namesake's."""
-        if self.topic_id in (ZERO_UUID, topic_id):
+        if self.is_of(topic_id):
             return self._replace(topic_id=topic_id)
         return KnownLog(topic_id, 0, 0)

@@ -180,6 +180,11 @@ class Segment(IndexedSegment):
             return self.entry_before(position)
         return index.positions[entry] if entry >= 0 else 0
 
+    def entry_for(self, offset: int) -> int:
+        """The position of the index entry from which an offset is looked for; 0 without one."""
+        entry = self.index.floor(offset - self.base_offset)
+        return self.index.positions[entry] if entry >= 0 else 0
+
     def too_short(self, offset: int) -> CorruptLog:
         """What is wrong with a segment that does not reach an offset before the next one's."""
         reason = f"the file ends before offset {offset}, the segment at {self.next_offset}"

@@ -16,14 +16,11 @@ import errno
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from lakelog.runtime.api import Buffer, Clock, File, Random
+from lakelog.testing.disk_faults import Fault, Faults, Operation
 from lakelog.testing.disk_node import Node, resize
-
-Operation = Literal["read", "write", "truncate", "sync", "name"]
 
 
 class DiskStopped(Exception):  # noqa: N818 - an event, not an error
@@ -32,15 +29,6 @@ class DiskStopped(Exception):  # noqa: N818 - an event, not an error
 
 _Tree = dict[Path, Node | None]
 """Directories have no node."""
-
-
-@dataclass(slots=True)
-class _Fault:
-    operation: Operation
-    code: int
-    matches: Callable[[Path], bool]
-    skip: int
-    partial: int
 
 
 class MemoryFile:
@@ -131,7 +119,7 @@ class MemoryDisk:
         self._tree: _Tree = {Path("/"): None}
         self._durable: _Tree = dict(self._tree)
         self._journal: list[tuple[frozenset[Path], Callable[[_Tree], None]]] = []
-        self._faults: list[_Fault] = []
+        self.faults = Faults()
         self._locks: set[Path] = set()
 
     # Failures
@@ -144,13 +132,13 @@ class MemoryDisk:
         suffix: str = "",
         skip: int = 0,
         partial: int = 0,
+        times: int = 1,
     ) -> None:
-        """The next such operation on a path ending in `suffix`, after `skip` others, fails once.
+        """The next such operations on a path ending in `suffix`, after `skip` others, fail.
 
         A write takes its first `partial` bytes before it fails.
         """
-        fault = _Fault(operation, code, lambda path: str(path).endswith(suffix), skip, partial)
-        self._faults.append(fault)
+        self.faults.add(Fault(operation, code, suffix, skip, partial, times))
 
     def lose_writes(self, path: Path) -> None:
         """The device failed to take a file, which is in the cache as though it had: Linux's way."""
@@ -170,7 +158,7 @@ class MemoryDisk:
 
     def forget_faults(self) -> None:
         """What was to fail, and has not yet, does not."""
-        self._faults.clear()
+        self.faults.forget()
 
     def flip(self, path: Path, bit: int) -> None:
         """One bit of a file is not what was written any more, on the device and in the cache."""
@@ -213,23 +201,22 @@ class MemoryDisk:
             left[path] = node and node.after_crash(random)
         return left
 
-    def step(self, operation: Operation, path: Path) -> _Fault | None:
+    def step(self, operation: Operation, path: Path) -> Fault | None:
         """Counts an operation and raises what it was told to."""
-        fault = self._take_fault(operation, path)
+        fault = self.faults.take(operation, path)
         if operation != "read":
             if self.stop_at is not None and self.steps >= self.stop_at:
                 raise DiskStopped(f"{operation} {path}")
             self.steps += 1
         if fault is not None and operation != "write":
-            raise OSError(fault.code, os.strerror(fault.code), str(path))
+            raise fault.error(path)
         return fault
 
     def admit(self, path: Path, end: int, node: Node) -> tuple[int, OSError | None]:
         """Up to which byte a write may reach, and the error that it ends with."""
         fault = self.step("write", path)
         if fault is not None:
-            error = OSError(fault.code, os.strerror(fault.code), str(path))
-            return len(node.data) + fault.partial, error
+            return len(node.data) + fault.partial, fault.error(path)
         grown = max(0, end - len(node.data))
         if self.capacity is not None and self.used + grown > self.capacity:
             full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
@@ -240,16 +227,6 @@ class MemoryDisk:
     def used(self) -> int:
         return sum(len(node.data) for node in self._tree.values() if node is not None)
 
-    def _take_fault(self, operation: Operation, path: Path) -> _Fault | None:
-        for fault in self._faults:
-            if fault.operation == operation and fault.matches(path):
-                if fault.skip:
-                    fault.skip -= 1
-                    continue
-                self._faults.remove(fault)
-                return fault
-        return None
-
     # Files
 
     def open(self, path: Path, *, create: bool = False) -> MemoryFile:
@@ -259,7 +236,7 @@ class MemoryDisk:
                 raise self._missing(path)
             self._need_dir(path.parent)
             node = new = Node(modified_ms=self.clock.wall_ms())
-            self._change({path.parent}, lambda tree: tree.__setitem__(path, new))
+            self._change(path, {path.parent}, lambda tree: tree.__setitem__(path, new))
         return MemoryFile(self, path, node)
 
     def read(self, path: Path) -> bytes:
@@ -275,6 +252,10 @@ class MemoryDisk:
         file.close()
         self.rename(temporary, path)
         self.sync_dir(path.parent)
+
+    def files(self) -> list[Path]:
+        """All there are."""
+        return [path for path, node in self._tree.items() if node is not None]
 
     def exists(self, path: Path) -> bool:
         return path in self._tree
@@ -303,7 +284,7 @@ class MemoryDisk:
                 self._make_dir(folder)
 
     def _make_dir(self, folder: Path) -> None:
-        self._change({folder.parent}, lambda tree: tree.__setitem__(folder, None))
+        self._change(folder, {folder.parent}, lambda tree: tree.__setitem__(folder, None))
 
     def rename(self, source: Path, target: Path) -> None:
         if source not in self._tree:
@@ -317,11 +298,11 @@ class MemoryDisk:
             moved = {target / path.relative_to(source): tree.pop(path) for path in inside}
             tree.update(moved)
 
-        self._change({source.parent, target.parent}, move)
+        self._change(source, {source.parent, target.parent}, move)
 
     def remove(self, path: Path) -> None:
         self._file(path)
-        self._change({path.parent}, lambda tree: tree.__delitem__(path))
+        self._change(path, {path.parent}, lambda tree: tree.__delitem__(path))
 
     def remove_tree(self, path: Path) -> None:
         self._need_dir(path)
@@ -330,7 +311,7 @@ class MemoryDisk:
             for inside in [other for other in tree if other == path or path in other.parents]:
                 del tree[inside]
 
-        self._change({path.parent}, cut)
+        self._change(path, {path.parent}, cut)
 
     def sync_dir(self, path: Path) -> None:
         self._need_dir(path)
@@ -341,8 +322,8 @@ class MemoryDisk:
             change(self._durable)
         del self._journal[:end]
 
-    def _change(self, folders: set[Path], change: Callable[[_Tree], None]) -> None:
-        self.step("name", min(folders))
+    def _change(self, path: Path, folders: set[Path], change: Callable[[_Tree], None]) -> None:
+        self.step("name", path)
         change(self._tree)
         self._journal.append((frozenset(folders), change))
 

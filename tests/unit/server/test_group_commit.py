@@ -314,6 +314,35 @@ def test_an_append_that_fails_answers_those_who_wait_for_a_flush(tmp_path: Path)
     run(tmp_path, scenario)
 
 
+def test_an_answer_that_cannot_be_made_ends_its_connection_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        first, connections = world.client(), [world.broker.connection]
+        second = world.client()
+        connections.append(world.broker.connection)
+        world.gate.open.clear()
+        for client in (first, second):
+            client.produce()
+        await world.until_syncing()
+        check, is_broken = Appended.check, iter([True])
+
+        def broken(self: Appended) -> None:
+            if next(is_broken, False):
+                raise RuntimeError("a bug")
+            check(self)
+
+        monkeypatch.setattr(Appended, "check", broken)
+        world.gate.open.set()
+        await second.answered()
+        assert second.produced().error_code == ErrorCode.NONE
+        assert first.answers() == 0
+        assert "a bug" in caplog.text
+        assert [connection.closed for connection in connections] == [True, False]
+
+    run(tmp_path, scenario)
+
+
 def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "_FLUSH_RETRY_S", 0.01)
 

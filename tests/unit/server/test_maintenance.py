@@ -290,7 +290,7 @@ def test_old_segments_go_and_a_log_that_fails_keeps_no_other_from_it(
             broker.append(partition, 6)
         partitions[2].take_offline("as a test wants it")
         await asyncio.sleep(1)
-        broker.disk.fail("name", code, suffix="topic-0")
+        broker.disk.fail("name", code, suffix="topic-0/00000000000000000012.log")
         await asyncio.sleep(64)
         assert [each.log.log_start_offset for each in partitions] == [0, 0, 0]
         await asyncio.sleep(6)

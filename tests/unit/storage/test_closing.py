@@ -11,7 +11,8 @@ import pytest
 
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.checkpoint import RECOVERY_POINTS, decode_offsets
-from lakelog.testing.disk import MemoryDisk, Operation
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.disk_faults import Operation
 from storage_kit import DATA, ManualClock, Store, append, make_batch, read_batches
 
 CLEAN = DATA / ".kafka_cleanshutdown"

@@ -18,7 +18,8 @@ from lakelog.storage.checkpoint import (
 )
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import DirectoryInUse, LoadInterrupted, WrongDirectory
-from lakelog.testing.disk import MemoryDisk, Operation
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.disk_faults import Operation
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import (
     DATA,

@@ -438,6 +438,22 @@ def test_what_was_durable_of_a_deleted_topic_is_not_asked_of_its_namesake() -> N
     assert log.recovery_point == 0
 
 
+def test_up_to_where_a_deleted_topic_was_compacted_is_not_believed_of_its_namesake() -> None:
+    store = memory_store()
+    old = store.create()
+    fill(old, 4)
+    old.flush()
+    store.directory.cleaner_offsets["topic", 0] = old.log_end_offset
+    store.directory.write_checkpoints({("topic", 0): old.log_end_offset})
+    store.directory.schedule_delete(old)
+    again = b"another-topic-id"
+    store.known = {again}
+    fill(store.directory.create_log("topic", 0, again, store.config), 2)
+    store.killed()
+    assert not store.directory.cleaner_offsets
+    assert not store.directory.high_watermarks
+
+
 @pytest.mark.parametrize("torn", ["zeros", "cut", "old bytes"])
 def test_what_is_torn_behind_a_gap_is_not_laid_to_the_batch_before_it(torn: str) -> None:
     """After a compaction, and a cut at the end of what it left."""

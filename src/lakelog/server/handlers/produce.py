@@ -231,9 +231,14 @@ def _acknowledge_later(
                 result.error_message = error.message or None
         context.reply(response)
 
+    def fail(error: Exception) -> None:
+        context.connection.fail(context.api.name, error)
+        if context.parts is None:
+            context.complete([])
+
     appends = [appended for appended, _ in waiting]
     parked = broker.purgatory.park(
-        Acknowledgement(appends, settle),
+        Acknowledgement(appends, settle, fail),
         dict.fromkeys(appended.partition.key for appended in appends),
         broker.clock.monotonic() + max(timeout_ms, 0) / 1000,
     )

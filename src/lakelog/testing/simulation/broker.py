@@ -57,6 +57,11 @@ class BrokerHost:
         self._died: asyncio.Future[None] | None = None
 
     @property
+    def suffix(self) -> str:
+        """Of the names of its topics, groups and clients, which the world keeps in one ledger."""
+        return f"-b{self.node_id}" if self.node_id > 1 else ""
+
+    @property
     def address(self) -> tuple[str, int]:
         return self.name, PORT
 

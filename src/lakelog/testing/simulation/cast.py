@@ -1,4 +1,4 @@
-"""Who plays: the topics of a world, and the clients that its plan asks for."""
+"""Who plays: the topics of a broker, and the clients that the world's plan asks for."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from lakelog.testing.simulation.ledger import Place
 from lakelog.testing.simulation.plan import Plan
 
 if TYPE_CHECKING:
+    from lakelog.testing.simulation.broker import BrokerHost
     from lakelog.testing.simulation.world import World
 
 _INTERNAL = {"internal.segment.bytes": "4000", "cleanup.policy": "compact"}
@@ -35,7 +36,7 @@ class _StageHand(Client):
     """Makes the topics before the others come."""
 
     def __init__(self, world: World, cast: Cast) -> None:
-        super().__init__(world, "stage-hand")
+        super().__init__(world, cast.named("stage-hand"))
         self._cast = cast
 
     async def run(self) -> None:
@@ -44,13 +45,18 @@ class _StageHand(Client):
 
 
 class Cast:
-    """`places` are all partitions that anybody writes to for good."""
+    """Of one broker. `places` are all partitions that anybody writes to for good."""
 
-    def __init__(self, world: World, plan: Plan) -> None:
+    def __init__(self, world: World, plan: Plan, host: BrokerHost) -> None:
         self._world = world
         self._plan = plan
+        self._host = host
         self.places: list[Place] = []
         self.clients: list[Client] = []
+
+    def named(self, name: str) -> str:
+        """By its ending a name tells to which broker it belongs."""
+        return name + self._host.suffix
 
     async def set_the_stage(self) -> None:
         await _StageHand(self._world, self).start()
@@ -77,33 +83,39 @@ class Cast:
 
     async def _topic(self, hand: Client, name: str, partitions: int, **config: str) -> list[Place]:
         settings = {key.replace("_", "."): text for key, text in config.items()}
-        await create_topic(hand, name, partitions, settings)
-        places = [(name, index) for index in range(partitions)]
+        topic = self.named(name)
+        await create_topic(hand, topic, partitions, settings)
+        places = [(topic, index) for index in range(partitions)]
         self.places += places
         return places
 
     def _readers(self, places: list[Place]) -> None:
+        topic = places[0][0].removesuffix(self._host.suffix)
         for committed in (False, True):
-            name = f"{places[0][0]}-{'committed' if committed else 'all'}"
+            name = self.named(f"{topic}-{'committed' if committed else 'all'}")
             self.clients.append(Consumer(self._world, name, places, committed=committed))
-        self.clients.append(SessionConsumer(self._world, f"{places[0][0]}-session", places))
+        self.clients.append(SessionConsumer(self._world, self.named(f"{topic}-session"), places))
 
     async def _plain(self, hand: Client) -> None:
         places = await self._topic(hand, "plain", 2)
         for acks in (0, 1, -1):
-            self.clients.append(PlainProducer(self._world, f"plain{acks}", places, acks))
+            self.clients.append(
+                PlainProducer(self._world, self.named(f"plain{acks}"), places, acks)
+            )
         self._readers(places[:1])
 
     async def _idempotent(self, hand: Client) -> None:
         places = await self._topic(hand, "orders", 2)
         for number in range(2):
-            self.clients.append(IdempotentProducer(self._world, f"once{number}", places))
+            self.clients.append(
+                IdempotentProducer(self._world, self.named(f"once{number}"), places)
+            )
         self._readers(places)
 
     async def _transactions(self, hand: Client) -> None:
         places = await self._topic(hand, "accounts", 3)
         for number, version in enumerate((0, 2, 2)):
-            name = f"txn{number}"
+            name = self.named(f"txn{number}")
             self.clients.append(TransactionalProducer(self._world, name, places, version))
         self._readers(places)
 
@@ -116,9 +128,9 @@ class Cast:
         places = await self._topic(hand, "state", 2, **config)
         for place in places:
             self._world.ledger.partition(place).compacted = True
-        self.clients.append(IdempotentProducer(self._world, "keys", places, keyed=True))
+        self.clients.append(IdempotentProducer(self._world, self.named("keys"), places, keyed=True))
         for version in (0, 2):
-            name = f"ktxn{version}"
+            name = self.named(f"ktxn{version}")
             client = TransactionalProducer(self._world, name, places, version, keyed=True)
             self.clients.append(client)
         self._readers(places)
@@ -126,33 +138,45 @@ class Cast:
     async def _classic_group(self, hand: Client) -> None:
         places = await self._topic(hand, "jobs", 4)
         for number in range(3):
-            self.clients.append(ClassicMember(self._world, f"cm{number}", "workers", places))
+            self.clients.append(
+                ClassicMember(self._world, self.named(f"cm{number}"), self.named("workers"), places)
+            )
 
     async def _consumer_group(self, hand: Client) -> None:
         places = await self._topic(hand, "tasks", 4)
         for number in range(3):
-            self.clients.append(ConsumerMember(self._world, f"km{number}", "team", places))
+            self.clients.append(
+                ConsumerMember(self._world, self.named(f"km{number}"), self.named("team"), places)
+            )
 
     async def _static_classic_members(self, hand: Client) -> None:
         places = await self._topic(hand, "posts", 4)
         for name, role in _STATIC:
-            self.clients.append(ClassicMember(self._world, f"cs-{name}", "crew", places, role))
+            self.clients.append(
+                ClassicMember(
+                    self._world, self.named(f"cs-{name}"), self.named("crew"), places, role
+                )
+            )
 
     async def _static_consumer_members(self, hand: Client) -> None:
         places = await self._topic(hand, "shifts", 4)
         for name, role in _STATIC:
-            self.clients.append(ConsumerMember(self._world, f"ks-{name}", "watch", places, role))
+            self.clients.append(
+                ConsumerMember(
+                    self._world, self.named(f"ks-{name}"), self.named("watch"), places, role
+                )
+            )
 
     async def _administration(self, hand: Client) -> None:
         places = await self._topic(hand, "trimmed", 2)
-        self.clients.append(IdempotentProducer(self._world, "steady", places))
-        self.clients.append(Trimmer(self._world, "trimmer", places))
-        self.clients.append(TopicMaker(self._world, "shortlived"))
+        self.clients.append(IdempotentProducer(self._world, self.named("steady"), places))
+        self.clients.append(Trimmer(self._world, self.named("trimmer"), places))
+        self.clients.append(TopicMaker(self._world, self.named("shortlived")))
         self._readers(places)
 
     async def _retention(self, hand: Client) -> None:
         places = await self._topic(hand, "events", 2, retention_ms="8000", retention_bytes="9000")
         for place in places:
             self._world.ledger.deleted(place, _NEVER)
-        self.clients.append(IdempotentProducer(self._world, "emitter", places))
+        self.clients.append(IdempotentProducer(self._world, self.named("emitter"), places))
         self._readers(places)

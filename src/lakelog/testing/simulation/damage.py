@@ -165,12 +165,16 @@ class Damages:
     def _shadow(self, path: Path, found: list[_Found], number: int, byte: int) -> Shadow:
         """From the batch before, of which it cannot be told whether it was the last, to the second
         index entry behind; the whole segment if it cannot be walked to make an index of it.
+
+        A segment begins at the offset in its name: compaction may have taken its first batches.
         """
-        first = found[max(number - 1, 0)].header.base_offset
+        begin = offset_of(path.name)
+        assert begin is not None
+        first = found[number - 1].header.base_offset if number else begin
         end, since = found[-1].header.last_offset + 1, found[number].position
         if byte in _STRUCTURE:
             base = found[number].header.base_offset
-            return Shadow(found[0].header.base_offset, base, self._next_base(path) or end)
+            return Shadow(begin, base, self._next_base(path) or end)
         entries = 0
         for batch in found[number + 1 :]:
             if batch.position - since > self._interval:

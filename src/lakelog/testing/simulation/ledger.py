@@ -8,7 +8,7 @@ request did is unknown: its values may be there, once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -261,8 +261,8 @@ class Ledger:
                     f"{place} has lost {value!r}, the newest of its key, at {sent.acked}",
                 )
 
-    def check_transactions(self, committed: set[bytes]) -> None:
-        """All or nothing: `committed` is what readers of committed records saw.
+    def check_transactions(self, committed: set[bytes], places: Collection[Place]) -> None:
+        """All or nothing: `committed` is what readers of committed records saw in `places`.
 
         Of what is in compacted logs anything may have been replaced since.
         """
@@ -272,7 +272,8 @@ class Ledger:
             live = [
                 value
                 for value, place in transaction.values.items()
-                if self.sent[value].acked >= self.partition(place).start
+                if place in places
+                and self.sent[value].acked >= self.partition(place).start
                 and not self.partition(place).compacted
                 and not self.partition(place).is_hidden(self.sent[value].acked)
             ]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakelog.testing.disk import Operation
+from lakelog.testing.disk_faults import Operation, kind_of
 from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.plan import Plan
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
 """Files that are made anew from the log; any of their bits may flip while the broker is down."""
+
+_PASSING = frozenset({".tmp", ".cleaned", ".swap", ".deleted"})
+"""Endings of files that are there for a moment."""
 
 _MAY_CUT = frozenset({"plain", "orders", "trimmed", "events"})
 """Topics of which the end may go, as nothing else goes by what their logs remember."""
@@ -143,18 +146,24 @@ class Nemesis:
         disk.capacity = None
 
     async def _disk_error(self) -> None:
-        """EIO once; the broker may have to be started anew to use that log again."""
+        """A kind of file fails; the broker may have to be started anew to use that log again."""
         host = self._some_broker()
         kinds: tuple[Operation, ...] = ("write", "sync", "read", "truncate", "name")
+        operation = self._rng.choice(kinds)
+        has_no_room = operation in ("write", "truncate", "name") and self._rng.random() < 0.3
+        present = {kind_of(path) for path in host.disk.files()}
         host.disk.fail(
-            self._rng.choice(kinds),
-            errno.EIO,
-            suffix=self._rng.choice(("", ".log", ".log", "index", "checkpoint")),
-            skip=self._rng.randrange(10),
+            operation,
+            errno.ENOSPC if has_no_room else errno.EIO,
+            suffix=self._rng.choice(("", ".log", self._rng.choice(sorted(present | _PASSING)))),
+            skip=self._rng.randrange(4),
             partial=self._rng.randrange(100),
+            times=self._rng.choice((1, 1, 3, 100)),
         )
         await asyncio.sleep(2 + self._rng.random() * 4)
         host.disk.forget_faults()
+        self._world.faults.update(host.disk.faults.taken)
+        host.disk.faults.taken.clear()
         host.kill()
         await self._come_back(host)
 

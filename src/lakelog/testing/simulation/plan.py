@@ -40,6 +40,7 @@ FAULTS = (
 )
 
 _INTERVAL_MAX = 4096
+_HARMLESS = frozenset({"clock", "helper death", "client crash"})
 
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -70,6 +71,11 @@ class Plan:
     durable: bool = True
     """Whether each record is synced before it is acknowledged, so that it survives the power."""
     settings: dict[str, str] = field(default_factory=lambda: dict(_SETTINGS))
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing can keep a broker from its clients, nor from its disk."""
+        return self.faults <= _HARMLESS
 
     @property
     def index_interval(self) -> int:

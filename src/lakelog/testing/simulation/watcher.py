@@ -129,7 +129,7 @@ class Watcher:
         self, key: Key, before: Marks, now: Marks, cut: int | None, promised: int
     ) -> None:
         name = f"{key[0]}-{key[2]}"
-        if cut is not None and now.end > cut:
+        if cut is not None and now.end > max(cut, now.start):  # at its start it goes on, empty
             self._ledger.violation(Law.DAMAGE_ENDS, f"{name} ends at {now.end}: {cut} is damaged")
         if now.end < promised:
             self._ledger.violation(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from lakelog.protocol.registry import Api, api_for
@@ -17,6 +18,8 @@ from lakelog.testing.simulation.process import Process
 from lakelog.testing.simulation.sockets import Address, SimulatedNet, SimulatedSocket
 from lakelog.wire.framing import decode_response, encode_request
 
+PATIENCE_S = 5.0
+"""More than an answer takes, as long as the broker can be reached."""
 _RECEIVE_SIZE = 64 * 1024
 
 
@@ -27,11 +30,19 @@ class Lost(Exception):  # noqa: N818 - an event
 class WireConnection:
     """To one broker, on behalf of `process`; opened by the first call after each loss."""
 
-    def __init__(self, net: Network, process: Process, address: Address) -> None:
+    def __init__(
+        self,
+        net: Network,
+        process: Process,
+        address: Address,
+        on_late: Callable[[str], None] = lambda request: None,
+    ) -> None:
+        """`on_late` is told of requests that were not answered in time."""
         self._network = net
         self._net = SimulatedNet(net, process)
         self._process = process
         self._address = address
+        self._on_late = on_late
         self._socket: SimulatedSocket | None = None
         self._connecting: asyncio.Lock = asyncio.Lock()
         self._received = bytearray()
@@ -39,7 +50,7 @@ class WireConnection:
         self._waiting: dict[int, tuple[Api, int, asyncio.Future[Any]]] = {}
         self._number = 0
 
-    async def call(self, message: Any, version: int, timeout_s: float = 5.0) -> Any:
+    async def call(self, message: Any, version: int, timeout_s: float = PATIENCE_S) -> Any:
         """The response. Raises `Lost`."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -47,12 +58,14 @@ class WireConnection:
                 return await self._send(message, version)
         except (TimeoutError, OSError) as error:
             self.close()
+            if isinstance(error, TimeoutError) and timeout_s >= PATIENCE_S:
+                self._on_late(type(message).__name__)
             raise Lost(str(error)) from error
 
     async def cast(self, message: Any, version: int) -> None:
         """Sends what is not answered. Raises `Lost`."""
         try:
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(PATIENCE_S):
                 await self._connect()
         except (TimeoutError, OSError) as error:
             self.close()

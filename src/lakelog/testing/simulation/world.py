@@ -1,8 +1,8 @@
 """One seed's world: brokers, clients, the network between them, faults, and the laws that hold.
 
 The brokers are the production code, the rest is simulated. Everything that is left to chance is
-drawn from the seed, and all that happens goes into `hash`: the same seed gives the same hash. More
-brokers are more `BrokerHost`s over one network, and one `SimulatedMetadata`.
+drawn from the seed, and all that happens goes into `hash`: the same seed gives the same hash.
+Several `brokers` share a network, and each has a disk, a clock, metadata and clients of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from lakelog.testing.simulation.offsets_ledger import OffsetsLedger
 from lakelog.testing.simulation.plan import Plan, plan_of
 from lakelog.testing.simulation.seams import WALL_START_MS
 from lakelog.testing.simulation.settling import settle
-from lakelog.testing.simulation.sockets import Address
 from lakelog.testing.simulation.watcher import Watcher
 from lakelog.testing.sqlite_vfs import seed_sqlite
 
@@ -58,7 +57,7 @@ class Outcome:
 class World:
     """`plan` is the seed's own unless another one is given."""
 
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None, *, brokers: int = 1) -> None:
         self.seed = seed
         self.plan = plan if plan is not None else plan_of(seed)
         self._hash = hashlib.blake2b(digest_size=16)
@@ -79,12 +78,15 @@ class World:
         """When a wall clock was last changed."""
         self.cut_at = -1.0
         """When a log was last found without its end."""
-        self.producers: set[tuple[int, int]] = set()
+        self.producers: set[tuple[str, int, int]] = set()
+        """By the broker that has given them out."""
         self._watchers: dict[str, Watcher] = {}
         self.damages: dict[str, Damages] = {}
         self._disk_steps: dict[str, int] = {}
         self._power: set[str] = set()
-        self.brokers = [BrokerHost(self, 1, self.plan.settings)]
+        self.brokers = [
+            BrokerHost(self, number, self.plan.settings) for number in range(1, brokers + 1)
+        ]
         for host in self.brokers:
             damages = Damages(host.disk, DATA, self.ledger, self.plan.index_interval)
             self.damages[host.name] = damages
@@ -133,11 +135,11 @@ class World:
     async def _live(self) -> None:
         for host in self.brokers:
             await host.start()
-        cast = Cast(self, self.plan)
-        await cast.set_the_stage()
-        for host in self.brokers:
+        casts = [Cast(self, self.plan, host) for host in self.brokers]
+        for cast, host in zip(casts, self.brokers, strict=True):
+            await cast.set_the_stage()
             host.disk.write_back()
-        self.clients = cast.clients
+        self.clients = [client for cast in casts for client in cast.clients]
         self._living = [client.start() for client in self.clients]
         await Nemesis(self, self.plan).run()
         await self._heal()
@@ -147,9 +149,11 @@ class World:
         self.is_ending = True
         for task in self._living:
             await asyncio.wait({task})
-        if self.cut_at >= 0:
-            await HangingWatch(self, cast.places).start()
-        await Inspection(self, cast.places).run()
+        for cast in casts:
+            if self.cut_at >= 0:
+                await HangingWatch(self, cast.named("hanging"), cast.places).start()
+        for cast, host in zip(casts, self.brokers, strict=True):
+            await Inspection(self, cast.named("inspector"), cast.places, host).run()
 
     def _bury(self) -> None:
         for host in self.brokers:
@@ -162,30 +166,27 @@ class World:
 
     # What clients and hosts ask
 
-    @property
-    def bootstrap(self) -> Address:
-        return self.brokers[0].address
+    def home_of(self, name: str) -> BrokerHost:
+        """The broker to which a client or a group of this name belongs."""
+        base = name.partition("'")[0]
+        return next(host for host in reversed(self.brokers) if base.endswith(host.suffix))
 
     @property
     def starts(self) -> int:
         """How often brokers were started by now."""
         return sum(host.starts for host in self.brokers)
 
-    def ends(self) -> dict[Place, int]:
-        """Where the logs end, of brokers that run; others may have any end by the next start."""
-        running = [host.server.broker for host in self.brokers if host.server is not None]
-        return {
-            (entry.topic, entry.index): entry.log.log_end_offset
-            for broker in running
-            for entry in broker.partitions
-        }
+    def ends(self, host: BrokerHost) -> dict[Place, int]:
+        """Where its logs end, if it runs; otherwise they may have any end by the next start."""
+        partitions = () if host.server is None else host.server.broker.partitions
+        return {(entry.topic, entry.index): entry.log.log_end_offset for entry in partitions}
 
     def wall_ms(self) -> int:
         return WALL_START_MS + int(self.loop.time() * 1000)
 
-    def is_new_producer(self, producer_id: int, epoch: int) -> bool:
-        is_new = (producer_id, epoch) not in self.producers
-        self.producers.add((producer_id, epoch))
+    def is_new_producer(self, host: BrokerHost, producer_id: int, epoch: int) -> bool:
+        is_new = (host.name, producer_id, epoch) not in self.producers
+        self.producers.add((host.name, producer_id, epoch))
         return is_new
 
     # What happens to brokers

@@ -40,6 +40,8 @@ class Client:
         self.world = world
         self.name = name
         self.rng: random.Random = world.chance(name)
+        self.home = world.home_of(name)
+        """The broker that it knows."""
         self.process = Process(name)
         self.connection = self.connect()
         self._serial = 0
@@ -49,7 +51,14 @@ class Client:
         return self.world.ledger
 
     def connect(self) -> WireConnection:
-        return WireConnection(self.world.net, self.process, self.world.bootstrap)
+        return WireConnection(self.world.net, self.process, self.home.address, self._on_late)
+
+    def _on_late(self, request: str) -> None:
+        self.ledger.expect(
+            Law.PROMPT,
+            not self.world.plan.is_calm,
+            f"{self.name}: {request} was not answered in time",
+        )
 
     def start(self) -> asyncio.Task[None]:
         return self.world.loop.create_task(

@@ -26,6 +26,10 @@ _AGAIN = 0.03
 """Chance to begin again somewhere: what was read before must be the same."""
 
 
+_ON_THE_WAY_S = 0.3
+"""For a request, its answer and what a broker has to do for it, when all is calm."""
+
+
 class Consumer(Client):
     """`committed`: of committed records only."""
 
@@ -47,17 +51,24 @@ class Consumer(Client):
         at = self._positions[place]
         if self.rng.random() < _AGAIN:
             at = self.rng.randint(0, at)
-        request = fetch_request(
-            place,
-            at,
-            committed=self._committed,
-            max_bytes=self.rng.choice((1, 200, 1_000, 1 << 20)),
-            max_wait_ms=self.rng.choice((0, 50, 500)),
+        max_bytes, max_wait_ms = (
+            self.rng.choice((1, 200, 1_000, 1 << 20)),
+            self.rng.choice((0, 50, 500)),
         )
+        request = fetch_request(
+            place, at, committed=self._committed, max_bytes=max_bytes, max_wait_ms=max_wait_ms
+        )
+        asked_at = self.world.loop.time()
         try:
             answer = (await self.connection.call(request, FETCH_VERSION)).responses[0].partitions[0]
         except Lost:
             return
+        took_s = self.world.loop.time() - asked_at
+        self.ledger.expect(
+            Law.PROMPT,
+            took_s < max_wait_ms / 1000 + _ON_THE_WAY_S or not self.world.plan.is_calm,
+            f"{self.name}: a fetch that may wait {max_wait_ms} ms has taken {took_s} s",
+        )
         await self.take(place, at, answer)
 
     async def take(self, place: Place, at: int, answer: Any) -> None:

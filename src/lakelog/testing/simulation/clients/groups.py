@@ -138,7 +138,7 @@ class GroupClient(Client):
             self.was_fenced(member_id, starts)
         elif answer.error_code == 0:
             self.expect_refused("a commit", member_id, fenced)
-            self.world.offsets.acknowledged(self.group, place, value, self.world.ends())
+            self.world.offsets.acknowledged(self.group, place, value, self.world.ends(self.home))
             return True
         elif answer.error_code not in _NOT_NOW | EXPELLED:
             self.unexpected("OffsetCommit", answer.error_code)

@@ -24,8 +24,8 @@ _OFFSETS = [("__consumer_offsets", 0), ("__consumer_offsets", 1)]
 class HangingWatch(Client):
     """Comes when producers have gone, and waits until their coordinators must have ended theirs."""
 
-    def __init__(self, world: World, places: list[Place]) -> None:
-        super().__init__(world, "hanging")
+    def __init__(self, world: World, name: str, places: list[Place]) -> None:
+        super().__init__(world, name)
         self._places = [*places, *_OFFSETS]
 
     async def run(self) -> None:

@@ -104,7 +104,7 @@ class IdempotentProducer(Client):
             await self.pause(0.1, 0.5)
         self.ledger.expect(
             Law.NEW_IDENTITY,
-            self.world.is_new_producer(answer.producer_id, answer.producer_epoch),
+            self.world.is_new_producer(self.home, answer.producer_id, answer.producer_epoch),
             f"producer id {answer.producer_id} was given out twice",
         )
         self._identity = answer.producer_id, answer.producer_epoch

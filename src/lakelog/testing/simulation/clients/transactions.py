@@ -87,12 +87,13 @@ class TransactionalProducer(Client):
 
     async def _start_anew(self) -> None:
         """With another epoch; whoever still uses the old one must be refused."""
-        old = self._identity
+        old, since = self._identity, self._identified_at
         await self._identify()
         if self.rng.random() < 0.5:
-            await self._haunt(old)
+            await self._haunt(old, since)
 
-    async def _haunt(self, old: tuple[int, int]) -> None:
+    async def _haunt(self, old: tuple[int, int], since: float) -> None:
+        """`since` then it had been the older identity, of which a cut log may know nothing."""
         place, values = self.some_place(self._places), self.new_values(1)
         zombie = self.ledger.begin(f"{self.name}/zombie")
         zombie.fate = Fate.ABORTED
@@ -107,7 +108,7 @@ class TransactionalProducer(Client):
             Law.FENCED,
             answer_of(response).error_code != 0
             or old == self._identity
-            or self.world.cut_at >= self._identified_at,
+            or self.world.cut_at >= since,
             f"{self.name}: a producer of epoch {old} was not fenced by {self._identity}",
         )
 
@@ -131,7 +132,7 @@ class TransactionalProducer(Client):
     def _use(self, producer_id: int, epoch: int) -> None:
         self.ledger.expect(
             Law.NEW_IDENTITY,
-            self.world.is_new_producer(producer_id, epoch),
+            self.world.is_new_producer(self.home, producer_id, epoch),
             f"{self.name}: producer {producer_id} has epoch {epoch} a second time",
         )
         self._identity = producer_id, epoch
@@ -202,7 +203,7 @@ class TransactionalProducer(Client):
         while True:
             answer = (await self.ask(commit, version)).topics[0].partitions[0]
             if answer.error_code == 0:
-                self.world.offsets.acknowledged(self._id, place, value, self.world.ends())
+                self.world.offsets.acknowledged(self._id, place, value, self.world.ends(self.home))
             if await self._is_done("TxnOffsetCommit", answer.error_code):
                 return
 
@@ -264,7 +265,7 @@ class TransactionalProducer(Client):
                 await self._start_anew()
                 return
             await self.pause(0.05, 0.4)
-        transaction.ends = self.world.ends()
+        transaction.ends = self.world.ends(self.home)
         if commit:
             transaction.fate = Fate.COMMITTED
         self.note("ended", transaction.name, commit)

@@ -1,0 +1,65 @@
+"""What a disk in memory was told to fail at, and what it has."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Operation = Literal["read", "write", "truncate", "sync", "name"]
+
+
+def kind_of(path: Path) -> str:
+    """`.log` or the like, or the whole name of a file that has no such ending."""
+    return path.suffix or path.name
+
+
+@dataclass(slots=True)
+class Fault:
+    """The next such operations on a path ending in `suffix`, after `skip` others, fail."""
+
+    operation: Operation
+    code: int
+    suffix: str
+    skip: int
+    partial: int
+    """How many bytes a write takes before it fails."""
+    times: int
+
+    def matches(self, operation: Operation, path: Path) -> bool:
+        return self.operation == operation and str(path).endswith(self.suffix)
+
+    def error(self, path: Path) -> OSError:
+        return OSError(self.code, os.strerror(self.code), str(path))
+
+
+class Faults:
+    """Those that are still to come. `taken` counts the others by error and kind of file."""
+
+    def __init__(self) -> None:
+        self._coming: list[Fault] = []
+        self.taken: Counter[str] = Counter()
+
+    def add(self, fault: Fault) -> None:
+        self._coming.append(fault)
+
+    def forget(self) -> None:
+        self._coming.clear()
+
+    def take(self, operation: Operation, path: Path) -> Fault | None:
+        """The one that this operation meets."""
+        for fault in self._coming:
+            if not fault.matches(operation, path):
+                continue
+            if fault.skip:
+                fault.skip -= 1
+                continue
+            fault.times -= 1
+            if not fault.times:
+                self._coming.remove(fault)
+            self.taken[f"{errno.errorcode[fault.code]} {kind_of(path)}"] += 1
+            return fault
+        return None
