@@ -25,6 +25,7 @@ from lakelog.coordinator.transaction.state import (
     Transaction,
     TransactionState,
     TransactionVersion,
+    last_epoch_of,
 )
 
 _S = TransactionState
@@ -84,7 +85,7 @@ def _judge(owner: Owner, found: OpenTransaction, hanging: Hanging) -> None:
     if is_newest:
         hanging.fences.setdefault(owner.transactional_id, []).append(found)
     if _was_committed(known, found):
-        marker = _marker(found, known.producer_epoch, commit=True)
+        marker = _marker(found, found.producer_epoch + 1, commit=True)
         hanging.markers.append((found, marker))
     elif not is_newest or known.state is _S.PREPARE_COMMIT:
         hanging.markers.append((found, _marker(found, found.producer_epoch, commit=False)))
@@ -105,11 +106,8 @@ def _is_coordinated(known: Transaction, found: OpenTransaction) -> bool:
 
 def _was_committed(known: Transaction, found: OpenTransaction) -> bool:
     """With KIP-890 an epoch is of one transaction. An older client's may be of any that it had."""
-    return (
-        known.state is _S.COMPLETE_COMMIT
-        and known.client_version is TransactionVersion.BUMPING
-        and found.producer_epoch == known.producer_epoch - 1
-    )
+    last = last_epoch_of(known.producer_epoch, known.state, known.client_version)
+    return known.state is _S.COMPLETE_COMMIT and found.producer_epoch == last
 
 
 def _marker(found: OpenTransaction, epoch: int, *, commit: bool) -> Marker:

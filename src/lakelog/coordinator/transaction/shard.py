@@ -314,6 +314,9 @@ class TransactionShard:
         if not self.is_ending(transactional_id, ending):
             reply(ErrorCode.NONE)
             return Result()
+        if transactional_id in self._pending:  # `fence`, after which it has more to tell
+            reply(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return Result()
 
         def committed(_: Now) -> None:
             self._marked.pop(transactional_id, None)

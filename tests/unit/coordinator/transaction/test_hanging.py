@@ -8,7 +8,12 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner, find_hanging
-from lakelog.coordinator.transaction.state import Transaction, TransactionState
+from lakelog.coordinator.transaction.state import (
+    EPOCH_LAST,
+    EPOCH_MAX,
+    Transaction,
+    TransactionState,
+)
 from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
 
 S = TransactionState
@@ -86,6 +91,23 @@ def test_a_producer_without_an_owner_is_left_while_one_may_be_unknown(knows_all:
     assert epochs == ([(4, False)] if knows_all else [])
 
 
+def test_the_last_epoch_of_a_producer_id_was_committed_with_it() -> None:
+    """Its coordinator goes on with another producer id, at epoch 0."""
+    known = Transaction(
+        producer_id=1,
+        producer_epoch=0,
+        timeout_ms=1,
+        last_update_ms=0,
+        state=S.COMPLETE_COMMIT,
+        client_version=BUMPING,
+        previous_producer_id=3,
+    )
+    hangs = [an_open(EPOCH_LAST, 3)]
+    found = find_hanging(hangs, {3: Owner("id", known)}, knows_all=True)
+    told = [(marker.producer_epoch, marker.commit) for _, marker in found.markers]
+    assert told == [(EPOCH_MAX, True)]
+
+
 async def begun(world: World, *, at: int = 0) -> Producer:
     """A producer whose transaction the coordinator does not know, though partition `at` does."""
     producer = await world.ready()
@@ -137,3 +159,23 @@ async def test_a_commit_that_is_decided_remains_one(world: World) -> None:
     assert world.markers.partition("orders", 1).visible == ["kept"]
     assert ("orders", 0) not in world.markers.partitions
     assert await world.add(producer) == ErrorCode.PRODUCER_FENCED
+
+
+@in_world()
+async def test_what_has_its_markers_is_not_complete_before_the_rest_is_known(world: World) -> None:
+    """The record of what hangs may be slower than the markers of what was ending anyway."""
+    producer = await world.ready()
+    await world.add(producer, ("orders", 1))
+    world.markers.partition("orders", 1).append(producer, "known")
+    world.coordinator.hold_markers()
+    await world.end(producer, commit=False)
+    hangs = Producer(producer.producer_id, 5)
+    world.markers.partition("orders", 0).append(hangs, "of an epoch that is lost")
+    world.log.delay_s = lambda: 1.0
+    world.coordinator.fence("t", hanging(hangs))
+    world.coordinator.release_markers()
+    await asyncio.sleep(10)
+    assert world.state() == "CompleteAbort"
+    assert world.markers.partition("orders", 0).fates == [False]
+    assert world.markers.partition("orders", 1).fates == [False]
+    assert world.identity().epoch == 6
