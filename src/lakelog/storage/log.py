@@ -278,7 +278,7 @@ class Log(LocalLog):
             following = position + size
             if following < limit:
                 found = segment.batch_at(following)
-                is_resident = found is not None and segment.is_resident(position, size)
+                is_resident = segment.is_resident(position, size, is_next_read=found is not None)
                 if found is not None:
                     # Whoever reads in sequence asks for that one next.
                     self._known.note(found[0], (segment, following, found[1]))

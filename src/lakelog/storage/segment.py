@@ -202,10 +202,16 @@ class Segment(IndexedSegment):
         base, length, _ = SPAN.unpack(head)
         return None if length < _LENGTH_MIN else (base, length + LENGTH_OVERHEAD)
 
-    def is_resident(self, position: int, size: int) -> bool:
-        """A guess from the middle of a range: that tells most of one whose ends are often read."""
-        handle = self.handle or self.open()
-        return self._handles.disk.is_resident(handle.file, position + size // 2, 1)
+    def is_resident(self, position: int, size: int, *, is_next_read: bool) -> bool:
+        """A guess from the middle of a range: that tells most of one whose ends are often read.
+
+        And from what follows it. That this could not be read may also be for the file system, which
+        does not tell what it would wait for: then nothing is said to be missing.
+        """
+        disk, file = self._handles.disk, (self.handle or self.open()).file
+        return disk.is_resident(file, position + size // 2, 1) and (
+            is_next_read or disk.is_resident(file, position + size, 1)
+        )
 
     def _span(self, window: Buffer, at: int, position: int) -> tuple[int, int, int]:
         try:

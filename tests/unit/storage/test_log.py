@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +54,41 @@ def test_offsets_go_on_and_every_offset_finds_its_batch(tmp_path: Path) -> None:
             assert read_all(log, offset)[0] == (first, last)
             assert read_all(log, offset, 1) == [(first, last)]
     assert read_all(log, log.log_end_offset) == []
+
+
+@pytest.mark.parametrize(
+    ("refuses", "expected"),
+    [
+        (None, True),
+        (lambda at: BlockingIOError() if at >= 400 else None, False),
+        (lambda at: BlockingIOError() if at < 400 else None, False),
+        (lambda at: OSError(errno.EOPNOTSUPP, "as tmpfs and network file systems"), True),
+    ],
+    ids=["all there", "the next header is not", "the middle is not", "nobody can tell"],
+)
+def test_what_is_read_is_resident_unless_somebody_would_wait(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    refuses: Callable[[int], OSError | None] | None,
+    expected: bool,
+) -> None:
+    log = make_log(tmp_path)
+    size = len(make_batch(1, size=100))
+    for _ in range(8):
+        append(log, make_batch(1, size=100))
+    preadv = os.preadv
+
+    def asked(fd: int, buffers: Any, offset: int, flags: int = 0) -> int:
+        error = refuses(offset * 100 // size) if refuses is not None and flags else None
+        if error is not None:
+            raise error
+        return preadv(fd, buffers, offset, flags)
+
+    monkeypatch.setattr(os, "preadv", asked)
+    found = log.read(0, 4 * size, end_offset=8)
+    assert found is not None
+    assert (found.size, found.is_resident) == (4 * size, expected)
+    found.release()
 
 
 def test_the_batch_carries_its_offset_and_leader_epoch(tmp_path: Path) -> None:
