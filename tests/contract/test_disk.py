@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,6 +171,19 @@ def test_reading_ahead_makes_a_range_resident(place: Place) -> None:
     assert place.disk.is_resident(file, 0, 10_000)
     assert not place.disk.read_ahead(file, 9_000, 4 << 20)
     assert not place.disk.read_ahead(file, 10_000, 1)
+    file.close()
+
+
+def test_reading_ahead_tells_whether_the_device_was_asked(tmp_path: Path) -> None:
+    disk = PosixDisk()
+    file = disk.open(tmp_path / "file", create=True)
+    file.write_at(0, bytes(1 << 20))
+    file.sync()
+    disk.drop_cached(file)
+    has_device = os.major(tmp_path.stat().st_dev) != 0
+    assert disk.read_ahead(file, 0, 1 << 20) is has_device
+    assert disk.is_resident(file, 0, 1 << 20)
+    assert not disk.read_ahead(file, 0, 1 << 20)
     file.close()
 
 

@@ -48,26 +48,21 @@ def end_hanging(
     if not being_open:
         return
     found = find_hanging(being_open, transactions.owners(), knows_all=transactions.knows_all)
+    hanging = {each for each, _ in found.markers}.union(*found.fences.values())
+    transactions.hanging_found += len(hanging)
     for each, marker in found.markers:
-        tasks.spawn(_report(each, marker, markers.begin(marker), transactions), name="hanging")
+        tasks.spawn(_report(each, marker, markers.begin(marker)), name="hanging")
     for transactional_id, each_of in found.fences.items():
         for each in each_of:
-            transactions.hanging_ended += 1
-            logger.warning("%s: coordinator of %s aborts it", _told(each), transactional_id)
+            logger.warning("%s: coordinator of %s is to abort it", _told(each), transactional_id)
         transactions.fence(transactional_id, each_of)
 
 
-async def _report(
-    found: OpenTransaction,
-    marker: Marker,
-    written: Awaitable[ErrorCode],
-    transactions: TransactionCoordinator,
-) -> None:
+async def _report(found: OpenTransaction, marker: Marker, written: Awaitable[ErrorCode]) -> None:
     code = await written
     if code is not ErrorCode.NONE:
         logger.error("%s: it cannot be ended: %s", _told(found), code.name)
         return
-    transactions.hanging_ended += 1
     logger.warning("%s: it was %s", _told(found), "committed" if marker.commit else "aborted")
 
 

@@ -36,8 +36,8 @@ class SendQueue:
     is the size of all.
 
     Nothing is sent while `_warming`. A thread must have been through the next `_cold` bytes of
-    files, and `_warm` is the range it has been through last. While `_is_lone`, the request that is
-    being answered is the only one there is.
+    files, and `_warm` is the range it has been through last, `_is_fresh` if a moment ago. While
+    `_is_lone`, the request that is being answered is the only one there is.
     """
 
     def __init__(self, sock: Socket, net: Net, disk: Disk, tasks: Tasks) -> None:
@@ -50,6 +50,7 @@ class SendQueue:
         self._slice_sent = 0
         self._cold = 0
         self._warm: tuple[File | None, int, int] = (None, 0, 0)
+        self._is_fresh = False
         self._writing = False
         self._warming = False
         self._is_lone = False
@@ -147,7 +148,7 @@ class SendQueue:
             while out and budget > 0:
                 head = out[0]
                 if isinstance(head, LogSlice):
-                    sent = self._send_slice(head)
+                    sent = self._send_slice(head, budget)
                     if sent is None:
                         return
                 else:
@@ -163,18 +164,14 @@ class SendQueue:
         if self._writing or out:
             self._set_writing(bool(out))
 
-    def _send_slice(self, head: LogSlice) -> int | None:
+    def _send_slice(self, head: LogSlice, most: int) -> int | None:
         """Bytes sent, or none if a thread must read the range first."""
         position, rest = head.position + self._slice_sent, head.size - self._slice_sent
-        if self._cold > 0:
-            count = min(rest, _COLD_SEND_MAX)
-            is_warm = self._is_warm(head.file, position, count)
-        else:
-            count = min(rest, SEND_SIZE_MAX)
-            is_warm = self._disk.is_resident(head.file, position, count)
-        if not is_warm:
+        count = min(rest, most)
+        if not self._may_send(head.file, position, count):
             self._read_first(head, position, min(rest, SEND_SIZE_MAX))
             return None
+        self._is_fresh = False
         sent = self._net.send_file(self._sock, head.file, position, count)
         if not sent:
             raise OSError("the segment ends before its index says")
@@ -186,9 +183,17 @@ class SendQueue:
             head.release()
         return sent
 
-    def _is_warm(self, file: File, position: int, count: int) -> bool:
-        warm, start, end = self._warm
-        return file is warm and start <= position and position + count <= end
+    def _may_send(self, file: File, position: int, count: int) -> bool:
+        """Whether the loop will not wait for the device.
+
+        What a thread has just read is sent unseen: where memory is short, it may be gone again
+        before long, and so for ever.
+        """
+        if self._cold > 0:
+            warm, start, end = self._warm
+            if file is not warm or position < start or position + count > end:
+                return False
+        return self._is_fresh or self._disk.is_resident(file, position, count)
 
     def _read_first(self, head: LogSlice, position: int, count: int) -> None:
         """Has a thread read a range that the loop then sends.
@@ -218,6 +223,7 @@ class SendQueue:
         if self.closed:
             return
         self._warming = False
+        self._is_fresh = True
         if work.exception() is not None:
             self.close()
             return

@@ -76,7 +76,7 @@ def test_it_is_ended(
             while any(log.last_stable_offset < log.log_end_offset for log in logs):  # noqa: ASYNC110
                 await asyncio.sleep(0)
             await broker.stop()
-        assert broker.server.broker.transactions.hanging_ended == 4
+        assert broker.server.broker.transactions.hanging_found == 4
         for owner in (f"producer id {producer_id}, epoch 0", "producer id 4711, epoch 3"):
             assert f"t-0: a transaction hangs, of {owner}" in caplog.text
         for log in logs:

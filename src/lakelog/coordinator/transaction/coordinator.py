@@ -84,7 +84,7 @@ class TransactionCoordinator:
         self._new_producer_id = new_producer_id
         self._epoch_of = epoch_of
         self._markers = MarkerDriver(markers, tasks)
-        self.hanging_ended = 0
+        self.hanging_found = 0
         """Transactions that nobody knew of any more."""
         self._host = ShardHost(
             TRANSACTION_TOPIC,

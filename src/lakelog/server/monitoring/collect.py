@@ -131,7 +131,7 @@ def _groups(sources: Sources) -> Iterator[str]:
     standings = broker.groups.admin.standings()
     yield from _single("groups", broker.groups.group_count)
     yield from _single("transactional_ids", broker.transactions.id_count)
-    yield from _single("hanging_transactions_total", broker.transactions.hanging_ended)
+    yield from _single("hanging_transactions_total", broker.transactions.hanging_found)
     members = sorted(((s.group_id,), s.members) for s in standings)
     yield from exposed(OVERVIEW["group_members"], members)
     yield from _single("group_members_expired_total", broker.groups.counts.members_expired)

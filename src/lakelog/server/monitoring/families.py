@@ -46,7 +46,12 @@ _OVERVIEW = (
     ("fsync_duration_seconds", _H, "Each fsync of a file or a folder.", ()),
     ("groups", _G, "Groups with members, or that have had some and are not forgotten.", ()),
     ("transactional_ids", _G, "Transactional ids that are remembered.", ()),
-    ("hanging_transactions_total", _C, "Transactions nobody knew of, ended at the start.", ()),
+    (
+        "hanging_transactions_total",
+        _C,
+        "Transactions nobody knew of, found and ended at a start.",
+        (),
+    ),
     ("group_members", _G, "Members of a group.", ("group",)),
     ("group_members_expired_total", _C, "Members dropped for their silence or slowness.", ()),
     ("group_lag_records", _G, "Records not committed yet, of all partitions.", _GROUP_TOPIC),
