@@ -359,7 +359,9 @@ class IndexedSegment:
         return time_found
 
     def note_header(self, position: int, header: BatchHeader) -> None:
-        """`note` for a batch that is found in the file."""
+        """`note` for a batch that is found in the file; `CorruptLog` if it cannot be of this."""
+        if header.last_offset - self.base_offset >= 1 << 31:
+            raise CorruptLog(self.path(LOG), position, f"offset {header.last_offset} is impossible")
         self.note(position, header.size, header.last_offset, header.newest_timestamp)
         self.next_offset = header.last_offset + 1
 

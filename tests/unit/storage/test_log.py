@@ -14,6 +14,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import HandleCache
 from lakelog.storage.log import Log
 from lakelog.storage.segment import Segment
@@ -208,3 +209,15 @@ def test_times_are_found_without_loading_the_indexes_of_other_segments(tmp_path:
     assert loaded == []
     assert log.offset_for_timestamp(NOW + 5) == (NOW + 10, 1, 3)
     assert [segment for segment in log.segments if segment.unloadable_bytes] == log.segments[:1]
+
+
+def test_an_offset_that_no_index_can_hold_is_damage_when_an_index_is_made_anew(
+    tmp_path: Path,
+) -> None:
+    """No checksum covers a base offset."""
+    log = make_log(tmp_path)
+    append(log, make_batch(2))
+    segment = log.segments[-1]
+    segment.open().file.write_at(0, b"\x01")
+    with pytest.raises(CorruptLog, match="impossible"):
+        segment.rebuild_index("a test wants it")
