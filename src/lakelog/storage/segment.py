@@ -23,6 +23,8 @@ from lakelog.storage.txn_index import AbortedTransaction, TxnIndex
 _WINDOW = 2048
 _LENGTH_MIN = 49
 _SPAN_SIZE = SPAN.size
+_ENDS_TELL_MAX = 32 * 1024
+"""Of so short a range the middle is not looked at: it is copied to be sent, and found out."""
 
 
 class Segment(IndexedSegment):
@@ -208,6 +210,8 @@ class Segment(IndexedSegment):
         And from what follows it. That this could not be read may also be for the file system, which
         does not tell what it would wait for: then nothing is said to be missing.
         """
+        if is_next_read and size <= _ENDS_TELL_MAX:
+            return True
         disk, file = self._handles.disk, (self.handle or self.open()).file
         return disk.is_resident(file, position + size // 2, 1) and (
             is_next_read or disk.is_resident(file, position + size, 1)

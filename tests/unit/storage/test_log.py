@@ -74,9 +74,9 @@ def test_what_is_read_is_resident_unless_somebody_would_wait(
     expected: bool,
 ) -> None:
     log = make_log(tmp_path)
-    size = len(make_batch(1, size=100))
+    size = len(make_batch(1, size=20_000))
     for _ in range(8):
-        append(log, make_batch(1, size=100))
+        append(log, make_batch(1, size=20_000))
     preadv = os.preadv
 
     def asked(fd: int, buffers: Any, offset: int, flags: int = 0) -> int:
