@@ -82,6 +82,7 @@ def initialised(
             previous_producer_id=new_producer_id,
         )
     if expected is not None:
+        _check_not_early(current, expected)
         _check_expected(current, expected)
     if current.state.is_ending:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -161,11 +162,21 @@ def fenced_beyond(
 
 def check_producer(current: Transaction | None, producer: Producer) -> Transaction:
     """Whether this producer holds the transactional id; raises `KafkaError` if not."""
+    if current is not None:
+        _check_not_early(current, producer)
     if current is None or current.producer_id != producer.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if current.producer_epoch != producer.epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     return current
+
+
+def _check_not_early(current: Transaction, producer: Producer) -> None:
+    """EndTxn tells a client the producer id that is its own only once every marker is written."""
+    if current.next_producer_id != NO_PRODUCER_ID and producer == _identity(
+        completed(current, current.last_update_ms)
+    ):
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def verified(
@@ -219,6 +230,8 @@ def check_end(current: Transaction | None, end: End) -> Transaction:
     """Whether this producer may end a transaction now; raises `KafkaError` if not."""
     if end.version is not TransactionVersion.BUMPING:
         return check_producer(current, end.producer)
+    if current is not None:
+        _check_not_early(current, end.producer)
     is_retry = current is not None and _is_retry(current, end.producer)
     if current is None or (current.producer_id != end.producer.producer_id and not is_retry):
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

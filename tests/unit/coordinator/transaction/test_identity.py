@@ -167,6 +167,39 @@ def test_kafka_18660_epochs_never_overflow(version: int, epoch: int) -> None:
     scenario()
 
 
+@pytest.mark.parametrize("ask", ["add", "end", "init"])
+def test_a_new_producer_id_waits_until_every_marker_is_written(ask: str) -> None:
+    """EndTxn answers before; the client must come again then, and not be sent away for good."""
+
+    @in_world()
+    async def scenario(world: World) -> None:
+        last = await with_epoch(world, EPOCH_LAST)
+        await world.add(last, version=BUMPING)
+        world.markers.fate = lambda: "lost"
+        answer = await world.end(last, commit=True, version=BUMPING)
+        fresh = Producer(answer.producer_id, answer.producer_epoch)
+        assert (answer.code, fresh.epoch) == (ErrorCode.NONE, 0)
+        assert fresh.producer_id != last.producer_id
+        stranger = Producer(fresh.producer_id, 1)
+
+        async def asked(producer: Producer) -> ErrorCode:
+            if ask == "add":
+                return await world.add(producer, version=BUMPING)
+            if ask == "end":
+                return (await world.end(producer, commit=False, version=BUMPING)).code
+            return (await world.init(expected=producer)).code
+
+        assert await asked(fresh) == CONCURRENT
+        assert await asked(stranger) in (FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        await world.restart()
+        assert await asked(fresh) == CONCURRENT
+        world.markers.fate = lambda: "ok"
+        assert await world.settled() == "CompleteCommit"
+        assert await asked(fresh) == ErrorCode.NONE
+
+    scenario()
+
+
 @in_world()
 async def test_kafka_20090_a_fence_at_the_last_epoch_leaves_a_usable_id(world: World) -> None:
     last = await with_epoch(world, EPOCH_LAST)
