@@ -347,7 +347,7 @@ class IndexedSegment:
         if not self._is_true(index, floor) or not self._is_true(index, len(index.offsets) - 1):
             return False
         time_found = not index.times
-        start = index.positions[floor] if floor >= 0 else 0
+        start = index.last_time_position
         for position, header in scan_headers(self.open().file, start, self.size):
             if header.last_offset == self.max_timestamp_offset:
                 time_found = time_found or header.newest_timestamp == self.max_timestamp
