@@ -155,13 +155,31 @@ class LocalLog:
             config,
             created_ms=now_ms,
             jitter_ms=self._random_below(jitter) if jitter > 0 else 0,
-        ).create()
+        )
+        try:
+            segment.create()
+        except OSError:
+            self._take_back(segment)
+            raise
         self.segments.append(segment)
         self._bases.append(base)
         self.active_segment = segment
         self._known.clear()
         self._new_names.add(self.folder)
         return segment
+
+    def _take_back(self, segment: Segment) -> None:
+        """Of a segment that could not begin nothing may stay while the one before it goes on.
+
+        The next start would end the log where that file says that it goes on.
+        """
+        self.active_segment.sealed = False
+        self._new_names.add(self.folder)
+        try:
+            for suffix in SEGMENT_SUFFIXES:
+                remove_if_exists(self.handles.disk, segment.path(suffix))
+        except OSError:
+            self.broken = True
 
     # Durability
 
