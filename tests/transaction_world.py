@@ -251,10 +251,10 @@ class World:
         return answer
 
     def state(self, transactional_id: str = "t") -> str:
-        return self.coordinator._describe(transactional_id).transaction_state
+        return self.coordinator.admin.describe(transactional_id).transaction_state
 
     def identity(self, transactional_id: str = "t") -> Producer:
-        described = self.coordinator._describe(transactional_id)
+        described = self.coordinator.admin.describe(transactional_id)
         return Producer(described.producer_id, described.producer_epoch)
 
     async def settled(self, transactional_id: str = "t") -> str:
