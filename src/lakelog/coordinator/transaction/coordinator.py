@@ -18,6 +18,7 @@ from lakelog.coordinator.transaction.admin import TransactionAdmin
 from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.calls import Calls, settle
 from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.fences import Fence, Fences
 from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner
 from lakelog.coordinator.transaction.markers import (
     EndingTransactions,
@@ -81,6 +82,7 @@ class TransactionCoordinator:
         self._topics = topics
         self._epoch_of = epoch_of
         self._markers = MarkerDriver(markers, tasks)
+        self._fences: Fences = {}
         self.hanging_found = 0
         """Transactions that nobody knew of any more."""
         self._host = ShardHost(
@@ -92,6 +94,7 @@ class TransactionCoordinator:
                 config,
                 self._begin_markers,
                 lambda: self.id_count,
+                self._fences,
                 forgotten_epochs_end=forgotten_epochs_end(),
             ),
             batch_bytes_max=config.batch_bytes_max,
@@ -274,12 +277,11 @@ class TransactionCoordinator:
         return previous | present
 
     def fence(self, transactional_id: str, found: Sequence[OpenTransaction]) -> None:
-        """Aborts what hangs of this id (`find_hanging`), past its epochs."""
-        places = [each.place for each in found]
-        epoch = max(each.producer_epoch for each in found)
+        """Aborts what hangs of this id (`find_hanging`), past its epochs, as soon as it can."""
+        self._fences[transactional_id] = Fence(found)
         self._calls.decide(
             transactional_id,
-            lambda shard, now: shard.endings.fence(now, transactional_id, places, epoch),
+            lambda shard, now: shard.endings.fence(now, transactional_id),
             lambda code: None,
         )
 

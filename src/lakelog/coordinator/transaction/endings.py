@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
 from lakelog.coordinator.transaction.markers import EndingTransactions
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction
@@ -19,9 +20,10 @@ class Endings:
     """Which partitions of an ending transaction have their markers is not durable: markers may be
     repeated."""
 
-    def __init__(self, ids: TransactionalIds, on_ending: OnEnding) -> None:
+    def __init__(self, ids: TransactionalIds, on_ending: OnEnding, fences: Fences) -> None:
         self._ids = ids
         self._on_ending = on_ending
+        self._fences = fences
         self._marked: dict[str, set[TopicPartition]] = {}
         self.is_unloaded = False
 
@@ -62,7 +64,9 @@ class Endings:
         if not self.is_ending(transactional_id, ending):
             reply(ErrorCode.NONE)
             return Result()
-        if transactional_id in self._ids.pending:  # `fence`, after which it has more to tell
+        is_pending = transactional_id in self._ids.pending
+        if is_pending or self._ids.is_to_be_fenced(transactional_id):
+            # After `fence` there is more to tell, and it is told then.
             reply(ErrorCode.CONCURRENT_TRANSACTIONS)
             return Result()
 
@@ -90,14 +94,24 @@ class Endings:
         step = fenced(current, now.wall_ms)
         return self._ids.step(now, transactional_id, step, committed, failed)
 
-    def fence(
-        self, now: Now, transactional_id: str, partitions: Sequence[TopicPartition], epoch: int
-    ) -> Decision:
-        """Aborts what partitions have of its producer and is not known here, past that epoch."""
+    def fence(self, now: Now, transactional_id: str) -> Decision:
+        """Aborts what partitions have of its producer and is not known here, past all its epochs.
+
+        It is tried again until it could be written.
+        """
+        fence = self._fences[transactional_id]
         current = self._ids.transactions[transactional_id]
-        step = fenced_beyond(current, partitions, epoch, now.wall_ms)
+        step = fenced_beyond(current, fence.partitions, fence.epoch, now.wall_ms)
 
         def committed(now: Now) -> Decision:
+            self._fences.pop(transactional_id, None)
             return self.tell(transactional_id, now)
 
-        return self._ids.step(now, transactional_id, step, committed, lambda _, code: None)
+        def failed(now: Now, _: ErrorCode) -> None:
+            self.fence_later(now, transactional_id)
+
+        return self._ids.step(now, transactional_id, step, committed, failed)
+
+    def fence_later(self, now: Now, transactional_id: str) -> None:
+        pause_ms = self._fences[transactional_id].next_pause_ms()
+        self._ids.try_again(now, transactional_id, pause_ms)

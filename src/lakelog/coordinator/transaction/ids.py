@@ -16,6 +16,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.records import TransactionRecord
 from lakelog.coordinator.transaction.state import Transaction, TransactionState
 from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
@@ -35,12 +36,14 @@ class TransactionalIds:
         self,
         config: TransactionConfig,
         id_count: Callable[[], int],
+        fences: Fences,
         *,
         forgotten_epochs_end: int,
     ) -> None:
         self._ids_max = config.ids_max
         self._id_count = id_count
         self._forgotten_epochs_end = forgotten_epochs_end
+        self._fences = fences
         self.transactions: dict[str, Transaction] = {}
         self.pending: dict[str, Transaction | None] = {}
         """The step that is on its way to the log, none if the id is to be forgotten."""
@@ -59,8 +62,13 @@ class TransactionalIds:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
     def check_settled(self, transactional_id: str) -> None:
-        if transactional_id in self.pending:
+        if transactional_id in self.pending or self.is_to_be_fenced(transactional_id):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    def is_to_be_fenced(self, transactional_id: str) -> bool:
+        """Before anything else is decided for it."""
+        fence = self._fences.get(transactional_id)
+        return fence is not None and fence.is_owed(self.transactions.get(transactional_id))
 
     def may_be_old(self, current: Transaction | None) -> bool:
         """Whether later epochs of its producer id may have been given out."""
@@ -102,7 +110,7 @@ class TransactionalIds:
             left_ms = found.start_ms + found.timeout_ms - now.wall_ms
             self.deadlines.set(key, now.tick_ms + min(max(left_ms, 0), found.timeout_ms))
 
-    def try_again(self, now: Now, transactional_id: str) -> None:
+    def try_again(self, now: Now, transactional_id: str, pause_ms: int = _RETRY_MS) -> None:
         """Has the shard look at the id again soon, as when its transaction times out."""
         key = TimerKey(TimerKind.TIMEOUT, transactional_id)
-        self.deadlines.set(key, now.tick_ms + _RETRY_MS)
+        self.deadlines.set(key, now.tick_ms + pause_ms)

@@ -12,6 +12,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.endings import Endings, OnEnding
+from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
 from lakelog.coordinator.transaction.listing import (
     TransactionFilter,
@@ -38,12 +39,15 @@ class TransactionShard:
         config: TransactionConfig,
         on_ending: OnEnding,
         id_count: Callable[[], int],
+        fences: Fences,
         *,
         forgotten_epochs_end: int,
     ) -> None:
         self._config = config
-        self._ids = TransactionalIds(config, id_count, forgotten_epochs_end=forgotten_epochs_end)
-        self.endings = Endings(self._ids, on_ending)
+        self._ids = TransactionalIds(
+            config, id_count, fences, forgotten_epochs_end=forgotten_epochs_end
+        )
+        self.endings = Endings(self._ids, on_ending, fences)
         self.producers = Producers(self._ids, self.endings)
 
     @property
@@ -72,6 +76,8 @@ class TransactionShard:
         self._schedule_expiry(now)
         for transactional_id in self.transactions:
             self._ids.arm(now, transactional_id)
+        for transactional_id in filter(self._ids.is_to_be_fenced, self.transactions):
+            self.endings.fence_later(now, transactional_id)
         ending = [each for each, found in self.transactions.items() if found.state.is_ending]
         return [self.endings.tell(transactional_id, now) for transactional_id in ending]
 
@@ -100,6 +106,8 @@ class TransactionShard:
         if transactional_id in self._ids.pending:
             self._ids.try_again(now, transactional_id)
             return Result()
+        if self._ids.is_to_be_fenced(transactional_id):
+            return self.endings.fence(now, transactional_id)
         if current.state.is_ending and not current.partitions:
             return self.endings.tell(transactional_id, now)
         if current.state is not TransactionState.ONGOING:
@@ -119,6 +127,7 @@ class TransactionShard:
             if (found.state is TransactionState.EMPTY or found.state.has_ended)
             and found.last_update_ms <= before_ms
             and transactional_id not in self._ids.pending
+            and not self._ids.is_to_be_fenced(transactional_id)
         ]
         return [
             self._ids.step(now, each, None, lambda _: None, lambda _, code: None)
