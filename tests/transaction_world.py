@@ -146,6 +146,7 @@ class World:
         self.topics = FakeTopics({"orders": (b"o" * 16, 8), "clicks": (b"c" * 16, 2)})
         self.markers = FakeMarkers(self)
         self.producer_ids = 0
+        self.gives_producer_ids = True
         self.epoch = 0
         self.forgotten_epochs_end = 0
         self.coordinator = self.new_coordinator()
@@ -173,6 +174,8 @@ class World:
 
     async def next_producer_id(self) -> int:
         await asyncio.sleep(0)
+        if not self.gives_producer_ids:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         self.producer_ids += 1
         return 999 + self.producer_ids
 

@@ -254,7 +254,7 @@ class TransactionCoordinator:
             )
 
         def needs_id(shard: TransactionShard) -> bool:
-            return shard.producers.needs_next_producer_id(transactional_id, spoken)
+            return shard.producers.needs_next_producer_id(transactional_id, end)
 
         self._calls.with_producer_id(transactional_id, needs_id, decide, refuse)
         return future

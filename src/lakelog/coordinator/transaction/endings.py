@@ -64,8 +64,7 @@ class Endings:
         if not self.is_ending(transactional_id, ending):
             reply(ErrorCode.NONE)
             return Result()
-        is_pending = transactional_id in self._ids.pending
-        if is_pending or self._ids.is_to_be_fenced(transactional_id):
+        if not self._ids.is_settled(transactional_id):
             # After `fence` there is more to tell, and it is told then.
             reply(ErrorCode.CONCURRENT_TRANSACTIONS)
             return Result()

@@ -55,15 +55,24 @@ class TransactionalIds:
         else:
             self.transactions[record.transactional_id] = record.transaction
 
+    @property
+    def has_room(self) -> bool:
+        """For one more."""
+        return self._id_count() < self._ids_max
+
     def check_room(self) -> None:
         """Raises POLICY_VIOLATION for one id too many."""
-        if self._id_count() >= self._ids_max:
+        if not self.has_room:
             text = "there are as many transactional ids as lakelog.transactional.ids.max allows"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
     def check_settled(self, transactional_id: str) -> None:
-        if transactional_id in self.pending or self.is_to_be_fenced(transactional_id):
+        if not self.is_settled(transactional_id):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    def is_settled(self, transactional_id: str) -> bool:
+        """Whether its next step may be decided."""
+        return not (transactional_id in self.pending or self.is_to_be_fenced(transactional_id))
 
     def is_to_be_fenced(self, transactional_id: str) -> bool:
         """Before anything else is decided for it."""

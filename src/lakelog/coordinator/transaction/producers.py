@@ -39,7 +39,11 @@ class Producers:
 
     def needs_producer_id(self, transactional_id: str, expected: Producer | None) -> bool:
         """Whether `initialise` will need a producer id that nobody has had."""
+        if not self._ids.is_settled(transactional_id):
+            return False
         current = self._ids.transactions.get(transactional_id)
+        if current is None and not self._ids.has_room:
+            return False
         return needs_producer_id(current, expected, may_be_old=self._ids.may_be_old(current))
 
     def initialise(
@@ -107,10 +111,12 @@ class Producers:
         current = check_producer(self._ids.transactions.get(transactional_id), producer)
         return verified(current, partitions)
 
-    def needs_next_producer_id(self, transactional_id: str, version: TransactionVersion) -> bool:
+    def needs_next_producer_id(self, transactional_id: str, end: End) -> bool:
         """Whether `end` will need a producer id that nobody has had."""
+        if not self._ids.is_settled(transactional_id):
+            return False
         current = self._ids.transactions.get(transactional_id)
-        return needs_next_producer_id(current, version, may_be_old=self._ids.may_be_old(current))
+        return needs_next_producer_id(current, end, may_be_old=self._ids.may_be_old(current))
 
     def end(
         self,
