@@ -17,7 +17,7 @@ from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
 from lakelog.server import app, coordinators
-from lakelog.storage import log as log_module
+from lakelog.storage import trimmable_log
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
 from lakelog.storage.log import AppendResult, Log
@@ -200,14 +200,14 @@ def _no_aborted_list(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a start passes markers over", Law.STABLE_FORWARD, "transactions", faults=("kill",))
 def _markers_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    replay = log_module.replay
+    replay = trimmable_log.replay
 
     def careless(*arguments: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(ProducerStateTable, "end_transaction", lambda *rest, **named: None)
             replay(*arguments)
 
-    monkeypatch.setattr(log_module, "replay", careless)
+    monkeypatch.setattr(trimmable_log, "replay", careless)
 
 
 @bug("offsets of aborted transactions are kept", Law.OFFSET_DECIDED, "transactions")
