@@ -1,4 +1,7 @@
-"""What is read of one log: record batches by offset, offsets by time, what was aborted in them."""
+"""What readers ask of a log: batches by offset, offsets by time, and what was aborted.
+
+Nothing of a log changes by it but what it remembers of reads.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from lakelog.storage.txn_index import AbortedTransaction
 
 
 class ReadableLog(LocalLog):
-    """Nothing of the log changes; `Log` adds how it is written."""
+    """Offsets are of records, sizes in bytes, times in milliseconds."""
 
     __slots__ = ()
 

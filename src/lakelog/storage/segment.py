@@ -15,9 +15,10 @@ from lakelog.storage.checking import Checks
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle
-from lakelog.storage.indexed_segment import SPAN, IndexedSegment
+from lakelog.storage.index_check import is_true, resume
+from lakelog.storage.indexed_segment import IndexedSegment
 from lakelog.storage.names import LOG, TXN_INDEX
-from lakelog.storage.scan import scan_headers
+from lakelog.storage.scan import SPAN, scan_headers
 from lakelog.storage.txn_index import AbortedTransaction, TxnIndex
 
 READ_SIZE = 2048
@@ -114,7 +115,7 @@ class Segment(IndexedSegment):
         """Where the first batch begins that ends at or after `offset`; `size` when none does."""
         index = self._index if self._index is not None else self.index
         entry = index.floor(offset - self.base_offset)
-        if not index.trusted and not self._is_true(index, entry):
+        if not index.trusted and not is_true(self, index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.position_of(offset)
         position = index.positions[entry] if entry >= 0 else 0
@@ -147,7 +148,7 @@ class Segment(IndexedSegment):
             return first
         index = self._index if self._index is not None else self.index
         entry = index.floor_position(min(position + max_bytes, end))
-        if not index.trusted and not self._is_true(index, entry):
+        if not index.trusted and not is_true(self, index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.whole_batches(position, end, max_bytes, first)
         if entry >= 0 and index.positions[entry] > position:
@@ -185,7 +186,7 @@ class Segment(IndexedSegment):
         """The position of the last index entry before `position`; 0 without one."""
         index = self.index
         entry = index.floor_position(position - 1)
-        if not index.trusted and not self._is_true(index, entry):
+        if not index.trusted and not is_true(self, index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.entry_before(position)
         return index.positions[entry] if entry >= 0 else 0
@@ -241,7 +242,7 @@ class Segment(IndexedSegment):
         entry = bisect_left(index.positions, position)
         if entry == len(index.positions):
             return self.next_offset
-        if not index.trusted and not self._is_true(index, entry):
+        if not index.trusted and not is_true(self, index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.end_of_reads(position)
         return self.base_offset + index.offsets[entry]
@@ -332,7 +333,7 @@ class Segment(IndexedSegment):
         index = self.index
         index.truncate(end - self.base_offset)
         self._files.cut(index)
-        if not self._resume(index):
+        if not resume(self, index):
             self.rebuild_index("it disagrees with the log")
         self.next_offset = end
 
