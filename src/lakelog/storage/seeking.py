@@ -7,9 +7,13 @@ at which to end.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from lakelog.runtime.api import File
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
+from lakelog.storage.index_check import TimeScan, scan_times
 from lakelog.storage.index_files import IndexFiles
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.segment import READ_SIZE
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from lakelog.storage.segment import Segment
 
 _SIZE_MAX = 4 * 1024 * 1024
+_SHORT_MAX = 1024 * 1024
+"""The index of an active segment up to this size is loaded at once: there may be thousands."""
 
 Place = tuple[int, int]
 """A segment's base offset, and a position in its file; -1 for its index."""
@@ -46,8 +52,9 @@ def check_end(log: LocalLog, segment: Segment, position: int, end: int) -> None:
 
 def _check_index(log: LocalLog, segment: Segment) -> None:
     place = segment.base_offset, -1
-    if segment.loaded_index is None and segment.sealed and log.sought != place:
-        raise NotReady(SeekJob(log, segment, place, LogSlice(segment.open(), 0, 0)))
+    is_long = segment.sealed or segment.size > _SHORT_MAX
+    if segment.loaded_index is None and is_long and log.sought != place:
+        raise NotReady(IndexJob(log, segment, place, LogSlice(segment.open(), 0, 0)))
 
 
 def _check_range(log: LocalLog, segment: Segment, start: int, end: int) -> None:
@@ -63,30 +70,26 @@ def _check_range(log: LocalLog, segment: Segment, start: int, end: int) -> None:
 
 
 class SeekJob:
-    """Reads a range, or an index and what loading it reads of the segment."""
+    """Brings a range into the page cache."""
 
     def __init__(self, log: LocalLog, segment: Segment, place: Place, part: LogSlice) -> None:
         self.path = part.file.path
         self.start = place[1]
         self.failure: OSError | None = None
         self._log = log
+        self._segment = segment
         self._place = place
         self._slice = part
-        self._disk = segment.disk
-        self._index_files = IndexFiles(segment.disk, segment.folder, segment.base_offset)
-        self._end = segment.size
 
     def run(self) -> None:
         """Blocks on the device; touches nothing but files."""
-        position, size = self._slice.position, self._slice.size
         try:
-            if self.start < 0:
-                position = self._index_files.read().last_time_position
-                size = self._end - position
-            if size > 0:
-                self._disk.read_ahead(self._slice.file, position, size)
+            self._read(self._slice.file)
         except OSError as error:
             self.failure = error
+
+    def _read(self, file: File) -> None:
+        self._segment.disk.read_ahead(file, self._slice.position, self._slice.size)
 
     def abandon(self) -> None:
         """Gives up the slice of a job that is not to be run."""
@@ -96,3 +99,24 @@ class SeekJob:
         """To be called by the owner, once; the slice is released."""
         self._slice.release()
         self._log.sought = self._place
+
+
+class IndexJob(SeekJob):
+    """Reads an index, and what loading it reads of the segment."""
+
+    def __init__(self, log: LocalLog, segment: Segment, place: Place, part: LogSlice) -> None:
+        super().__init__(log, segment, place, part)
+        self._scan: TimeScan | None = None
+
+    def _read(self, file: File) -> None:
+        segment = self._segment
+        index = IndexFiles(segment.disk, segment.folder, segment.base_offset).read()
+        with suppress(CorruptLog):  # found again by whoever loads it
+            self._scan = scan_times(file, index, segment.base_offset)
+        end = index.positions[-1] if index.positions else 0
+        if 0 <= end < segment.size:
+            segment.disk.read_ahead(file, end, segment.size - end)
+
+    def finish(self) -> None:
+        super().finish()
+        self._segment.time_scan = self._scan
