@@ -38,7 +38,6 @@ class IndexedSegment:
     __slots__ = (
         "_greatest_known",
         "_handles",
-        "_index",
         "_index_bytes",
         "_interval",
         "base_offset",
@@ -50,6 +49,7 @@ class IndexedSegment:
         "full",
         "handle",
         "jitter_ms",
+        "loaded_index",
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
@@ -73,7 +73,6 @@ class IndexedSegment:
         jitter_ms: int = 0,
     ) -> None:
         self._handles = handles
-        self._index: SegmentIndex | None = None
         self._greatest_known = False
         self._interval = config.index_interval_bytes
         self._index_bytes = config.segment_index_bytes
@@ -82,6 +81,8 @@ class IndexedSegment:
         self.next_offset = base_offset
         self.size = 0
         self.handle: Handle | None = None
+        self.loaded_index: SegmentIndex | None = None
+        """`None` until `index` is asked for, and once unloaded."""
         self.bytes_since_entry = 0
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
@@ -112,8 +113,8 @@ class IndexedSegment:
         file = self.disk.open(self.path(LOG), create=True)
         file.truncate(0)
         file.close()
-        self._index = SegmentIndex()
-        self._files.cut(self._index)
+        self.loaded_index = SegmentIndex()
+        self._files.cut(self.loaded_index)
         remove_if_exists(self.disk, self.path(TXN_INDEX))
         self._greatest_known = True
         return self
@@ -138,7 +139,7 @@ class IndexedSegment:
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Takes a batch into the indexes, as every one of them in turn has to be."""
-        index = self._index if self._index is not None else self.index
+        index = self.loaded_index if self.loaded_index is not None else self.index
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -150,7 +151,7 @@ class IndexedSegment:
 
     def note_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
         """As `note` for each of some batches that were written where the segment ended."""
-        index = self._index if self._index is not None else self.index
+        index = self.loaded_index if self.loaded_index is not None else self.index
         position, end, greatest = self.size, self.next_offset, self.max_timestamp
         if position == 0:
             self.first_timestamp = headers[0][8]
@@ -177,7 +178,7 @@ class IndexedSegment:
     @property
     def index_room(self) -> int:
         """Entries after which it is `full`; a batch adds one at most."""
-        index = self._index if self._index is not None else self.index
+        index = self.loaded_index if self.loaded_index is not None else self.index
         return index.room(self._index_bytes)
 
     def try_write_index(self) -> None:
@@ -191,22 +192,18 @@ class IndexedSegment:
             return
 
     @property
-    def loaded_index(self) -> SegmentIndex | None:
-        return self._index
-
-    @property
     def index(self) -> SegmentIndex:
         """Both indexes, loaded and compared with the log on first use.
 
         After a `CorruptLog` or `OSError` nothing is known of the segment but where it ends.
         """
-        index = self._index
+        index = self.loaded_index
         if index is None:
             end = self.next_offset
             try:
                 index = self._load_index(end)
             except (CorruptLog, OSError):
-                self._index, self._greatest_known, self.next_offset = None, False, end
+                self.loaded_index, self._greatest_known, self.next_offset = None, False, end
                 raise
             self.full = index.room(self._index_bytes) <= 0
             self._greatest_known = True
@@ -214,7 +211,7 @@ class IndexedSegment:
         return index
 
     def _load_index(self, end: int) -> SegmentIndex:
-        index = self._index = self._files.read()
+        index = self.loaded_index = self._files.read()
         if not index.is_ordered(self.size) or not resume(self, index):
             index = self._rebuilt("it disagrees with the log", end)
         if self.sealed:
@@ -235,7 +232,7 @@ class IndexedSegment:
         try:
             self._rebuilt(reason, end)
         except (CorruptLog, OSError):
-            self._index, self._greatest_known, self.next_offset = None, False, end
+            self.loaded_index, self._greatest_known, self.next_offset = None, False, end
             raise
 
     def _rebuilt(self, reason: str, end: int) -> SegmentIndex:
@@ -247,14 +244,14 @@ class IndexedSegment:
         if self.sealed:
             self._check_end(end)
         self.end_rebuild()
-        assert self._index is not None
-        return self._index
+        assert self.loaded_index is not None
+        return self.loaded_index
 
     def begin_rebuild(self) -> None:
         """Empties the indexes; every batch must then be noted again, in order."""
         self._greatest_known = True
-        self._index = SegmentIndex()
-        self._files.cut(self._index)
+        self.loaded_index = SegmentIndex()
+        self._files.cut(self.loaded_index)
         self.max_timestamp = self.max_timestamp_offset = -1
         self.bytes_since_entry = 0
         self.next_offset = self.base_offset
@@ -290,8 +287,8 @@ class IndexedSegment:
 
     def write_index(self) -> None:
         """Appends the entries that the index files lack. They are not synced."""
-        if self._index is not None:
-            self._files.append(self._index)
+        if self.loaded_index is not None:
+            self._files.append(self.loaded_index)
 
     def note_header(self, position: int, header: BatchHeader) -> None:
         """`note` for a batch that is found in the file; `CorruptLog` if it cannot be of this."""
@@ -310,16 +307,16 @@ class IndexedSegment:
 
     @property
     def unloadable_bytes(self) -> int:
-        index = self._index
+        index = self.loaded_index
         if index is None or not self.sealed:
             return 0
         return len(index.offsets) * ENTRY_SIZE + len(index.times) * TIME_ENTRY_SIZE
 
     def unload(self) -> None:
         """Gives up the descriptor and, once sealed, the indexes."""
-        if self.sealed and self._index is not None:
+        if self.sealed and self.loaded_index is not None:
             self.try_write_index()
-            self._index = None
+            self.loaded_index = None
         if self.sealed and self.txn_index is not None and not self.txn_index.torn:
             self.txn_index.entries = None
         self._handles.close(self)

@@ -58,7 +58,8 @@ class ReadableLog(LocalLog):
             limit = segment.position_of(end_offset)
         size = limit - position
         if size > max_bytes:
-            if not may_wait:
+            index = segment.loaded_index
+            if not may_wait and (index is None or not index.trusted):
                 check_end(self, segment, position, position + max_bytes)
             size = segment.whole_batches(position, limit, max_bytes, first)
             if size > max_bytes and not min_one:

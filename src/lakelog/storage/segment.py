@@ -51,7 +51,7 @@ class Segment(IndexedSegment):
 
     def _write(self, *batches: Buffer) -> None:
         """The index is loaded before: if that fails, nothing has been written."""
-        if self._index is None:
+        if self.loaded_index is None:
             _ = self.index
         handle = self.handle
         if handle is None or self.torn:
@@ -113,7 +113,7 @@ class Segment(IndexedSegment):
 
     def position_of(self, offset: int) -> int:
         """Where the first batch begins that ends at or after `offset`; `size` when none does."""
-        index = self._index if self._index is not None else self.index
+        index = self.loaded_index if self.loaded_index is not None else self.index
         entry = index.floor(offset - self.base_offset)
         if not index.trusted and not is_true(self, index, entry):
             self.rebuild_index("it disagrees with the log")
@@ -146,7 +146,7 @@ class Segment(IndexedSegment):
         """
         if first is not None and first >= max_bytes:
             return first
-        index = self._index if self._index is not None else self.index
+        index = self.loaded_index if self.loaded_index is not None else self.index
         entry = index.floor_position(min(position + max_bytes, end))
         if not index.trusted and not is_true(self, index, entry):
             self.rebuild_index("it disagrees with the log")
@@ -339,5 +339,5 @@ class Segment(IndexedSegment):
 
     def finish(self) -> None:
         """Writes what the index files lack before the log is closed."""
-        if self._index is not None:
+        if self.loaded_index is not None:
             self.seal()
