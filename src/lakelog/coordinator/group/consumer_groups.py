@@ -138,9 +138,10 @@ class ConsumerGroups:
         if group is not None or not creates:
             return Draft(self.get(group_id))
         classic = self._classic.get(group_id)
+        is_new = classic is None or self._pending.is_unjoined(classic)
+        if is_new and not self._has_room(group_id):
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, TOO_MANY_GROUPS)
         if classic is None:
-            if not self._has_room(group_id):
-                raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, TOO_MANY_GROUPS)
             return Draft(ConsumerGroup(group_id))
         if classic.state is GroupState.EMPTY:
             tombstone = classic_tombstone(group_id)

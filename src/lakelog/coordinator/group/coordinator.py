@@ -114,7 +114,7 @@ class GroupCoordinator:
 
     @property
     def group_count(self) -> int:
-        """Groups with members, with a generation, or whose ids were given out."""
+        """Groups that have members, or have had some and are not forgotten."""
         return sum(each.group_count for each in self._groups())
 
     def _groups(self) -> list[Groups]:

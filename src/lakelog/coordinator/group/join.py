@@ -163,6 +163,7 @@ class Joins:
             join_reply=join.reply,
         )
         if not group.members:
+            self._pending.joined(group)
             group.protocol_type = join.protocol_type
         group.member_added = True
         group.add(member)

@@ -11,7 +11,7 @@ from lakelog.coordinator.group.consumer_records import ConsumerGroupRecord
 from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.offsets import OffsetTable, Topics
 from lakelog.coordinator.group.pending import PendingJoins
-from lakelog.coordinator.group.rebalance import Rebalancer, TimerKey
+from lakelog.coordinator.group.rebalance import Rebalancer, TimerKey, TimerKind
 from lakelog.coordinator.group.records import GroupMetadataValue, OffsetRecord, Record
 from lakelog.coordinator.group.room import GroupRoom
 from lakelog.coordinator.group.turns import Turns
@@ -40,6 +40,8 @@ class ShardState:
         self.deadlines: Deadlines[TimerKey] = Deadlines()
         self.turns = Turns(self.deadlines)
         self.pending = PendingJoins(self.deadlines)
+        self.next_expiry_ms = 0
+        """When to look for what has expired at the earliest, on the monotonic clock."""
         self.rebalancer = Rebalancer(config, self.deadlines, counts)
         self.consumers = ConsumerGroups(
             config,
@@ -66,15 +68,23 @@ class ShardState:
 
     @property
     def group_count(self) -> int:
-        return len(self.classic) + len(self.consumers.by_id)
+        """Without those of which only member ids were given out."""
+        classic = len(self.classic) - self.pending.unjoined_count
+        return classic + len(self.consumers.by_id)
 
     @property
     def offsets_group_count(self) -> int:
         return len(self.offsets)
 
     def has_room_for_group(self, group_id: str) -> bool:
-        """Whether it may have its first member. One with offsets is none too many."""
-        return self._has_offsets(group_id) or not self.room.is_full
+        """Whether it may have its first member. One with offsets is none too many.
+
+        If there is no room, those that are empty and have no offsets go soon.
+        """
+        if self._has_offsets(group_id) or not self.room.is_full:
+            return True
+        self.deadlines.set(TimerKey(TimerKind.EXPIRY), self.next_expiry_ms)
+        return False
 
     def check_room_for_offsets(self, group_id: str) -> None:
         """Raises POLICY_VIOLATION for the first offsets of one group too many."""
