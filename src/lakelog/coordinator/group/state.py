@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
 from lakelog.coordinator.group.config import GroupConfig, Overrides
@@ -13,7 +14,7 @@ from lakelog.coordinator.group.offsets import OffsetTable, Topics
 from lakelog.coordinator.group.pending import PendingJoins
 from lakelog.coordinator.group.rebalance import Rebalancer, TimerKey, TimerKind
 from lakelog.coordinator.group.records import GroupMetadataValue, OffsetRecord, Record
-from lakelog.coordinator.group.room import GroupRoom
+from lakelog.coordinator.group.room import TOO_MANY_GROUPS, GroupRoom
 from lakelog.coordinator.group.turns import Turns
 
 AnyGroup = ClassicGroup | ConsumerGroup
@@ -88,8 +89,8 @@ class ShardState:
 
     def check_room_for_offsets(self, group_id: str) -> None:
         """Raises POLICY_VIOLATION for the first offsets of one group too many."""
-        if not self._has_offsets(group_id) and self.any_group(group_id) is None:
-            self.room.check_offsets()
+        if self.any_group(group_id) is None and not self.has_room_for_group(group_id):
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_GROUPS)
 
     def _has_offsets(self, group_id: str) -> bool:
         return group_id in self.offsets or group_id in self.offsets.pending
