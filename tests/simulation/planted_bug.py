@@ -24,6 +24,7 @@ FLIP = "flipped record"
 class Bug:
     """`law` is the one that it must be seen to break, within so many `seeds`.
 
+    `told` is how the violation begins or goes on, where a law is looked after in several places.
     `settings` are added to the broker's, `seconds` are of faults.
     """
 
@@ -35,6 +36,7 @@ class Bug:
     seeds: int = 10
     settings: dict[str, str] = field(default_factory=dict)
     seconds: float = 15.0
+    told: str = ""
 
     def plan(self) -> Plan:
         plan = Plan(self.seconds, frozenset(self.workloads), frozenset(self.faults))

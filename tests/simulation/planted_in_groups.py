@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from lakelog.coordinator.group import consumer_heartbeat, upkeep
 from lakelog.coordinator.group import fetch as offset_fetch
 from lakelog.coordinator.group import shard as group_shard
-from lakelog.coordinator.group import upkeep
 from lakelog.coordinator.group.classic import ClassicGroup
 from lakelog.coordinator.group.consumer import ConsumerGroup
 from lakelog.coordinator.group.consumer_groups import ConsumerGroups
@@ -20,6 +20,7 @@ from lakelog.testing.simulation.laws import Law
 from simulation.planted_bug import bug
 
 _STATIC = "static classic members"
+_STATIC_848 = "static consumer members"
 _SHORT = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "2000"}
 
 
@@ -116,7 +117,9 @@ def _generations_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroup, "from_stored", anew)
 
 
-@bug("an instance id is enough to speak for a static member", Law.FENCED_INSTANCE, _STATIC)
+@bug("an instance id is enough to join as", Law.FENCED_INSTANCE, _STATIC, told="JoinGroup of")
+@bug("an instance id is enough to live on as", Law.FENCED_INSTANCE, _STATIC, told="Heartbeat of")
+@bug("an instance id is enough to commit as", Law.FENCED_INSTANCE, _STATIC, told="a commit of")
 def _instance_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     validate = ClassicGroup.validate
 
@@ -144,3 +147,29 @@ def _given_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 @bug("a silent member stays", Law.OWNED, "consumer group", faults=("client crash",))
 def _silent_member_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConsumerGroups, "on_timer", lambda *arguments: Result())
+
+
+@bug(
+    "an instance id is enough for a heartbeat",
+    Law.FENCED_INSTANCE,
+    _STATIC_848,
+    told="a heartbeat of",
+)
+def _enough_for_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> Any:
+        member = group.static_member(instance_id)
+        return member or fenced(group, member_id, instance_id)
+
+    fenced = consumer_heartbeat.fenced_static_member
+    monkeypatch.setattr(consumer_heartbeat, "fenced_static_member", of_instance)
+    monkeypatch.setattr(consumer_heartbeat, "_check_epoch", lambda *arguments: None)
+
+
+@bug(
+    "who was a member may commit",
+    Law.FENCED_INSTANCE,
+    _STATIC_848,
+    told="a commit of",
+)
+def _former_member_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_shard, "check_consumer_commit", lambda *arguments, **named: None)

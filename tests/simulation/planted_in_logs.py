@@ -151,7 +151,14 @@ def _corrupt_for_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader.LogLoader, "_check_end", lambda *arguments: None)
 
 
-@bug("metadata is not synced", Law.STARTS, "administration", faults=("power",), seeds=20)
+@bug(
+    "metadata is not synced",
+    Law.STARTS,
+    "administration",
+    faults=("power",),
+    seeds=20,
+    told="cannot be started any more",
+)
 def _metadata_unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     connect = SqliteLog._connect
 

@@ -9,6 +9,7 @@ import pytest
 from lakelog.coordinator.group.classic import ClassicGroup
 from lakelog.replica.fetch_session import FetchPlan, FetchSession
 from lakelog.replica.purgatory import Purgatory
+from lakelog.server.maintenance import Maintenance
 from lakelog.storage.directory import LogDirectory
 from lakelog.testing.simulation.laws import Law
 from simulation.planted_bug import bug
@@ -41,6 +42,13 @@ def _never_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Purgatory, "_tick", lambda self: None)
 
 
+@bug("who waits is forgotten", Law.PROMPT, "plain", told="was not answered in time")
+def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Purgatory, "_arm", lambda self: None)
+    for check in ("check", "check_soon"):
+        monkeypatch.setattr(Purgatory, check, lambda self, key: None)
+
+
 @bug("an assignment is told without its end", Law.CLIENTS_LIVE, "classic group")
 def _cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     sync_response = ClassicGroup.sync_response
@@ -53,15 +61,48 @@ def _cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroup, "sync_response", shorter)
 
 
-@bug("an unclean stop is too much for the next start", Law.STARTS, "plain", faults=("kill",))
-def _start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+# Starting and stopping
+
+
+def _fail_at_unclean_starts(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Every other time."""
     load_logs = LogDirectory.load_logs
     attempts: list[bool] = []
 
     def failing(self: LogDirectory, *arguments: Any) -> Any:
         attempts.append(self.clean)
         if not self.clean and len(attempts) % 2:
-            raise OSError(5, "planted")
+            raise error
         return load_logs(self, *arguments)
 
     monkeypatch.setattr(LogDirectory, "load_logs", failing)
+
+
+@bug(
+    "an unclean stop is too much for the next start",
+    Law.STARTS,
+    "plain",
+    faults=("kill",),
+    told="does not start",
+)
+def _start_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _fail_at_unclean_starts(monkeypatch, OSError(5, "planted"))
+
+
+@bug(
+    "an unclean stop leads into a bug",
+    Law.STARTS,
+    "plain",
+    faults=("kill",),
+    told="failed to start",
+)
+def _start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    _fail_at_unclean_starts(monkeypatch, LookupError("planted"))
+
+
+@bug("a stop ends half-way", Law.STARTS, "plain", faults=("stop",), told="failed to stop")
+def _stop_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failing(self: Maintenance) -> None:
+        raise LookupError("planted")
+
+    monkeypatch.setattr(Maintenance, "stop", failing)

@@ -6,8 +6,9 @@ the segment's counts as its file has them if it returns true; if not, the indexe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from lakelog.runtime.api import File
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.index import SegmentIndex
 from lakelog.storage.index_files import IndexFiles
@@ -25,24 +26,47 @@ def resume(segment: IndexedSegment, index: SegmentIndex) -> bool:
     """
     segment.max_timestamp = segment.max_timestamp_offset = -1
     segment.bytes_since_entry = 0
-    last_entry, floor = (index.positions[-1] if index.positions else 0), -1
-    if index.times:
-        segment.max_timestamp = index.times[-1]
-        segment.max_timestamp_offset = segment.base_offset + index.time_offsets[-1]
-        floor = index.floor(index.time_offsets[-1])
+    last_entry = index.positions[-1] if index.positions else 0
+    floor = index.floor(index.time_offsets[-1]) if index.times else -1
     if not is_true(segment, index, floor) or not is_true(segment, index, len(index.offsets) - 1):
         return False
-    time_found = not index.times
-    start = index.positions[floor] if floor >= 0 else 0
-    for position, header in scan_headers(segment.open().file, start, segment.size):
+    file, scan, segment.time_scan = segment.open().file, segment.time_scan, None
+    if scan is None or (scan.start, scan.end) != (index.last_time_position, last_entry):
+        scan = scan_times(file, index, segment.base_offset)
+    _, _, time_found, segment.max_timestamp, segment.max_timestamp_offset = scan
+    for position, header in scan_headers(file, last_entry, segment.size):
         if header.last_offset == segment.max_timestamp_offset:
             time_found = time_found or header.newest_timestamp == segment.max_timestamp
-        if position >= last_entry:
-            segment.note_header(position, header)
-        elif header.newest_timestamp > segment.max_timestamp:
-            segment.max_timestamp = header.newest_timestamp
-            segment.max_timestamp_offset = header.last_offset
+        segment.note_header(position, header)
     return time_found
+
+
+class TimeScan(NamedTuple):
+    """What the batches say from that of the last time entry to that of the last index entry."""
+
+    start: int
+    end: int
+    time_found: bool
+    """Whether one is what the time entry says."""
+    max_timestamp: int
+    max_timestamp_offset: int
+
+
+def scan_times(file: File, index: SegmentIndex, base_offset: int) -> TimeScan:
+    """Reads the headers; of as many batches as there are where the newest record came first.
+
+    Touches nothing but the file. Raises as `scan_headers`.
+    """
+    start, end = index.last_time_position, (index.positions[-1] if index.positions else 0)
+    found, greatest, at = not index.times, -1, -1
+    if index.times:
+        greatest, at = index.times[-1], base_offset + index.time_offsets[-1]
+    for _, header in scan_headers(file, start, end):
+        if header.last_offset == at:
+            found = found or header.newest_timestamp == greatest
+        if header.newest_timestamp > greatest:
+            greatest, at = header.newest_timestamp, header.last_offset
+    return TimeScan(start, end, found, greatest, at)
 
 
 def is_true(segment: IndexedSegment, index: SegmentIndex, entry: int) -> bool:

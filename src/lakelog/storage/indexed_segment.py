@@ -20,7 +20,7 @@ from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle, HandleCache
 from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
-from lakelog.storage.index_check import follow, learn_greatest, resume
+from lakelog.storage.index_check import TimeScan, follow, learn_greatest, resume
 from lakelog.storage.index_files import IndexFiles
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from lakelog.storage.scan import scan_headers
@@ -56,6 +56,7 @@ class IndexedSegment:
         "roll_after",
         "sealed",
         "size",
+        "time_scan",
         "torn",
         "txn_index",
         "unchecked",
@@ -101,6 +102,8 @@ class IndexedSegment:
         """What lies before it was there before this process, which has not checked all of it."""
         self.checks: Checks | None = None
         """What it has checked of that."""
+        self.time_scan: TimeScan | None = None
+        """What a thread has found for `index` to be loaded."""
         self.txn_index: TxnIndex | None = None
         """`None` when no transaction was aborted here."""
 

@@ -25,6 +25,7 @@ from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES, TXN_INDEX
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import PARTITION_METADATA
 from lakelog.storage.run import takes_runs
+from lakelog.storage.seeking import Place
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
 from lakelog.storage.txn_index import TxnIndex
@@ -55,6 +56,7 @@ class LocalLog:
         "recovery_point",
         "segments",
         "snapshots",
+        "sought",
         "swapping",
         "syncing",
         "takes_runs",
@@ -117,6 +119,8 @@ class LocalLog:
         self._new_names: set[Path] = {folder, folder.parent} if created else set()
         self._doomed: list[tuple[int, Path]] = []
         self._known = KnownBatches()
+        self.sought: Place | None = None
+        """What a search has last had read: see `check_seek`."""
 
     @property
     def config(self) -> LogConfig:
@@ -151,13 +155,31 @@ class LocalLog:
             config,
             created_ms=now_ms,
             jitter_ms=self._random_below(jitter) if jitter > 0 else 0,
-        ).create()
+        )
+        try:
+            segment.create()
+        except OSError:
+            self._take_back(segment)
+            raise
         self.segments.append(segment)
         self._bases.append(base)
         self.active_segment = segment
         self._known.clear()
         self._new_names.add(self.folder)
         return segment
+
+    def _take_back(self, segment: Segment) -> None:
+        """Of a segment that could not begin nothing may stay while the one before it goes on.
+
+        The next start would end the log where that file says that it goes on.
+        """
+        self.active_segment.sealed = False
+        self._new_names.add(self.folder)
+        try:
+            for suffix in SEGMENT_SUFFIXES:
+                remove_if_exists(self.handles.disk, segment.path(suffix))
+        except OSError:
+            self.broken = True
 
     # Durability
 

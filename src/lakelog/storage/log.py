@@ -154,11 +154,13 @@ class Log(TrimmableLog):
         header = read_header(batch)
         if self.config.message_timestamp_type != "CreateTime":
             set_append_time(batch, 0, header, now_ms)
-        offset, segment = self.log_end_offset, self.active_segment
+        offset = self.log_end_offset
         try:
-            if self._must_roll(segment, len(batch), offset, now_ms, now_ms):
-                segment = self.roll(now_ms)
-            self._write_marker(batch, header, marker, segment, leader_epoch)
+            if not marker.commit:
+                aborted_in(self, self.active_segment)  # which may find it full
+            if self._must_roll(self.active_segment, len(batch), offset, now_ms, now_ms):
+                self.roll(now_ms)
+            self._write_marker(batch, header, marker, leader_epoch)
         except OSError as error:
             self.broken |= error.errno not in _DISK_FULL
             raise
@@ -170,15 +172,13 @@ class Log(TrimmableLog):
         batch: bytearray,
         header: BatchHeader,
         marker: EndTransactionMarker,
-        segment: Segment,
         leader_epoch: int,
     ) -> None:
         """The index comes first: an aborted transaction that is not in it would be read."""
-        offset = self.log_end_offset
+        offset, segment = self.log_end_offset, self.active_segment
         patch_offset_and_epoch(batch, 0, offset, leader_epoch)
         aborted = None if marker.commit else self.producers.ending(header.producer_id, offset)
         if aborted is not None:
-            aborted_in(self, segment)
             segment.write_aborted(aborted)
         try:
             now_ms = header.max_timestamp

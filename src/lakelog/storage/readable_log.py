@@ -12,6 +12,8 @@ from lakelog.storage.checking import may_exceed, slice_of
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.known_batches import Place
 from lakelog.storage.local_log import LocalLog
+from lakelog.storage.seeking import check_end, check_seek
+from lakelog.storage.segment import Segment
 from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
 from lakelog.storage.transactions import collect_aborted
 from lakelog.storage.txn_index import AbortedTransaction
@@ -23,12 +25,19 @@ class ReadableLog(LocalLog):
     __slots__ = ()
 
     def read(
-        self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool = True
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        min_one: bool = True,
+        may_wait: bool = True,
     ) -> LogSlice | None:
         """Whole batches from the one that holds `offset` on, none reaching to `end_offset`.
 
         At most `max_bytes`; with `min_one` the first batch even if it is larger. `None` when there
-        is nothing. Raises `KafkaError`: 1 outside the log, -1 for records within a negative limit.
+        is nothing. Raises `KafkaError`: 1 outside the log, -1 for records within a negative limit;
+        `NotReady` if it may not wait for the device where it looks for the offset.
         """
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
@@ -40,32 +49,42 @@ class ReadableLog(LocalLog):
             return None
         if max_bytes <= 0 and not may_exceed(max_bytes, min_one=min_one):
             return None
-        segment, position, first = self._known.find(offset) or self._locate(offset)
+        segment, position, first = self._known.find(offset) or self._locate(
+            offset, may_wait=may_wait
+        )
         limit = segment.size
         is_resident: bool | None = None
         if end_offset < end and end_offset < segment.next_offset:
             limit = segment.position_of(end_offset)
         size = limit - position
         if size > max_bytes:
+            if not may_wait:
+                check_end(self, segment, position, position + max_bytes)
             size = segment.whole_batches(position, limit, max_bytes, first)
             if size > max_bytes and not min_one:
                 return None
-            following = position + size
-            if following < limit:
-                found = segment.batch_at(following)
-                is_resident = segment.is_resident(position, size, is_next_read=found is not None)
-                if found is not None:
-                    # Whoever reads in sequence asks for that one next.
-                    self._known.note(found[0], (segment, following, found[1]))
+            is_resident = self._look_on(segment, position, size, limit)
         if position < segment.unchecked and size > 0:
             return slice_of(segment, position, size, offset)
         return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None
 
-    def _locate(self, offset: int) -> Place:
+    def _look_on(self, segment: Segment, position: int, size: int, limit: int) -> bool | None:
+        """Looks at what whoever reads in sequence asks for next; whether a range is resident."""
+        following = position + size
+        if following >= limit:
+            return None
+        found = segment.batch_at(following)
+        if found is not None:
+            self._known.note(found[0], (segment, following, found[1]))
+        return segment.is_resident(position, size, is_next_read=found is not None)
+
+    def _locate(self, offset: int, *, may_wait: bool) -> Place:
         """The batch that holds `offset`, or the next one where compaction took that."""
         number = max(bisect_right(self._bases, offset) - 1, 0)
         while True:
             segment = self.segments[number]
+            if not may_wait:
+                check_seek(self, segment, offset)
             position = segment.position_of(offset)
             number += 1
             if position < segment.size or number == len(self.segments):

@@ -21,7 +21,8 @@ from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.scan import SPAN, scan_headers
 from lakelog.storage.txn_index import AbortedTransaction, TxnIndex
 
-_WINDOW = 2048
+READ_SIZE = 2048
+"""Bytes read at a time where batch headers are looked for."""
 _LENGTH_MIN = 49
 _SPAN_SIZE = SPAN.size
 _ENDS_TELL_MAX = 32 * 1024
@@ -123,12 +124,19 @@ class Segment(IndexedSegment):
         while position < size:
             at = position - start
             if at + SPAN.size > len(window):
-                window, start, at = file.read_at(position, _WINDOW), position, 0
+                window, start, at = file.read_at(position, READ_SIZE), position, 0
             base, length, delta = self._span(window, at, position)
             if base + delta >= offset:
                 return position
             position += length + LENGTH_OVERHEAD
         return size
+
+    def search_range(self, offset: int) -> tuple[int, int]:
+        """From where to where `position_of` may read, if the index is right."""
+        positions = self.index.positions
+        entry = self.index.floor(offset - self.base_offset)
+        following = positions[entry + 1] if entry + 1 < len(positions) else self.size
+        return positions[entry] if entry >= 0 else 0, min(following + READ_SIZE, self.size)
 
     def whole_batches(self, position: int, end: int, max_bytes: int, first: int | None) -> int:
         """Bytes of whole batches from `position`: at most `max_bytes` up to `end`, or one batch.

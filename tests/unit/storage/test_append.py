@@ -18,7 +18,16 @@ from lakelog.storage.log import Log
 from lakelog.storage.record_errors import RecordsRefusedError
 from lakelog.storage.validate import WALKED_AT_ONCE
 from lakelog.testing.disk import MemoryDisk
-from storage_kit import NOW, append, make_batch, memory_store, read_batches, read_records
+from lakelog.testing.disk_faults import Operation
+from storage_kit import (
+    NOW,
+    Store,
+    append,
+    make_batch,
+    memory_store,
+    read_batches,
+    read_records,
+)
 
 DAY = 86_400_000
 
@@ -282,3 +291,55 @@ def test_a_batch_whose_write_failed_may_be_tried_again_as_it_is() -> None:
     with pytest.raises(OSError, match=str(errno.ENOSPC)):
         append(log, batch)
     assert append(log, batch) == 1
+
+
+class _Kept:
+    """Of the names that a power failure may keep or lose so many changes are kept."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def bytes(self, size: int) -> bytes:
+        return bytes(size)
+
+    def below(self, end: int) -> int:
+        return min(self._count, end - 1)
+
+
+@pytest.mark.parametrize(("operation", "suffix"), [("truncate", ".log"), ("name", ".index")])
+def test_a_segment_that_could_not_begin_leaves_nothing_behind(
+    operation: Operation, suffix: str
+) -> None:
+    """Its empty file would say that the one before it ends there, whatever is appended to that."""
+    store = memory_store(LogConfig(segment_bytes=700))
+    log = store.create()
+    append(log, make_batch(size=200))
+    append(log, make_batch(size=200))
+    log.flush()
+    store.directory.write_checkpoints()
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.fail(operation, errno.ENOSPC, suffix=f"{2:020d}{suffix}")
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+        append(log, make_batch(size=200))
+    append(log, make_batch())
+    batches = read_batches(log)
+    assert (len(log.segments), len(batches)) == (1, 3)
+    log.flush()
+    for count in range(10):
+        left = store.disk.copy_after_crash(_Kept(count))
+        assert read_batches(Store(left, store.clock, store.config).log) == batches
+    assert read_batches(store.restart()) == batches
+    append(store.log, make_batch(size=200))
+    assert [segment.base_offset for segment in store.killed().segments] == [0, 3]
+
+
+def test_where_that_cannot_be_taken_back_nothing_is_appended_any_more() -> None:
+    store = memory_store(LogConfig(segment_bytes=700))
+    log = store.create()
+    append(log, make_batch(size=400))
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.fail("name", errno.ENOSPC, suffix=f"{1:020d}.index")
+    store.disk.fail("name", errno.ENOSPC, suffix=f"{1:020d}.log", skip=1)
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+        append(log, make_batch(size=400))
+    assert log.broken

@@ -465,6 +465,24 @@ def test_a_transaction_under_way_is_taken_up_after_a_clean_stop() -> None:
     assert store.log.last_stable_offset == store.log.log_end_offset
 
 
+def test_a_marker_goes_with_its_entry_where_a_full_segment_is_found_after_a_stop() -> None:
+    """That it is full is known when its index has been read, which is not done at a start."""
+    store = memory_store(LogConfig(index_interval_bytes=0, segment_index_bytes=36))
+    log = store.create()
+    append_in_transaction(log, (1, 0, 0))
+    append_marker(log, 1, 0, commit=False)
+    for number in range(3):
+        append_in_transaction(log, (2, 0, number))
+    assert (log.active_segment.full, len(log.segments)) == (True, 1)
+    log = store.restart()
+    append_marker(log, 2, 0, commit=False)
+    assert [segment.base_offset for segment in log.segments] == [0, 5]
+    expected = [(1, 0, 1, 2), (2, 2, 5, 6)]
+    assert aborted(log) == expected
+    damage(store, "version", f"{0:020d}{TXN_INDEX}")
+    assert aborted(store.restart()) == expected
+
+
 def test_truncation_forgets_what_was_aborted_later() -> None:
     store = filled()
     before = indexed(store.log)

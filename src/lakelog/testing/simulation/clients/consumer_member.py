@@ -47,7 +47,7 @@ class ConsumerMember(GroupClient):
 
     async def _stay(self) -> None:
         """Until it is expelled, or fed up, which it is not once all settle."""
-        beats = self.rng.randint(5, 60)
+        beats = self.rng.randint(5, 60 if self.instance is None else 20)
         while beats > 0 or self.world.is_settling:
             if self.is_over or not await self._beat():
                 return
@@ -58,6 +58,14 @@ class ConsumerMember(GroupClient):
             await self._leave()
         self.owned = frozenset()
         await self.nap()
+        if self.instance is not None and self._epoch > 0 and self.rng.random() < 0.5:
+            await self._haunt()
+
+    async def _haunt(self) -> None:
+        """As a process that has slept, and goes on as the member whose place it had left."""
+        await self.commit(self.some_place(self.places), self._epoch, self._member_id)
+        await self._beat()
+        self.owned = frozenset()
 
     async def _topic_id(self, name: str) -> bytes:
         while True:
