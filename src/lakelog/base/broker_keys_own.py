@@ -32,6 +32,16 @@ OWN_KEYS = (
         UpdateMode.READ_ONLY,
     ),
     ConfigKey(
+        "lakelog.group.subscriptions.max.bytes",
+        ConfigType.INT,
+        "16777216",
+        "What the members of one group may say of themselves, all together: the topics they "
+        "subscribe to and the metadata of their assignors. Beyond it whoever would add to that "
+        "is refused.",
+        at_least(1),
+        UpdateMode.READ_ONLY,
+    ),
+    ConfigKey(
         "lakelog.transactional.ids.max",
         ConfigType.INT,
         "100000",

@@ -250,8 +250,8 @@ _RECORDS = (
     _int(
         "max.decompressed.message.bytes",
         2_147_483_639,
-        "What the records of a compressed batch may take decompressed, where the broker does that: "
-        "for a compacted topic, a compression.type, and a search by time. Never more than 64 MiB.",
+        "What the records of a compressed batch may take decompressed, where the broker does that "
+        "as it comes in: for a compacted topic, and a compression.type. Never more than 64 MiB.",
         between(1, 2_147_483_639),
         "max.decompressed.message.bytes",
     ),

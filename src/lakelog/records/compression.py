@@ -19,7 +19,7 @@ from enum import IntEnum
 
 import cramjam
 
-from lakelog.records.errors import CorruptRecord
+from lakelog.records.errors import CorruptRecord, RecordsTooLarge
 from lakelog.runtime.api import Buffer
 
 
@@ -60,8 +60,8 @@ def compress(codec: int, data: Buffer) -> bytes:
 def decompress(codec: int, data: Buffer, max_bytes: int) -> bytes:
     """The content, of at most `max_bytes`.
 
-    `CorruptRecord` for an unknown codec, for input that is cut off or damaged, and for more
-    output than allowed.
+    `CorruptRecord` for an unknown codec and for input that is cut off or damaged;
+    `RecordsTooLarge` for more output than allowed.
     """
     try:
         work = _DECOMPRESS[codec]
@@ -214,14 +214,15 @@ def _grow(
             written = decompress_into(data, output)
         except cramjam.DecompressionError as error:
             if size == max_bytes:
-                raise CorruptRecord(f"{name}: {error}, or more than {max_bytes} bytes") from None
+                text = f"{name}: {error}, or more than {max_bytes} bytes"
+                raise RecordsTooLarge(text) from None
             size = min(size * _GROWTH, max_bytes)
             continue
         return bytes(memoryview(output)[:written])
 
 
-def _too_large(max_bytes: int) -> CorruptRecord:
-    return CorruptRecord(f"the records are larger than {max_bytes} bytes when decompressed")
+def _too_large(max_bytes: int) -> RecordsTooLarge:
+    return RecordsTooLarge(f"the records are larger than {max_bytes} bytes when decompressed")
 
 
 _COMPRESS: dict[Codec, Callable[[Buffer], bytes]] = {

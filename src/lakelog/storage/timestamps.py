@@ -1,7 +1,12 @@
 """Finding records by time, exactly: the index narrows the search, the records decide.
 
 A batch's header may claim a time that none of its records has: a producer is believed there, as it
-is not walked when it comes in. A search gives up when it has read too much of that kind.
+is not walked when it comes in. A search gives up when it has read too much of that kind. Of a batch
+that takes too much memory decompressed, where the topic's records are not looked at when they come
+in, the header is told: whoever reads from the batch on misses nothing.
+
+What a topic allows its clients (`max.decompressed.message.bytes`) is no bound here: it may have
+been lowered since, and what is stored is no worse by that.
 
 A search may take seconds, so it goes in steps: it stops after some thousand records, and before a
 large batch is decompressed, which may be done in a thread. Between two steps anything may happen to
@@ -16,15 +21,15 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import BatchHeader, CorruptRecord
+from lakelog.records.errors import RecordsTooLarge
 from lakelog.records.heads import iter_heads
 from lakelog.records.record import record_view
 from lakelog.runtime.api import File
 from lakelog.storage.checking import check_now
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.scan import scan_headers
-from lakelog.storage.validate import DECODED_BYTES_MAX, decoded_bytes_max
+from lakelog.storage.validate import DECODED_BYTES_MAX
 
 if TYPE_CHECKING:
     from lakelog.storage.local_log import LocalLog
@@ -186,22 +191,38 @@ class _Search:
     ) -> Search:
         """The first record at or after `timestamp`, or without one the greatest, unless it is
         `best`."""
-        newest, epoch = -1, header.partition_leader_epoch
         try:
-            data = yield from _records(file, position, header, self._log.config)
-            for number, (offset, time_ms, _) in enumerate(iter_heads(data, header), 1):
-                newest = max(newest, time_ms)
-                if not number % _RECORDS_AT_ONCE:
-                    yield None
-                if offset < self.start:
-                    continue
-                if timestamp is None:
-                    if best is None or (time_ms, -offset) > (best.timestamp, -best.offset):
-                        best = TimestampOffset(time_ms, offset, epoch)
-                elif time_ms >= timestamp:
-                    return TimestampOffset(time_ms, offset, epoch)
+            return (yield from self._among_records(file, position, header, timestamp, best))
+        except RecordsTooLarge:
+            newest = header.newest_timestamp
+            if timestamp is None and best is not None and best.timestamp >= newest:
+                return best
+            first = max(header.base_offset, self.start)
+            return TimestampOffset(newest, first, header.partition_leader_epoch)
         except CorruptRecord as error:
             raise CorruptLog(file.path, position, str(error)) from error
+
+    def _among_records(
+        self,
+        file: File,
+        position: int,
+        header: BatchHeader,
+        timestamp: int | None,
+        best: TimestampOffset | None,
+    ) -> Search:
+        newest, epoch = -1, header.partition_leader_epoch
+        data = yield from _records(file, position, header)
+        for number, (offset, time_ms, _) in enumerate(iter_heads(data, header), 1):
+            newest = max(newest, time_ms)
+            if not number % _RECORDS_AT_ONCE:
+                yield None
+            if offset < self.start:
+                continue
+            if timestamp is None:
+                if best is None or (time_ms, -offset) > (best.timestamp, -best.offset):
+                    best = TimestampOffset(time_ms, offset, epoch)
+            elif time_ms >= timestamp:
+                return TimestampOffset(time_ms, offset, epoch)
         if newest < header.newest_timestamp:
             self._left -= len(data)
         if self._left < 0:
@@ -210,9 +231,9 @@ class _Search:
 
 
 def _records(
-    file: File, position: int, header: BatchHeader, config: LogConfig
+    file: File, position: int, header: BatchHeader
 ) -> Generator[Work | None, bytes | memoryview, bytes | memoryview]:
-    batch, most = file.read_at(position, header.size), decoded_bytes_max(config, header.codec)
+    batch = file.read_at(position, header.size)
     if header.codec and header.size > _COMPRESSED_AT_ONCE:
-        return (yield lambda: record_view(batch, header, most))
-    return record_view(batch, header, most)
+        return (yield lambda: record_view(batch, header, DECODED_BYTES_MAX))
+    return record_view(batch, header, DECODED_BYTES_MAX)

@@ -84,3 +84,35 @@ def test_the_greatest_after_a_start_within_a_batch_and_its_cost() -> None:
         append(log, make_batch(200, timestamp=NOW + number))
     assert log.max_timestamp() == (NOW + 218, 4002, 3)
     assert lines_run(log.max_timestamp) < 16_000
+
+
+LIMITED = LogConfig.from_values({"max.decompressed.message.bytes": "500"})
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_a_lower_limit_for_clients_makes_nothing_corrupt(codec: Codec) -> None:
+    log = memory_store().create()
+    append(log, make_batch(10, size=100, codec=codec))
+    append(log, make_batch(10, size=100, timestamp=NOW + 100, codec=codec))
+    log.config = LIMITED
+    assert log.offset_for_timestamp(NOW + 3) == (NOW + 3, 3, 3)
+    assert log.offset_for_timestamp(NOW + 105) == (NOW + 105, 15, 3)
+    assert log.max_timestamp() == (NOW + 109, 19, 3)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_of_a_batch_that_is_too_large_to_look_into_the_header_is_told(
+    monkeypatch: pytest.MonkeyPatch, codec: Codec
+) -> None:
+    monkeypatch.setattr(timestamps, "DECODED_BYTES_MAX", 500)
+    log = memory_store().create()
+    append(log, make_batch(2, size=10, codec=codec))
+    append(log, make_batch(10, size=100, timestamp=NOW + 100, codec=codec))
+    append(log, make_batch(2, size=10, timestamp=NOW + 200, codec=codec))
+    assert log.offset_for_timestamp(NOW + 1) == (NOW + 1, 1, 3)
+    assert log.offset_for_timestamp(NOW + 105) == (NOW + 109, 2, 3)
+    assert log.offset_for_timestamp(NOW + 201) == (NOW + 201, 13, 3)
+    log.advance_log_start(5)
+    assert log.offset_for_timestamp(NOW + 105) == (NOW + 109, 5, 3)
+    log.truncate_to(12)
+    assert log.max_timestamp() == (NOW + 109, 5, 3)

@@ -29,6 +29,7 @@ from lakelog.coordinator.group.member import (
     stored_member,
 )
 from lakelog.coordinator.group.records import GroupMetadataKey, GroupMetadataValue, GroupRecord
+from lakelog.coordinator.group.subscription_room import protocols_size
 from lakelog.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
 from lakelog.protocol.sync_group import SyncGroupResponse
 
@@ -62,6 +63,7 @@ class ClassicGroup:
         "state",
         "state_timestamp_ms",
         "static_members",
+        "subscription_bytes",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -75,6 +77,8 @@ class ClassicGroup:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.protocol_counts: Counter[str] = Counter()
+        self.subscription_bytes = 0
+        """Of all members, as `protocols_size` counts."""
         self.pending_joins: set[str] = set()
         """Ids given out (KIP-394) that have not joined yet."""
         self.pending_syncs: set[str] = set()
@@ -113,6 +117,7 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.protocol_counts.update(name for name, _ in member.protocols)
+        self.subscription_bytes += protocols_size(member.protocols)
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
@@ -123,6 +128,7 @@ class ClassicGroup:
         if member is None:
             return
         self.protocol_counts.subtract(name for name, _ in member.protocols)
+        self.subscription_bytes -= protocols_size(member.protocols)
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         if self.leader_id == member_id:
@@ -131,6 +137,7 @@ class ClassicGroup:
     def update_protocols(self, member: Member, protocols: Protocols) -> None:
         self.protocol_counts.subtract(name for name, _ in member.protocols)
         self.protocol_counts.update(name for name, _ in protocols)
+        self.subscription_bytes += protocols_size(protocols) - protocols_size(member.protocols)
         member.protocols = protocols
 
     def replace_static(self, old: Member, new_member_id: str) -> Member:

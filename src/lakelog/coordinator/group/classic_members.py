@@ -66,6 +66,7 @@ class ClassicMembers:
         replaced = group.static_member(join.instance_id)
         old = self._joining(draft, join, member_id)
         new = _joined(old, join, subscription)
+        self._groups.check_subscription(draft.group, old, new)
         owned = self._owned(subscription)
         rebalancer = self._groups.rebalancer
         changed = rebalancer.subscribe(draft, now, old, new)

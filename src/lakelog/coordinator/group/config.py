@@ -78,6 +78,7 @@ class GroupConfig:
     session_timeout_max_ms: int = 1_800_000
     members_max: int = 2**31 - 1
     groups_max: int = 10_000
+    subscriptions_bytes_max: int = 16 << 20
     new_member_join_timeout_ms: int = 300_000
     """A member that joined without a known id (JoinGroup below v4) is dropped after this."""
     offset_metadata_max: int = 4096
@@ -96,6 +97,7 @@ class GroupConfig:
             session_timeout_max_ms=values.get_int("group.max.session.timeout.ms"),
             members_max=values.get_int("group.max.size"),
             groups_max=values.get_int("lakelog.groups.max"),
+            subscriptions_bytes_max=values.get_int("lakelog.group.subscriptions.max.bytes"),
             offset_metadata_max=values.get_int("offset.metadata.max.bytes"),
             offsets_retention_ms=values.get_int("offsets.retention.minutes") * 60_000,
             offsets_retention_check_ms=values.get_int("offsets.retention.check.interval.ms"),

@@ -62,6 +62,8 @@ class ConsumerGroup:
         self.name_counts: Counter[str] = Counter()
         """How many members subscribe to a topic by its name."""
         self.regex_counts: Counter[str] = Counter()
+        self.subscription_bytes = 0
+        """Of all members."""
         self.refresh_due = True
         """Whether to look, at the next heartbeat, if the topics are still what they were."""
 
@@ -180,6 +182,9 @@ class ConsumerGroup:
                 del self.owners[held]
 
     def _recount(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        if old is None or new is None or not old.says_as(new):
+            for member, sign in ((old, -1), (new, 1)):
+                self.subscription_bytes += 0 if member is None else sign * member.subscription_bytes
         nothing: frozenset[str] = frozenset()
         before, after = (nothing if each is None else each.topics for each in (old, new))
         if before != after:

@@ -34,6 +34,7 @@ from lakelog.coordinator.group.offsets import Topics
 from lakelog.coordinator.group.pending import PendingJoins
 from lakelog.coordinator.group.rebalance import Decision, Rebalancer, TimerKey, TimerKind
 from lakelog.coordinator.group.room import TOO_MANY_GROUPS
+from lakelog.coordinator.group.subscription_room import check_subscriptions
 from lakelog.coordinator.group.turns import Turns
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.join_group import JoinGroupResponse
@@ -66,6 +67,7 @@ class ConsumerGroups:
     ) -> None:
         self.config: ConsumerConfig = config.consumer
         self._classic_members_max = config.members_max
+        self._subscriptions_bytes_max = config.subscriptions_bytes_max
         self._overrides = overrides
         self._deadlines = deadlines
         self._topics = topics
@@ -138,9 +140,10 @@ class ConsumerGroups:
         if group is not None or not creates:
             return Draft(self.get(group_id))
         classic = self._classic.get(group_id)
+        is_new = classic is None or self._pending.is_unjoined(classic)
+        if is_new and not self._has_room(group_id):
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, TOO_MANY_GROUPS)
         if classic is None:
-            if not self._has_room(group_id):
-                raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, TOO_MANY_GROUPS)
             return Draft(ConsumerGroup(group_id))
         if classic.state is GroupState.EMPTY:
             tombstone = classic_tombstone(group_id)
@@ -168,6 +171,17 @@ class ConsumerGroups:
                 f"The consumer group has reached its maximum capacity of "
                 f"{self.config.members_max} members.",
             )
+
+    def check_subscription(
+        self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
+    ) -> None:
+        """Raises GROUP_MAX_SIZE_REACHED if all members together would say too much."""
+        check_subscriptions(
+            group.subscription_bytes,
+            old.subscription_bytes,
+            new.subscription_bytes,
+            self._subscriptions_bytes_max,
+        )
 
     def finish(self, draft: Draft, committed: Committed, failed: Failed) -> Decision:
         """Writes what was drafted, if anything, and then calls one of the two."""

@@ -112,6 +112,8 @@ class ConsumerHeartbeats:
         owned = _owned(request)
         old = self._member(draft, request, owned)
         new = _updated(old, beat)
+        if new.topics is not old.topics or new.regex is not old.regex:
+            self._groups.check_subscription(draft.group, old, new)
         rebalancer = self._groups.rebalancer
         changed = rebalancer.subscribe(draft, now, old, new)
         rebalancer.assign(draft, now)

@@ -21,6 +21,7 @@ from lakelog.coordinator.group.consumer_records import (
     TopicPartitions,
 )
 from lakelog.coordinator.group.member import Protocols
+from lakelog.coordinator.group.subscription_room import protocols_size
 
 Epochs = Mapping[bytes, Mapping[int, int]]
 """By topic id and partition, the epoch in which it was assigned."""
@@ -79,6 +80,16 @@ class ConsumerMember:
     pending: Epochs = field(default_factory=dict)
     """What it must give up."""
     classic: ClassicSide | None = None
+
+    @property
+    def subscription_bytes(self) -> int:
+        """What it says of itself; of the names, characters."""
+        classic = 0 if self.classic is None else protocols_size(self.classic.protocols)
+        return sum(map(len, self.topics)) + len(self.regex) + classic
+
+    def says_as(self, other: ConsumerMember) -> bool:
+        """Whether nothing was said since, only assigned."""
+        return (self.topics, self.regex, self.classic) == (other.topics, other.regex, other.classic)
 
     def is_reconciled(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch

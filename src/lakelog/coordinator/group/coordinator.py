@@ -114,7 +114,7 @@ class GroupCoordinator:
 
     @property
     def group_count(self) -> int:
-        """Groups with members, with a generation, or whose ids were given out."""
+        """Groups that have members, or have had some and are not forgotten."""
         return sum(each.group_count for each in self._groups())
 
     def _groups(self) -> list[Groups]:
@@ -212,10 +212,17 @@ class GroupCoordinator:
         shortest, longest = self._config.session_timeout_min_ms, self._config.session_timeout_max_ms
         if request.group_id and not shortest <= request.session_timeout_ms <= longest:
             refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
+        elif not request.member_id and self._says_too_much(request):
+            refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
             join = Join.of(request, version, client_id, client_host, reply)
             self._calls.decide(request.group_id, lambda shard, now: shard.join(now, join), refuse)
         return future
+
+    def _says_too_much(self, request: JoinGroupRequest) -> bool:
+        """Whether alone it is more than a group has room for, before anything of it is copied."""
+        size = sum(len(each.name) + len(each.metadata) for each in request.protocols)
+        return size > self._config.subscriptions_bytes_max
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
         future = self._tasks.future()

@@ -17,6 +17,7 @@ from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.member import JoinReply, Member, Protocols
 from lakelog.coordinator.group.pending import PendingJoins
 from lakelog.coordinator.group.rebalance import Decision, Rebalancer
+from lakelog.coordinator.group.subscription_room import check_subscriptions, protocols_size
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from lakelog.runtime.api import Random
@@ -99,11 +100,25 @@ class Joins:
             waited_for = self._pending.remove(group, join.member_id)
             refused = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
             return self._rebalancer.pending_left(now, group) if waited_for else refused
+        try:
+            self._check_subscription(group, join)
+        except KafkaError as error:
+            return join.refuse(error.code)
         if not group.supports(join.protocol_type, join.protocols):
             return join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id)
         if join.member_id:
             return self._join_known(now, group, join)
         return self._join_new(now, group, join)
+
+    def _check_subscription(self, group: ClassicGroup, join: Join) -> None:
+        member_id = group.static_members.get(join.instance_id or "", join.member_id)
+        member = group.members.get(member_id)
+        check_subscriptions(
+            group.subscription_bytes,
+            0 if member is None else protocols_size(member.protocols),
+            protocols_size(join.protocols),
+            self._config.subscriptions_bytes_max,
+        )
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         room = self._config.members_max
@@ -163,6 +178,7 @@ class Joins:
             join_reply=join.reply,
         )
         if not group.members:
+            self._pending.joined(group)
             group.protocol_type = join.protocol_type
         group.member_added = True
         group.add(member)

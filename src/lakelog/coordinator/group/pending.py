@@ -2,6 +2,9 @@
 
 Anyone can ask for ids without end, so there is a bound for all groups of a shard together; the
 oldest goes first, and its owner, if there is one, simply asks again.
+
+A group of which there is nothing but such ids is no group yet: it keeps no other out, and needs its
+room when the first member comes.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ class PendingJoins:
     def __init__(self, deadlines: Deadlines[TimerKey]) -> None:
         self._deadlines = deadlines
         self._groups: dict[str, ClassicGroup] = {}
+        self._unjoined: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -31,6 +35,8 @@ class PendingJoins:
             self.remove(loser, oldest)
         self._groups[member_id] = group
         group.pending_joins.add(member_id)
+        if group.generation == 0 and not group.members:
+            self._unjoined.add(group.group_id)
         key = TimerKey(TimerKind.PENDING, group.group_id, member_id)
         self._deadlines.set(key, deadline_ms)
         return loser
@@ -41,8 +47,22 @@ class PendingJoins:
             return False
         del self._groups[member_id]
         group.pending_joins.discard(member_id)
+        if not group.pending_joins:
+            self._unjoined.discard(group.group_id)
         self._deadlines.cancel(TimerKey(TimerKind.PENDING, group.group_id, member_id))
         return True
+
+    @property
+    def unjoined_count(self) -> int:
+        """Groups that never had a member."""
+        return len(self._unjoined)
+
+    def is_unjoined(self, group: ClassicGroup) -> bool:
+        return group.group_id in self._unjoined
+
+    def joined(self, group: ClassicGroup) -> None:
+        """It has its first member."""
+        self._unjoined.discard(group.group_id)
 
     def remove_all(self, group: ClassicGroup) -> None:
         for member_id in list(group.pending_joins):

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from lakelog.base.errors import ErrorCode, KafkaError
-
-TOO_MANY_GROUPS = "there are as many groups as lakelog.groups.max allows"
+TOO_MANY_GROUPS = (
+    "there are as many groups as lakelog.groups.max allows: raise it, or delete some that nobody "
+    "uses any more"
+)
 
 
 class Groups(Protocol):
@@ -41,8 +42,3 @@ class GroupRoom:
         groups = sum(each.group_count for each in found)
         with_offsets = sum(each.offsets_group_count for each in found)
         return max(groups, with_offsets) >= self._groups_max
-
-    def check_offsets(self) -> None:
-        """For the first offsets of a group without members. Raises POLICY_VIOLATION."""
-        if self.is_full:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_GROUPS)

@@ -185,11 +185,12 @@ class GroupShard:
         if consumer is not None:
             return self._classic_members.join(now, consumer, join)
         group = self.state.classic.get(join.group_id)
+        if group is None and join.member_id:
+            return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
+        is_new = group is None or self.state.pending.is_unjoined(group)
+        if is_new and not self.state.has_room_for_group(join.group_id):
+            return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         if group is None:
-            if join.member_id:
-                return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
-            if not self.state.has_room_for_group(join.group_id):
-                return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
             group = self.state.classic[join.group_id] = ClassicGroup(join.group_id)
         decision = self._joins.join(now, group, join)
         self.state.forget_if_unused(group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
 from lakelog.coordinator.group.config import GroupConfig, Overrides
@@ -11,9 +12,9 @@ from lakelog.coordinator.group.consumer_records import ConsumerGroupRecord
 from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.offsets import OffsetTable, Topics
 from lakelog.coordinator.group.pending import PendingJoins
-from lakelog.coordinator.group.rebalance import Rebalancer, TimerKey
+from lakelog.coordinator.group.rebalance import Rebalancer, TimerKey, TimerKind
 from lakelog.coordinator.group.records import GroupMetadataValue, OffsetRecord, Record
-from lakelog.coordinator.group.room import GroupRoom
+from lakelog.coordinator.group.room import TOO_MANY_GROUPS, GroupRoom
 from lakelog.coordinator.group.turns import Turns
 
 AnyGroup = ClassicGroup | ConsumerGroup
@@ -40,6 +41,8 @@ class ShardState:
         self.deadlines: Deadlines[TimerKey] = Deadlines()
         self.turns = Turns(self.deadlines)
         self.pending = PendingJoins(self.deadlines)
+        self.next_expiry_ms = 0
+        """When to look for what has expired at the earliest, on the monotonic clock."""
         self.rebalancer = Rebalancer(config, self.deadlines, counts)
         self.consumers = ConsumerGroups(
             config,
@@ -66,20 +69,28 @@ class ShardState:
 
     @property
     def group_count(self) -> int:
-        return len(self.classic) + len(self.consumers.by_id)
+        """Without those of which only member ids were given out."""
+        classic = len(self.classic) - self.pending.unjoined_count
+        return classic + len(self.consumers.by_id)
 
     @property
     def offsets_group_count(self) -> int:
         return len(self.offsets)
 
     def has_room_for_group(self, group_id: str) -> bool:
-        """Whether it may have its first member. One with offsets is none too many."""
-        return self._has_offsets(group_id) or not self.room.is_full
+        """Whether it may have its first member. One with offsets is none too many.
+
+        If there is no room, those that are empty and have no offsets go soon.
+        """
+        if self._has_offsets(group_id) or not self.room.is_full:
+            return True
+        self.deadlines.set(TimerKey(TimerKind.EXPIRY), self.next_expiry_ms)
+        return False
 
     def check_room_for_offsets(self, group_id: str) -> None:
         """Raises POLICY_VIOLATION for the first offsets of one group too many."""
-        if not self._has_offsets(group_id) and self.any_group(group_id) is None:
-            self.room.check_offsets()
+        if self.any_group(group_id) is None and not self.has_room_for_group(group_id):
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_GROUPS)
 
     def _has_offsets(self, group_id: str) -> bool:
         return group_id in self.offsets or group_id in self.offsets.pending

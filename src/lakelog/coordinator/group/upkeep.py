@@ -16,6 +16,9 @@ from lakelog.coordinator.group.records import Record
 from lakelog.coordinator.group.state import AnyGroup, ShardState
 from lakelog.coordinator.shard import Now, Result
 
+_PAUSE_MS = 10_000
+"""Between two looks, however much room is asked for."""
+
 
 class Upkeep:
     def __init__(self, state: ShardState) -> None:
@@ -23,6 +26,7 @@ class Upkeep:
 
     def schedule(self, now: Now) -> None:
         interval_ms = self._state.config.offsets_retention_check_ms
+        self._state.next_expiry_ms = now.tick_ms + min(interval_ms, _PAUSE_MS)
         self._state.deadlines.set(TimerKey(TimerKind.EXPIRY), now.tick_ms + interval_ms)
 
     def expire(self, now: Now) -> list[Decision]:

@@ -63,7 +63,10 @@ class TransactionalIds:
     def check_room(self) -> None:
         """Raises POLICY_VIOLATION for one id too many."""
         if not self.has_room:
-            text = "there are as many transactional ids as lakelog.transactional.ids.max allows"
+            text = (
+                "there are as many transactional ids as lakelog.transactional.ids.max allows: "
+                "raise it, or wait until some have expired (transactional.id.expiration.ms)"
+            )
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
     def check_settled(self, transactional_id: str) -> None:

@@ -53,7 +53,8 @@ def check_room(new_partitions: int) -> None:
     if new_partitions > PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"at most {PARTITIONS_PER_REQUEST_MAX} partitions in one request",
+            f"at most {PARTITIONS_PER_REQUEST_MAX} partitions in one request: ask for the others "
+            "in further requests",
         )
 
 

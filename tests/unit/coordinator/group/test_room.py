@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import tracemalloc
 
@@ -111,5 +112,50 @@ def test_ids_that_nobody_comes_with_take_a_bounded_memory(
         assert full - one_third < 200 * 4096
         assert later < 2 * full, "however many were asked for, and before their deadlines go"
         assert world.coordinator.group_count <= most
+
+    scenario()
+
+
+@in_world(groups_max=2, partitions=3)
+async def test_ids_that_nobody_comes_with_keep_no_group_out(world: World) -> None:
+    ids = {
+        number: await new_id(world, group=f"never {number}", session_timeout_ms=1_800_000)
+        for number in range(20)
+    }
+    assert world.coordinator.group_count == 0
+    await form(world, 1, group="a")
+    assert (await Consumer(world, "m", group="never 0").beat()).error_code == 0
+    assert world.coordinator.group_count == 2
+
+    assert (await join(world, ids[1], group="never 1")).error_code == FULL, "it needs room now"
+    assert (await join(world, group="never 2")).error_code == FULL
+    assert (await join(world, group="never 3", version=3)).error_code == FULL
+    assert (await Consumer(world, "m", group="never 4").beat()).error_code == FULL
+    await form(world, 2, group="a")
+
+
+@in_world(groups_max=2, offsets_retention_check_ms=600_000)
+async def test_a_group_without_members_makes_room_for_others(world: World) -> None:
+    for group in ("a", "b"):
+        (member,) = await form(world, 1, group=group)
+        await leave(world, (member.member_id, None), group=group)
+    assert (await join(world, group="c")).error_code == FULL
+    await asyncio.sleep(11)
+    assert await new_id(world, group="c")
+    assert world.coordinator.group_count == 0
+
+
+def test_ten_thousand_clients_that_ask_and_never_come() -> None:
+    @in_world(groups_max=100, partitions=2)
+    async def scenario(world: World) -> None:
+        for number in range(10_000):
+            await new_id(world, group=f"never {number}")
+        shards = world.coordinator._host.active_shards()
+        assert [len(shard.state.classic) for shard in shards] == [pending.PENDING_MAX] * 2
+        await form(world, 1, group="readers")
+        await asyncio.sleep(11)
+        left = [group for shard in shards for group in shard.state.classic]
+        assert left == ["readers"]
+        assert [shard.state.pending.unjoined_count for shard in shards] == [0, 0]
 
     scenario()

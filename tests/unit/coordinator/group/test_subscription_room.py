@@ -1,0 +1,88 @@
+"""What the members of a group say of themselves is bounded, all of them together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from consumer_members import Consumer
+from coordinator_members import form, heartbeat, join, new_id
+from coordinator_world import World, in_world
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_versioned
+
+FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def saying(size: int) -> tuple[tuple[str, bytes], ...]:
+    return (("range", b"x" * (size - len("range"))),)
+
+
+def subscribing(*topics: str) -> tuple[tuple[str, bytes], ...]:
+    subscription = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=[])
+    return (("range", encode_versioned(subscription, 0)),)
+
+
+@in_world(subscriptions_bytes_max=1000, initial_rebalance_delay_ms=0)
+async def test_classic_members(world: World) -> None:
+    (first,) = await form(world, 1, protocols=saying(600))
+    assert (await join(world, protocols=saying(401))).error_code == FULL
+    assert (await join(world, protocols=saying(401), version=3)).error_code == FULL
+    assert (await join(world, protocols=saying(401), instance_id="i")).error_code == FULL
+    assert (await join(world, protocols=saying(5000), group="other")).error_code == FULL
+    assert await new_id(world, protocols=saying(400))
+    assert await heartbeat(world, first) == 0
+
+    refused = await join(world, first.member_id, protocols=saying(1001))
+    assert refused.error_code == FULL
+    assert await heartbeat(world, first) == 0
+    assert (await join(world, first.member_id, protocols=saying(1000))).error_code == 0
+    assert (await join(world, protocols=saying(100))).error_code == FULL
+    assert (await join(world, first.member_id, protocols=saying(500))).error_code == 0
+    assert await new_id(world, protocols=saying(500))
+
+
+@in_world(subscriptions_bytes_max=1000, initial_rebalance_delay_ms=0)
+async def test_a_classic_member_that_says_no_more_may_join_again(world: World) -> None:
+    (first,) = await form(world, 1, protocols=saying(900))
+    world.config = replace(world.config, subscriptions_bytes_max=100)
+    await world.restart()
+    again = await join(world, first.member_id, protocols=saying(900))
+    assert again.error_code == 0
+    assert (await join(world, protocols=saying(10))).error_code == FULL
+
+
+@in_world(subscriptions_bytes_max=1000)
+async def test_members_of_the_consumer_protocol(world: World) -> None:
+    names = [f"{number:0100}" for number in range(6)]
+    first = Consumer(world, "a", topics=names)
+    assert (await first.beat()).error_code == 0
+    second = Consumer(world, "b", topics=[f"{number:0100}" for number in range(5)])
+    refused = await second.beat()
+    assert refused.error_code == FULL
+    assert "lakelog.group.subscriptions.max.bytes (1000)" in refused.error_message
+    second.topics = names[:4]
+    assert (await second.beat()).error_code == 0
+    assert (await first.beat()).error_code == 0
+
+    first.topics = [*names, "x"]
+    assert (await first.beat()).error_code == FULL
+    first.topics = names[:5]
+    assert (await first.beat()).error_code == 0
+    third = Consumer(world, "c", topics=[], regex="x" * 101)
+    assert (await third.beat()).error_code == FULL
+    await second.beat(member_epoch=-1)
+    assert (await third.beat()).error_code == 0
+    await world.restart()
+    assert (await Consumer(world, "d", topics=names[:4]).beat()).error_code == FULL
+
+
+@in_world(subscriptions_bytes_max=1000)
+async def test_classic_members_of_a_consumer_group(world: World) -> None:
+    first = Consumer(world, "a", topics=["x" * 700])
+    assert (await first.beat()).error_code == 0
+    large = subscribing("orders", "y" * 240)
+    member_id = await new_id(world, protocols=large)
+    assert (await join(world, member_id, protocols=large)).error_code == FULL
+    small = subscribing("orders")
+    member_id = await new_id(world, protocols=small)
+    assert (await join(world, member_id, protocols=small)).error_code == 0
