@@ -39,8 +39,11 @@ FAULTS = (
     "metadata",
 )
 
+COLD_READS = "cold reads"
+"""The page cache does not hold what is asked for, as chance has it."""
+
 _INTERVAL_MAX = 4096
-_HARMLESS = frozenset({"clock", "helper death", "client crash"})
+_HARMLESS = frozenset({"clock", "helper death", "client crash", COLD_READS})
 
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -94,4 +97,6 @@ def plan_of(seed: int) -> Plan:
     if plan.durable and "power" in faults:
         durable = ("log.flush.interval.messages", "1"), ("log.durability", "fsync")
         plan.settings.update([rng.choice(durable)])
+    if rng.random() < 0.35:
+        plan.faults |= {COLD_READS}
     return plan

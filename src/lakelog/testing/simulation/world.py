@@ -29,12 +29,13 @@ from lakelog.testing.simulation.members_ledger import MembersLedger
 from lakelog.testing.simulation.nemesis import Nemesis
 from lakelog.testing.simulation.network import Network
 from lakelog.testing.simulation.offsets_ledger import OffsetsLedger
-from lakelog.testing.simulation.plan import Plan, plan_of
+from lakelog.testing.simulation.plan import COLD_READS, Plan, plan_of
 from lakelog.testing.simulation.seams import WALL_START_MS
 from lakelog.testing.simulation.settling import settle
 from lakelog.testing.simulation.watcher import Watcher
 from lakelog.testing.sqlite_vfs import seed_sqlite
 
+_COLD = 0.3
 _PEACE_S = 3.0
 _PATIENCE_S = 300.0
 """Of virtual time: whoever has not come to an end by then never will."""
@@ -93,6 +94,8 @@ class World:
             self._watchers[host.name] = Watcher(self.ledger, damages)
             if "metadata" in self.plan.faults:
                 host.metadata_unknown_percent = 20
+            if COLD_READS in self.plan.faults:
+                host.disk.cold = _COLD
             if "helper death" in self.plan.faults:
                 host.helper_death = 0.2
 
