@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import sys
+import time
+import timeit
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +18,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 _WIDTH = 110
-_RESULTS = Path(__file__).parent / "RESULTS.md"
+_ROOT = Path(__file__).parents[1]
+_RESULTS = _ROOT / "benchmarks" / "RESULTS.md"
 _RESULTS_HEAD = """\
 # Benchmark results
 
@@ -66,7 +70,9 @@ def record(text: str) -> None:
 def repeat_command(script: str, argv: Sequence[str]) -> str:
     """What makes a run again, without recording it, as Markdown."""
     words = [shlex.quote(word) for word in argv if word != "--record"]
-    return f"`{' '.join(['.venv/bin/python', f'benchmarks/{script}.py', *words])}`"
+    venv = Path(sys.prefix)
+    python = venv.relative_to(_ROOT) / "bin/python" if venv.is_relative_to(_ROOT) else "python"
+    return f"`{' '.join([str(python), f'benchmarks/{script}.py', *words])}`"
 
 
 def environment() -> str:
@@ -78,5 +84,19 @@ def environment() -> str:
         ),
         platform.machine(),
     )
-    python = f"Python {platform.python_version()} ({platform.python_compiler()})"
+    build = f"{platform.python_compiler()}, {_object_ns():.0f} ns an object"
+    python = f"Python {platform.python_version()} ({build})"
     return f"{os.cpu_count()} x {model}, {platform.system()}, {python}"
+
+
+class _Range:
+    def __init__(self, view: memoryview, start: int) -> None:
+        self.part = view[start : start + 4]
+
+
+def _object_ns() -> float:
+    """CPU time of making a small object: it tells builds of one version of Python apart."""
+    made = 10_000
+    view = memoryview(bytes(8))
+    timer = timeit.Timer(lambda: _Range(view, 2), timer=time.process_time)
+    return min(timer.repeat(repeat=20, number=made)) / made * 1e9

@@ -146,6 +146,7 @@ class World:
         self.topics = FakeTopics({"orders": (b"o" * 16, 8), "clicks": (b"c" * 16, 2)})
         self.markers = FakeMarkers(self)
         self.producer_ids = 0
+        self.gives_producer_ids = True
         self.epoch = 0
         self.forgotten_epochs_end = 0
         self.coordinator = self.new_coordinator()
@@ -173,6 +174,8 @@ class World:
 
     async def next_producer_id(self) -> int:
         await asyncio.sleep(0)
+        if not self.gives_producer_ids:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         self.producer_ids += 1
         return 999 + self.producer_ids
 
@@ -251,10 +254,10 @@ class World:
         return answer
 
     def state(self, transactional_id: str = "t") -> str:
-        return self.coordinator._describe(transactional_id).transaction_state
+        return self.coordinator.admin.describe(transactional_id).transaction_state
 
     def identity(self, transactional_id: str = "t") -> Producer:
-        described = self.coordinator._describe(transactional_id)
+        described = self.coordinator.admin.describe(transactional_id)
         return Producer(described.producer_id, described.producer_epoch)
 
     async def settled(self, transactional_id: str = "t") -> str:

@@ -9,14 +9,15 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.txn_offsets import PendingOffsets
-from lakelog.coordinator.transaction import shard as transaction_shard
+from lakelog.coordinator.transaction import producers
+from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.markers import Marker, _Job
 from lakelog.coordinator.transaction.transitions import End
 from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
 from lakelog.server import app, coordinators
-from lakelog.storage import log as log_module
+from lakelog.storage import trimmable_log
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
 from lakelog.storage.log import AppendResult, Log
@@ -131,7 +132,7 @@ def _left_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("an epoch is used twice", Law.NEW_IDENTITY, "transactions", faults=("client crash",))
 def _epoch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    initialised = transaction_shard.initialised
+    initialised = producers.initialised
 
     def same(current: Any, expected: Any, *rest: Any, **named: Any) -> Any:
         new = initialised(current, expected, *rest, **named)
@@ -139,7 +140,7 @@ def _epoch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
             return new
         return replace(new, producer_epoch=current.producer_epoch)
 
-    monkeypatch.setattr(transaction_shard, "initialised", same)
+    monkeypatch.setattr(producers, "initialised", same)
 
 
 @bug("older epochs may write", Law.FENCED, "transactions", faults=("clock",), seconds=25.0)
@@ -168,12 +169,12 @@ def _older_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a transaction ends before its time", Law.IN_TIME, "transactions")
 def _too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    initialised = transaction_shard.initialised
+    initialised = producers.initialised
 
     def hasty(*arguments: Any, **named: Any) -> Any:
         return replace(initialised(*arguments, **named), timeout_ms=200)
 
-    monkeypatch.setattr(transaction_shard, "initialised", hasty)
+    monkeypatch.setattr(producers, "initialised", hasty)
 
 
 @bug(
@@ -183,7 +184,7 @@ def _too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     faults=("slow network",),
 )
 def _end_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = transaction_shard.ended
+    ended = producers.ended
 
     def refusing(current: Any, end: End, *rest: Any, **named: Any) -> Any:
         step = ended(current, end, *rest, **named)
@@ -191,7 +192,7 @@ def _end_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
         return step
 
-    monkeypatch.setattr(transaction_shard, "ended", refusing)
+    monkeypatch.setattr(producers, "ended", refusing)
 
 
 @bug("one partition of a transaction gets the other marker", Law.WHOLE, "transactions")
@@ -208,7 +209,7 @@ def _other_marker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("what has its markers is not noted", Law.RESTS, "transactions", seconds=5.0)
 def _never_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_shard.TransactionShard, "marked", lambda *arguments: None)
+    monkeypatch.setattr(Endings, "marked", lambda *arguments: None)
 
 
 @bug("last stable offset one too high", Law.COMMITTED_ONLY, "transactions")
@@ -236,14 +237,14 @@ def _no_aborted_list(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a start passes markers over", Law.STABLE_FORWARD, "transactions", faults=("kill",))
 def _markers_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    replay = log_module.replay
+    replay = trimmable_log.replay
 
     def careless(*arguments: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(ProducerStateTable, "end_transaction", lambda *rest, **named: None)
             replay(*arguments)
 
-    monkeypatch.setattr(log_module, "replay", careless)
+    monkeypatch.setattr(trimmable_log, "replay", careless)
 
 
 @bug("offsets of aborted transactions are kept", Law.OFFSET_DECIDED, "transactions")

@@ -18,10 +18,11 @@ from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.recompressed import recompressed
 from lakelog.replica.written import Written
-from lakelog.storage.checking import NotChecked, UncheckedSlice, begin_check
+from lakelog.storage.checking import UncheckedSlice, begin_check
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
+from lakelog.storage.preparation import NotReady
 from lakelog.storage.timestamps import (
     Search,
     TimestampOffset,
@@ -256,14 +257,17 @@ class Partition:
         self, offset: int, max_bytes: int, *, min_one: bool, end: int | None = None
     ) -> LogSlice | None:
         """Whole stored batches from the one that holds `offset`, up to the high watermark or `end`;
-        `NotChecked` for what this process has not looked at yet."""
+        `NotReady` for what has not been looked at yet, and where the device would have to be waited
+        for to find the offset."""
         self.check_online()
         if end is None:
             end = self.high_watermark
         try:
-            found = self.log.read(offset, max_bytes, end_offset=end, min_one=min_one)
+            found = self.log.read(
+                offset, max_bytes, end_offset=end, min_one=min_one, may_wait=False
+            )
             if type(found) is UncheckedSlice:
-                raise NotChecked(begin_check(found, self.log.leader_epochs))
+                raise NotReady(begin_check(found, self.log.leader_epochs))
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
         return found

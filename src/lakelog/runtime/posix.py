@@ -217,7 +217,8 @@ class PosixDisk:
         fd = file.fileno()
         try:
             os.preadv(fd, _PROBE, offset, _RWF_NOWAIT)
-            os.preadv(fd, _PROBE, offset + size - 1, _RWF_NOWAIT)
+            if size > 1:
+                os.preadv(fd, _PROBE, offset + size - 1, _RWF_NOWAIT)
         except BlockingIOError:
             return False
         except OSError:

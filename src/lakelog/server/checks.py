@@ -11,9 +11,9 @@ from typing import Any
 
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Tasks
-from lakelog.storage.checking import CheckJob
+from lakelog.storage.preparation import Preparation
 
-NeededCheck = tuple[Partition, CheckJob]
+NeededCheck = tuple[Partition, Preparation]
 
 
 class StoredChecks:
@@ -26,7 +26,7 @@ class StoredChecks:
         """Calls `then` on the loop when all of them have been made."""
         left = len(needed)
 
-        def on_done(partition: Partition, job: CheckJob, work: Any) -> None:
+        def on_done(partition: Partition, job: Preparation, work: Any) -> None:
             nonlocal left
             finish_check(partition, job, work.exception())
             left -= 1
@@ -38,7 +38,7 @@ class StoredChecks:
             work.add_done_callback(partial(on_done, partition, job))
 
 
-def finish_check(partition: Partition, job: CheckJob, failure: BaseException | None) -> None:
+def finish_check(partition: Partition, job: Preparation, failure: BaseException | None) -> None:
     """What was found is told to those who read there."""
     job.finish()
     failure = failure or job.failure

@@ -270,7 +270,7 @@ class Maintenance:
 
     def _purge(self) -> None:
         """Directories of deleted topics, when their delay has passed."""
-        for path in self._directory.due_deletions(self._clock.wall_ms()):
+        for path in self._directory.deletions.due(self._clock.wall_ms()):
             work = self._tasks.offload("remove", partial(self._disk.remove_tree, path))
             work.add_done_callback(partial(_log_failed_removal, path))
 

@@ -12,7 +12,7 @@ from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.acknowledgement import Appended, committed
 from lakelog.server.checks import finish_check
-from lakelog.storage.checking import NotChecked
+from lakelog.storage.preparation import NotReady
 
 _READ_BYTES_MAX = 1 << 20
 
@@ -66,7 +66,7 @@ class LocalPartitionLog:
             try:
                 found = replica.read(offset, _READ_BYTES_MAX, min_one=True)
                 break
-            except NotChecked as first:
+            except NotReady as first:
                 work = self._tasks.offload("check", first.job.run)
                 await asyncio.wait([work])
                 finish_check(replica, first.job, work.exception())

@@ -93,14 +93,14 @@ class SendQueue:
 
     def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
         """As `queue`, for a range of a file and the bytes around it."""
-        if part.is_resident is False:
-            self._cold = max(self._cold, 1)
         if part.size <= _COPY_MAX:
             data = self._disk.read_resident(part.file, part.position, part.size)
             if data is not None:
                 part.release()
                 self.send(b"".join((head, data, tail)))
                 return
+        if part.is_resident is False:
+            self._cold = max(self._cold, 1)
         if head:
             self.queue(head)
         self._unsent += part.size

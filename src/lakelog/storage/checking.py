@@ -50,14 +50,6 @@ class UncheckedSlice(LogSlice):
         self.offset = offset
 
 
-class NotChecked(Exception):  # noqa: N818 - what is to be done first
-    """Run `job`, then call `job.finish`, then ask again."""
-
-    def __init__(self, job: CheckJob) -> None:
-        super().__init__(f"{job.path} is not checked at {job.start}")
-        self.job = job
-
-
 class Checks:
     """What is known of one segment that is older than the process."""
 

@@ -22,7 +22,7 @@ from contextlib import closing
 from pathlib import Path
 
 from lakelog.base.topic_config import LogConfig
-from lakelog.runtime.api import Clock, Disk, FileLock, Random
+from lakelog.runtime.api import Clock, Disk, Random
 from lakelog.storage.checkpoint import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -35,10 +35,10 @@ from lakelog.storage.checkpoint import (
     encode_epochs,
 )
 from lakelog.storage.closing import Works, close_logs
-from lakelog.storage.errors import CorruptLog, DirectoryInUse, LoadInterrupted
-from lakelog.storage.files import is_blank, read_if_exists, replace
+from lakelog.storage.deletions import Deletions
+from lakelog.storage.errors import CorruptLog, LoadInterrupted
+from lakelog.storage.files import is_blank, replace
 from lakelog.storage.handles import MAX_OPEN_DEFAULT, HandleCache
-from lakelog.storage.identity import load_identity
 from lakelog.storage.known_log import KnownLog
 from lakelog.storage.known_logs import KNOWN_LOGS, FoundCheckpoints, KnownLogsFile, known_logs
 from lakelog.storage.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
@@ -50,6 +50,7 @@ from lakelog.storage.names import (
     parse_dir_name,
     retired_dir_name,
 )
+from lakelog.storage.ownership import Ownership
 from lakelog.storage.producer_room import ProducerRoom
 from lakelog.storage.properties import (
     PARTITION_METADATA,
@@ -60,9 +61,6 @@ from lakelog.storage.segment import Segment
 from lakelog.storage.topic_ids import TopicIdOf, is_lost, no_topic, topic_id_in
 
 _logger = logging.getLogger(__name__)
-_LOCK = ".lock"
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirectory:
@@ -90,28 +88,27 @@ class LogDirectory:
         self.recoveries: dict[TopicPartition, Recovery] = {}
         """What an unclean stop cost each log that was scanned."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        self.clean = False
-        """Whether the last process that used the folder stopped cleanly."""
-        self._meta: MetaProperties | None = None
-        self._lock: FileLock | None = None
+        self._ownership = Ownership(path, disk)
+        self.deletions = Deletions(disk)
         self._known = False  # whether it has been read what is known of each log
         self._loaded = self._has_strays = self._interrupted = False
         self._offline: dict[TopicPartition, KnownLog] = {}
-        self._doomed: list[tuple[int, Path]] = []
         self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where each log is compacted."""
 
     @property
+    def clean(self) -> bool:
+        """Whether the last process that used the folder stopped cleanly."""
+        return self._ownership.clean
+
+    @property
     def meta(self) -> MetaProperties:
-        assert self._meta is not None, "the folder is not open"
-        return self._meta
+        return self._ownership.meta
 
     @property
     def cluster_id(self) -> str:
         return self.meta.cluster_id
-
-    # Opening
 
     def open(self, cluster_id: str | None, node_id: int) -> None:
         """Locks the folder and makes sure that it is this node's, creating it if it is new.
@@ -119,22 +116,7 @@ class LogDirectory:
         `cluster_id` `None` takes the folder's, or a new one. Raises `DirectoryInUse` or
         `WrongDirectory`; the lock is then free again.
         """
-        self._disk.make_dirs(self.path)
-        try:
-            self._lock = self._disk.lock(self.path / _LOCK)
-        except BlockingIOError:
-            raise DirectoryInUse(
-                f"{self.path} is in use by another process (it holds {self.path / _LOCK})"
-            ) from None
-        try:
-            self._meta = load_identity(self._disk, self.path, self._random, cluster_id, node_id)
-        except BaseException:
-            self._release()
-            raise
-        found = read_if_exists(self._disk, self.path / CLEAN_SHUTDOWN)
-        if found not in (None, _CLEAN_SHUTDOWN_CONTENT):
-            _logger.warning("%s is damaged; all is recovered", self.path / CLEAN_SHUTDOWN)
-        self.clean = found == _CLEAN_SHUTDOWN_CONTENT
+        self._ownership.take(self._random, cluster_id, node_id)
 
     # Loading
 
@@ -152,9 +134,7 @@ class LogDirectory:
         Directories of unknown topics become `-stray`. What cannot be used is in `failed`. Raises
         `LoadInterrupted` after `interrupt`.
         """
-        if self._disk.exists(self.path / CLEAN_SHUTDOWN):
-            self._disk.remove(self.path / CLEAN_SHUTDOWN)
-            self._disk.sync_dir(self.path)
+        self._ownership.disclaim_clean()
         loader = LogLoader(
             self.handles,
             now_ms=self._clock.wall_ms(),
@@ -195,7 +175,7 @@ class LogDirectory:
         for name in self._disk.list(self.path):
             folder, key = self.path / name, parse_dir_name(name)
             if name.endswith(DELETE_DIR) and self._disk.is_dir(folder):
-                self._doomed.append((0, folder))
+                self.deletions.add(folder)
             if key is None or not self._disk.is_dir(folder):
                 continue
             self._offline[key] = checkpoints.known_of(key)
@@ -294,7 +274,7 @@ class LogDirectory:
         self.logs[key] = log
 
     def schedule_delete(self, log: Log) -> None:
-        """Takes a log out of use; its files go with `purge_deleted` after the topic's delay.
+        """Takes a log out of use; its files go with `deletions` after the topic's delay.
 
         After an `OSError` the log is out of use all the same, but its directory is still there.
         """
@@ -312,21 +292,8 @@ class LogDirectory:
             known.pop(key, None)
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
         self._disk.rename(folder, target)
-        self._doomed.append((self._clock.wall_ms() + config.file_delete_delay_ms, target))
+        self.deletions.add(target, self._clock.wall_ms() + config.file_delete_delay_ms)
         return target
-
-    def due_deletions(self, now_ms: int) -> list[Path]:
-        """Directories to be removed now, each given out once; `Disk.remove_tree` may block."""
-        due = [path for when, path in self._doomed if when <= now_ms]
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        return due
-
-    def purge_deleted(self, now_ms: int) -> int:
-        """Removes the directories that are due and returns how many."""
-        due = self.due_deletions(now_ms)
-        for path in due:
-            self._disk.remove_tree(path)
-        return len(due)
 
     # Checkpoints
 
@@ -372,12 +339,9 @@ class LogDirectory:
                 closed = yield from close_logs(self._disk, self.path, list(self.logs.values()))
                 yield [self.begin_checkpoints(high_watermarks).run]
                 if closed and not self.failed and (self._loaded or self.clean):
-                    yield [self._claim_clean]
+                    yield [self._ownership.claim_clean]
         finally:
             self._give_up()
-
-    def _claim_clean(self) -> None:
-        self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)
 
     def close(self, clean: bool = True) -> None:
         """Gives the folder up; `clean` with all the steps of `closing`, one after the other."""
@@ -392,9 +356,4 @@ class LogDirectory:
     def _give_up(self) -> None:
         for log in self.logs.values():
             log.abandon()
-        self._release()
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        self._ownership.release()

@@ -70,6 +70,12 @@ class SegmentIndex:
         """The last entry at or before a relative offset; -1 when there is none."""
         return bisect_right(self.offsets, offset) - 1
 
+    @property
+    def last_time_position(self) -> int:
+        """Where a reader of headers must begin to come by the batch of the last time entry."""
+        floor = self.floor(self.time_offsets[-1]) if self.times else -1
+        return self.positions[floor] if floor >= 0 else 0
+
     def floor_position(self, position: int) -> int:
         """The last entry at or before a byte position; -1 when there is none."""
         return bisect_right(self.positions, position) - 1

@@ -8,7 +8,6 @@ written in runs, and at the latest when the segment is flushed, sealed or closed
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -21,6 +20,7 @@ from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle, HandleCache
 from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
+from lakelog.storage.index_check import TimeScan, follow, learn_greatest, resume
 from lakelog.storage.index_files import IndexFiles
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from lakelog.storage.scan import scan_headers
@@ -28,8 +28,6 @@ from lakelog.storage.txn_index import TxnIndex
 
 _logger = logging.getLogger(__name__)
 
-SPAN = struct.Struct(">qi11xi")
-"""Base offset, batch length and last offset delta of a batch header."""
 _INDEX_RUN = 64
 """Index entries kept in memory before they are written."""
 
@@ -58,6 +56,7 @@ class IndexedSegment:
         "roll_after",
         "sealed",
         "size",
+        "time_scan",
         "torn",
         "txn_index",
         "unchecked",
@@ -103,6 +102,8 @@ class IndexedSegment:
         """What lies before it was there before this process, which has not checked all of it."""
         self.checks: Checks | None = None
         """What it has checked of that."""
+        self.time_scan: TimeScan | None = None
+        """What a thread has found for `index` to be loaded."""
         self.txn_index: TxnIndex | None = None
         """`None` when no transaction was aborted here."""
 
@@ -214,7 +215,7 @@ class IndexedSegment:
 
     def _load_index(self, end: int) -> SegmentIndex:
         index = self._index = self._files.read()
-        if not index.is_ordered(self.size) or not self._resume(index):
+        if not index.is_ordered(self.size) or not resume(self, index):
             index = self._rebuilt("it disagrees with the log", end)
         if self.sealed:
             if self.max_timestamp >= 0 and self.max_timestamp not in index.times[-1:]:
@@ -267,34 +268,10 @@ class IndexedSegment:
     def greatest_timestamp(self) -> int:
         """Of all its records; -1 when none has one."""
         if not self._greatest_known:
-            self._greatest_known = self._learn_greatest()
+            self._greatest_known = learn_greatest(self, self._files)
         if not self._greatest_known:
             _ = self.index
         return self.max_timestamp
-
-    def _learn_greatest(self) -> bool:
-        """Tries to do without the whole index, which suffices if time rose with the offsets.
-
-        The last time entry is the greatest up to its batch, if that batch is what it says; what
-        follows is scanned.
-        """
-        entry, time = self._files.read_last()
-        if entry is None or time is None or time[1] < entry[0]:
-            return False
-        found, greatest = False, (-1, -1)
-        if not 0 <= entry[1] < self.size:
-            return False
-        try:
-            for _, header in scan_headers(self.open().file, entry[1], self.size):
-                if header.last_offset - self.base_offset == time[1]:
-                    found = header.newest_timestamp == time[0]
-                if header.newest_timestamp > greatest[0]:
-                    greatest = header.newest_timestamp, header.last_offset
-        except CorruptLog:
-            return False
-        if found and greatest[0] >= time[0]:
-            self.max_timestamp, self.max_timestamp_offset = greatest
-        return found
 
     def load_tail(self) -> None:
         """Finds the end of a cleanly closed segment from the last index entries on."""
@@ -304,59 +281,17 @@ class IndexedSegment:
             self.max_timestamp_offset = self.base_offset + relative
         offset, position = entry or (0, 0)
         try:
-            complete = self._follow(position, self.base_offset + offset if entry else -1)
+            last_offset = self.base_offset + offset if entry else -1
+            complete = follow(self, position, last_offset, self._interval)
         except CorruptLog:
             complete = False
         if not complete:
             self.rebuild_index("it does not lead to the end of the log")
 
-    def _follow(self, start: int, last_offset: int) -> bool:
-        """Reads on from the last index entry; false if it is wrong or later ones are missing."""
-        self.bytes_since_entry = 0
-        if not 0 <= start <= self.size:
-            return False
-        for position, header in scan_headers(self.open().file, start, self.size):
-            wrong = position == start and last_offset >= 0 and header.last_offset != last_offset
-            if wrong or self.bytes_since_entry > self._interval:
-                return False
-            self.bytes_since_entry += header.size
-            self.next_offset = header.last_offset + 1
-            if header.newest_timestamp > self.max_timestamp:
-                self.max_timestamp = header.newest_timestamp
-                self.max_timestamp_offset = header.last_offset
-        return start < self.size or not self.size
-
     def write_index(self) -> None:
         """Appends the entries that the index files lack. They are not synced."""
         if self._index is not None:
             self._files.append(self._index)
-
-    def _resume(self, index: SegmentIndex) -> bool:
-        """Takes up the counts where the last entries end; false if those are not of this log.
-
-        The last time entry tells the greatest timestamp only of the batches up to its own, so the
-        scan begins there.
-        """
-        self.max_timestamp = self.max_timestamp_offset = -1
-        self.bytes_since_entry = 0
-        last_entry, floor = (index.positions[-1] if index.positions else 0), -1
-        if index.times:
-            self.max_timestamp = index.times[-1]
-            self.max_timestamp_offset = self.base_offset + index.time_offsets[-1]
-            floor = index.floor(index.time_offsets[-1])
-        if not self._is_true(index, floor) or not self._is_true(index, len(index.offsets) - 1):
-            return False
-        time_found = not index.times
-        start = index.positions[floor] if floor >= 0 else 0
-        for position, header in scan_headers(self.open().file, start, self.size):
-            if header.last_offset == self.max_timestamp_offset:
-                time_found = time_found or header.newest_timestamp == self.max_timestamp
-            if position >= last_entry:
-                self.note_header(position, header)
-            elif header.newest_timestamp > self.max_timestamp:
-                self.max_timestamp = header.newest_timestamp
-                self.max_timestamp_offset = header.last_offset
-        return time_found
 
     def note_header(self, position: int, header: BatchHeader) -> None:
         """`note` for a batch that is found in the file; `CorruptLog` if it cannot be of this."""
@@ -364,16 +299,6 @@ class IndexedSegment:
             raise CorruptLog(self.path(LOG), position, f"offset {header.last_offset} is impossible")
         self.note(position, header.size, header.last_offset, header.newest_timestamp)
         self.next_offset = header.last_offset + 1
-
-    def _is_true(self, index: SegmentIndex, entry: int) -> bool:
-        """Whether the batch at an entry's position is the one it names."""
-        if entry < 0:
-            return True
-        window = self.open().file.read_at(index.positions[entry], SPAN.size)
-        if len(window) < SPAN.size:
-            return False
-        base, _, delta = SPAN.unpack(window)
-        return bool(base + delta == self.base_offset + index.offsets[entry])
 
     def seal(self) -> None:
         """Ends the segment's growth: the greatest timestamp gets its entry, all are written."""

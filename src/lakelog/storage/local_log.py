@@ -25,6 +25,7 @@ from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES, TXN_INDEX
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import PARTITION_METADATA
 from lakelog.storage.run import takes_runs
+from lakelog.storage.seeking import Place
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
 from lakelog.storage.txn_index import TxnIndex
@@ -55,6 +56,7 @@ class LocalLog:
         "recovery_point",
         "segments",
         "snapshots",
+        "sought",
         "swapping",
         "syncing",
         "takes_runs",
@@ -117,6 +119,8 @@ class LocalLog:
         self._new_names: set[Path] = {folder, folder.parent} if created else set()
         self._doomed: list[tuple[int, Path]] = []
         self._known = KnownBatches()
+        self.sought: Place | None = None
+        """What a search has last had read: see `check_seek`."""
 
     @property
     def config(self) -> LogConfig:

@@ -9,7 +9,6 @@ Source: `UnifiedLog` of `org.apache.kafka.storage.internals.log`.
 from __future__ import annotations
 
 import errno
-from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -23,17 +22,11 @@ from lakelog.records.batch import (
     set_append_time,
 )
 from lakelog.records.control import EndTransactionMarker, build_marker
-from lakelog.storage.checking import may_exceed, slice_of
-from lakelog.storage.handles import LogSlice
-from lakelog.storage.known_batches import Place
-from lakelog.storage.local_log import LocalLog
 from lakelog.storage.producer_state import BatchMetadata
-from lakelog.storage.retention import count_deletable
 from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run
 from lakelog.storage.segment import Segment
-from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
-from lakelog.storage.transactions import aborted_in, collect_aborted, replay
-from lakelog.storage.txn_index import AbortedTransaction
+from lakelog.storage.transactions import aborted_in
+from lakelog.storage.trimmable_log import TrimmableLog
 from lakelog.storage.validate import Origin, check_incoming
 from lakelog.storage.verification import Verification
 
@@ -51,7 +44,7 @@ class AppendResult(NamedTuple):
     duplicate: bool
 
 
-class Log(LocalLog):
+class Log(TrimmableLog):
     """See the module. Offsets are of records, sizes in bytes, times in milliseconds."""
 
     __slots__ = ()
@@ -244,157 +237,3 @@ class Log(LocalLog):
             or last - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
         )
-
-    # Reading
-
-    def read(
-        self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool = True
-    ) -> LogSlice | None:
-        """Whole batches from the one that holds `offset` on, none reaching to `end_offset`.
-
-        At most `max_bytes`; with `min_one` the first batch even if it is larger. `None` when there
-        is nothing. Raises `KafkaError`: 1 outside the log, -1 for records within a negative limit.
-        """
-        end = self.log_end_offset
-        if not self.log_start_offset <= offset <= end:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is outside {self.log_start_offset} to {end}",
-            )
-        if offset >= end_offset or offset == end:
-            return None
-        if max_bytes <= 0 and not may_exceed(max_bytes, min_one=min_one):
-            return None
-        segment, position, first = self._known.find(offset) or self._locate(offset)
-        limit = segment.size
-        is_resident: bool | None = None
-        if end_offset < end and end_offset < segment.next_offset:
-            limit = segment.position_of(end_offset)
-        size = limit - position
-        if size > max_bytes:
-            size = segment.whole_batches(position, limit, max_bytes, first)
-            if size > max_bytes and not min_one:
-                return None
-            following = position + size
-            if following < limit:
-                found = segment.batch_at(following)
-                is_resident = segment.is_resident(position, size, is_next_read=found is not None)
-                if found is not None:
-                    # Whoever reads in sequence asks for that one next.
-                    self._known.note(found[0], (segment, following, found[1]))
-        if position < segment.unchecked and size > 0:
-            return slice_of(segment, position, size, offset)
-        return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None
-
-    def _locate(self, offset: int) -> Place:
-        """The batch that holds `offset`, or the next one where compaction took that."""
-        number = max(bisect_right(self._bases, offset) - 1, 0)
-        while True:
-            segment = self.segments[number]
-            position = segment.position_of(offset)
-            number += 1
-            if position < segment.size or number == len(self.segments):
-                return segment, position, None
-            if segment.next_offset > offset:
-                raise segment.too_short(offset)
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at or after a time (ms); `CorruptLog` for a batch that is damaged."""
-        return find_by_timestamp(self, timestamp)
-
-    def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the greatest timestamp."""
-        return find_max_timestamp(self)
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Every transaction that reaches below it is decided, and that is committed."""
-        first = self.producers.first_unstable_offset
-        return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
-
-    def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
-        """Those with records in what was read from `offset` up to the last stable offset.
-
-        By their first offsets; some that begin shortly after it may be among them.
-        """
-        if not self.has_aborted:
-            return []
-        number = max(bisect_right(self._bases, offset) - 1, 0)
-        while (handle := self.segments[number].handle) is None or handle.file is not found.file:
-            number += 1
-        end = self.segments[number].end_of_reads(found.position + found.size)
-        end = min(end, self.last_stable_offset)
-        return collect_aborted(self, self.segments[number:], offset, end)
-
-    # Removing
-
-    def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
-        """Applies retention and returns how many segments went; call it every few minutes.
-
-        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`. An
-        `OSError` leaves some of them, below the log's start, to the next call.
-        """
-        self._remove_doomed(now_ms)
-        if self.swapping:
-            return 0
-        committed = self.log_end_offset if high_watermark is None else high_watermark
-        count = count_deletable(self, now_ms, committed)
-        if not count:
-            return 0
-        if count == len(self.segments):
-            self.roll(now_ms)
-            self.handles.disk.sync_dir(self.folder)
-        start = self.segments[count].base_offset
-        self.advance_log_start(start)
-        self.snapshots.remove_before(start)
-        for _ in range(count):
-            self._delete_segment(self.segments[0], now_ms + self.config.file_delete_delay_ms)
-            del self.segments[0], self._bases[0]
-        return count
-
-    def advance_log_start(self, offset: int) -> None:
-        """Hides everything before `offset`; whole segments go with the next retention run."""
-        if not offset <= self.log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"the log cannot start at {offset}: it ends at {self.log_end_offset}",
-            )
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.leader_epochs.truncate_from_start(offset)
-
-    def truncate_to(self, offset: int) -> None:
-        """Cuts off the batch that holds `offset` and all after it; a follower's duty (KIP-101)."""
-        if offset >= self.log_end_offset:
-            return
-        keep = bisect_right(self._bases, offset)
-        end = self.segments[keep - 1].end_before(offset) if keep else offset
-        self.truncations += 1
-        self.log_start_offset = min(self.log_start_offset, end)
-        if end < self.recovery_point:
-            self.recovery_point = end
-            if self.before_truncate is not None:
-                self.before_truncate()
-        if keep:
-            self._cut_segments(keep, end)
-        else:
-            self._restart_at(end)
-        self.log_end_offset = end
-        self._known.clear()
-        self.leader_epochs.truncate_from_end(end)
-        self.snapshots.remove_beyond(end)
-        segment = self.active_segment
-        self.rebuild_producers([segment] if segment.txn_index is not None else [])
-
-    def rebuild_producers(self, reindexed: Sequence[Segment] = ()) -> None:
-        """Makes the producers' state from the newest snapshot and the log after it.
-
-        `reindexed` are segments whose transaction indexes are made anew on the way.
-        """
-        table = self.producers
-        before = min((segment.base_offset for segment in reindexed), default=self.log_end_offset)
-        start, entries = self.snapshots.newest(before)
-        table.load(entries)
-        replay(table, self.segments, start, reindexed)
-        table.end_offset = self.log_end_offset
-        self.has_aborted = any(segment.txn_index is not None for segment in self.segments)

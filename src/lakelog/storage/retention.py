@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from lakelog.storage.names import LOG
 
 if TYPE_CHECKING:
-    from lakelog.storage.log import Log
+    from lakelog.storage.local_log import LocalLog
     from lakelog.storage.segment import Segment
 
 
-def count_deletable(log: Log, now_ms: int, high_watermark: int) -> int:
+def count_deletable(log: LocalLog, now_ms: int, high_watermark: int) -> int:
     """How many segments from the oldest on are expired, surplus or below the log's start."""
     config, segments = log.config, log.segments
     count = _leading(log, high_watermark, 0, lambda segment, end: end <= log.log_start_offset)
@@ -54,7 +54,7 @@ def last_time(segment: Segment, now_ms: int) -> int:
 
 
 def _leading(
-    log: Log, high_watermark: int, start: int, test: Callable[[Segment, int], bool]
+    log: LocalLog, high_watermark: int, start: int, test: Callable[[Segment, int], bool]
 ) -> int:
     """The number of leading segments, from `start` on, that pass and are wholly committed."""
     segments = log.segments

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
 from lakelog.records.batch import HEADER_SIZE, BatchHeader, CorruptRecord, read_header
 from lakelog.runtime.api import File
 from lakelog.storage.errors import CorruptLog
 
+SPAN = struct.Struct(">qi11xi")
+"""Base offset, batch length and last offset delta of a batch header."""
 _WINDOW = 4096
 
 

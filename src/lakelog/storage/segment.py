@@ -15,12 +15,14 @@ from lakelog.storage.checking import Checks
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle
-from lakelog.storage.indexed_segment import SPAN, IndexedSegment
+from lakelog.storage.index_check import is_true, resume
+from lakelog.storage.indexed_segment import IndexedSegment
 from lakelog.storage.names import LOG, TXN_INDEX
-from lakelog.storage.scan import scan_headers
+from lakelog.storage.scan import SPAN, scan_headers
 from lakelog.storage.txn_index import AbortedTransaction, TxnIndex
 
-_WINDOW = 2048
+READ_SIZE = 2048
+"""Bytes read at a time where batch headers are looked for."""
 _LENGTH_MIN = 49
 _SPAN_SIZE = SPAN.size
 _ENDS_TELL_MAX = 32 * 1024
@@ -113,7 +115,7 @@ class Segment(IndexedSegment):
         """Where the first batch begins that ends at or after `offset`; `size` when none does."""
         index = self._index if self._index is not None else self.index
         entry = index.floor(offset - self.base_offset)
-        if not index.trusted and not self._is_true(index, entry):
+        if not index.trusted and not is_true(self, index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.position_of(offset)
         position = index.positions[entry] if entry >= 0 else 0
@@ -122,12 +124,19 @@ class Segment(IndexedSegment):
         while position < size:
             at = position - start
             if at + SPAN.size > len(window):
-                window, start, at = file.read_at(position, _WINDOW), position, 0
+                window, start, at = file.read_at(position, READ_SIZE), position, 0
             base, length, delta = self._span(window, at, position)
             if base + delta >= offset:
                 return position
             position += length + LENGTH_OVERHEAD
         return size
+
+    def search_range(self, offset: int) -> tuple[int, int]:
+        """From where to where `position_of` may read, if the index is right."""
+        positions = self.index.positions
+        entry = self.index.floor(offset - self.base_offset)
+        following = positions[entry + 1] if entry + 1 < len(positions) else self.size
+        return positions[entry] if entry >= 0 else 0, min(following + READ_SIZE, self.size)
 
     def whole_batches(self, position: int, end: int, max_bytes: int, first: int | None) -> int:
         """Bytes of whole batches from `position`: at most `max_bytes` up to `end`, or one batch.
@@ -139,7 +148,7 @@ class Segment(IndexedSegment):
             return first
         index = self._index if self._index is not None else self.index
         entry = index.floor_position(min(position + max_bytes, end))
-        if not index.trusted and not self._is_true(index, entry):
+        if not index.trusted and not is_true(self, index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.whole_batches(position, end, max_bytes, first)
         if entry >= 0 and index.positions[entry] > position:
@@ -177,7 +186,7 @@ class Segment(IndexedSegment):
         """The position of the last index entry before `position`; 0 without one."""
         index = self.index
         entry = index.floor_position(position - 1)
-        if not index.trusted and not self._is_true(index, entry):
+        if not index.trusted and not is_true(self, index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.entry_before(position)
         return index.positions[entry] if entry >= 0 else 0
@@ -233,7 +242,7 @@ class Segment(IndexedSegment):
         entry = bisect_left(index.positions, position)
         if entry == len(index.positions):
             return self.next_offset
-        if not index.trusted and not self._is_true(index, entry):
+        if not index.trusted and not is_true(self, index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.end_of_reads(position)
         return self.base_offset + index.offsets[entry]
@@ -324,7 +333,7 @@ class Segment(IndexedSegment):
         index = self.index
         index.truncate(end - self.base_offset)
         self._files.cut(index)
-        if not self._resume(index):
+        if not resume(self, index):
             self.rebuild_index("it disagrees with the log")
         self.next_offset = end
 

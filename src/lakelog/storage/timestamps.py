@@ -27,7 +27,7 @@ from lakelog.storage.scan import scan_headers
 from lakelog.storage.validate import DECODED_BYTES_MAX, decoded_bytes_max
 
 if TYPE_CHECKING:
-    from lakelog.storage.log import Log
+    from lakelog.storage.local_log import LocalLog
     from lakelog.storage.segment import Segment
 
 
@@ -67,7 +67,7 @@ def _sent(search: Search, work: Work) -> Work | None:
     return search.send(result)
 
 
-def search_timestamp(log: Log, timestamp: int) -> Search:
+def search_timestamp(log: LocalLog, timestamp: int) -> Search:
     """The first record, in offset order, whose timestamp is at least `timestamp`."""
     search = _Search(log)
     for segment in list(log.segments):
@@ -82,7 +82,7 @@ def search_timestamp(log: Log, timestamp: int) -> Search:
     return None
 
 
-def search_max_timestamp(log: Log) -> Search:
+def search_max_timestamp(log: LocalLog) -> Search:
     """The first record with the greatest timestamp of all."""
     search = _Search(log)
     live = [segment for segment in log.segments if segment.next_offset > log.log_start_offset]
@@ -95,18 +95,18 @@ def search_max_timestamp(log: Log) -> Search:
     return found or (yield from search.greatest_in(live))
 
 
-def find_by_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
+def find_by_timestamp(log: LocalLog, timestamp: int) -> TimestampOffset | None:
     return at_once(search_timestamp(log, timestamp))
 
 
-def find_max_timestamp(log: Log) -> TimestampOffset | None:
+def find_max_timestamp(log: LocalLog) -> TimestampOffset | None:
     return at_once(search_max_timestamp(log))
 
 
 class _Search:
     """For one answer, among the records from the log's start on."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LocalLog) -> None:
         self.start = log.log_start_offset
         self._log = log
         self._left = DECODED_BYTES_MAX

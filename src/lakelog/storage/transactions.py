@@ -19,7 +19,7 @@ from lakelog.storage.scan import scan_headers
 from lakelog.storage.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from lakelog.storage.log import Log
+    from lakelog.storage.local_log import LocalLog
     from lakelog.storage.segment import Segment
 
 _COMPARED_MAX = 1000
@@ -69,7 +69,7 @@ def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransact
         raise CorruptLog(segment.path(LOG), position, str(error)) from error
 
 
-def aborted_in(log: Log, segment: Segment) -> list[AbortedTransaction]:
+def aborted_in(log: LocalLog, segment: Segment) -> list[AbortedTransaction]:
     """The segment's aborted transactions, from the log itself if its index cannot be right."""
     index = segment.txn_index
     if index is None:
@@ -86,7 +86,7 @@ def aborted_in(log: Log, segment: Segment) -> list[AbortedTransaction]:
     return found
 
 
-def _are_in(log: Log, segment: Segment, entries: Sequence[AbortedTransaction]) -> bool:
+def _are_in(log: LocalLog, segment: Segment, entries: Sequence[AbortedTransaction]) -> bool:
     """Whether transactions end and begin in the log where their entries say.
 
     The first thousand must do: more would hold the loop for too long.
@@ -103,7 +103,7 @@ def _are_in(log: Log, segment: Segment, entries: Sequence[AbortedTransaction]) -
     return True
 
 
-def _begins(log: Log, offset: int, producer_id: int | None) -> bool:
+def _begins(log: LocalLog, offset: int, producer_id: int | None) -> bool:
     """Whether a transactional batch (of a producer) begins there, as far as can be told."""
     number = bisect_right(log.segments, offset, key=_base_offset) - 1
     if number < 0:
@@ -130,7 +130,7 @@ def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
 
 
 def collect_aborted(
-    log: Log, segments: Sequence[Segment], start: int, end: int
+    log: LocalLog, segments: Sequence[Segment], start: int, end: int
 ) -> list[AbortedTransaction]:
     """Those with records between `start` and `end`, by their first offsets.
 

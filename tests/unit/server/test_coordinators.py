@@ -9,7 +9,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.storage.directory import CLEAN_SHUTDOWN
+from lakelog.storage.ownership import CLEAN_SHUTDOWN
 from socketless_broker import SocketlessBroker
 
 

@@ -130,7 +130,7 @@ def test_an_unknown_topic_becomes_stray_and_stays() -> None:
         stray = [name for name in store.disk.list(DATA) if name.endswith("-stray")]
         assert len(stray) == 1
         assert store.disk.read(DATA / stray[0] / f"{0:020d}.log") == b"".join(batches)
-        store.directory.purge_deleted(NOW + 1_000_000_000)
+        store.directory.deletions.purge(NOW + 1_000_000_000)
         store.directory.close()
     store.known = {TOPIC_ID}
     store.start()
@@ -260,8 +260,8 @@ def test_deleted_logs_are_renamed_now_and_removed_later() -> None:
     assert found is not None
     assert found.read() == batch
     found.release()
-    assert store.directory.purge_deleted(NOW + 499) == 0
-    assert store.directory.purge_deleted(NOW + 500) == 1
+    assert store.directory.deletions.purge(NOW + 499) == 0
+    assert store.directory.deletions.purge(NOW + 500) == 1
     assert not store.disk.exists(DATA / name)
 
 
@@ -280,7 +280,7 @@ def test_deletion_is_resumed_after_a_kill() -> None:
     store.disk.kill()
     store.start()
     assert store.directory.logs == {}
-    assert store.directory.purge_deleted(NOW) == 1
+    assert store.directory.deletions.purge(NOW) == 1
     assert [n for n in store.disk.list(DATA) if n.endswith("-delete")] == []
 
 
@@ -289,7 +289,7 @@ def test_the_same_partition_may_be_created_while_the_old_one_is_being_removed() 
     append(store.create(), make_batch(5))
     store.directory.schedule_delete(store.log)
     assert append(store.create(), make_batch()) == 0
-    store.directory.purge_deleted(NOW + 1_000_000)
+    store.directory.deletions.purge(NOW + 1_000_000)
     assert len(read_batches(store.restart())) == 1
 
 
@@ -407,7 +407,7 @@ def test_a_log_that_is_offline_can_be_deleted() -> None:
     store.directory.schedule_delete_failed("topic", 0, store.config)
     assert store.directory.failed == {}
     assert append(store.create(), make_batch()) == 0
-    assert store.directory.purge_deleted(NOW + 60_000) == 1
+    assert store.directory.deletions.purge(NOW + 60_000) == 1
     store.restart()
     assert store.directory.clean
 

@@ -98,7 +98,7 @@ def test_a_flush_of_a_log_deleted_meanwhile_ends_quietly() -> None:
     job = log.begin_flush()
     assert job is not None
     store.directory.schedule_delete(log)
-    store.directory.purge_deleted(1 << 60)
+    store.directory.deletions.purge(1 << 60)
     job.run()
     log.finish_flush(job)
 

@@ -8,32 +8,32 @@ No reference into a request's buffer is kept.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
-from lakelog.coordinator.shard import Now, PartitionLog, Reply, coordinator_code
+from lakelog.coordinator.shard import PartitionLog, Reply
+from lakelog.coordinator.transaction.admin import TransactionAdmin
 from lakelog.coordinator.transaction.answer import Answer
+from lakelog.coordinator.transaction.calls import Calls, settle
 from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.fences import Fence, Fences
 from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner
-from lakelog.coordinator.transaction.listing import TransactionFilter
-from lakelog.coordinator.transaction.markers import MarkerDriver, MarkerWriter
-from lakelog.coordinator.transaction.shard import Decision, TransactionShard
+from lakelog.coordinator.transaction.markers import (
+    EndingTransactions,
+    MarkerDriver,
+    MarkerWriter,
+)
+from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.state import (
     TopicPartition,
     Transaction,
     TransactionVersion,
 )
 from lakelog.coordinator.transaction.transitions import End, Producer
-from lakelog.protocol.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-)
-from lakelog.protocol.describe_transactions import TransactionState as DescribedTransaction
 from lakelog.protocol.end_txn import EndTxnRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from lakelog.runtime.api import Clock, Tasks
 
 TRANSACTION_TOPIC = "__transaction_state"
@@ -78,12 +78,11 @@ class TransactionCoordinator:
         forgotten_epochs_end: Callable[[], int],
     ) -> None:
         self._config = config
-        self._clock = clock
         self._tasks = tasks
         self._topics = topics
-        self._new_producer_id = new_producer_id
         self._epoch_of = epoch_of
         self._markers = MarkerDriver(markers, tasks)
+        self._fences: Fences = {}
         self.hanging_found = 0
         """Transactions that nobody knew of any more."""
         self._host = ShardHost(
@@ -95,10 +94,13 @@ class TransactionCoordinator:
                 config,
                 self._begin_markers,
                 lambda: self.id_count,
+                self._fences,
                 forgotten_epochs_end=forgotten_epochs_end(),
             ),
             batch_bytes_max=config.batch_bytes_max,
         )
+        self._calls = Calls(self._host, tasks, self.partition_for, new_producer_id)
+        self.admin = TransactionAdmin(self._host, self._calls, clock)
 
     # Ownership
 
@@ -145,27 +147,27 @@ class TransactionCoordinator:
             expected = Producer(request.producer_id, request.producer_epoch)
 
         def reply(answer: Answer) -> None:
-            _settle(future, answer)
+            settle(future, answer)
 
         def refuse(code: ErrorCode) -> None:
             reply(Answer(code))
 
         def initialise(new_id: int) -> None:
-            self._decide(
+            self._calls.decide(
                 transactional_id,
-                lambda shard, now: shard.initialise(
+                lambda shard, now: shard.producers.initialise(
                     now, transactional_id, expected, timeout_ms, new_id, reply
                 ),
                 refuse,
             )
 
         def needs_id(shard: TransactionShard) -> bool:
-            return shard.needs_producer_id(transactional_id, expected)
+            return shard.producers.needs_producer_id(transactional_id, expected)
 
         if not 0 < timeout_ms <= self._config.timeout_max_ms:
             refuse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         else:
-            self._with_producer_id(transactional_id, needs_id, initialise, refuse)
+            self._calls.with_producer_id(transactional_id, needs_id, initialise, refuse)
         return future
 
     def add_partitions(
@@ -180,11 +182,11 @@ class TransactionCoordinator:
         wanted = list(partitions)
 
         def reply(code: ErrorCode) -> None:
-            _settle(future, code)
+            settle(future, code)
 
-        self._decide(
+        self._calls.decide(
             transactional_id,
-            lambda shard, now: shard.add_partitions(
+            lambda shard, now: shard.producers.add_partitions(
                 now, transactional_id, producer, wanted, version, reply
             ),
             reply,
@@ -216,18 +218,16 @@ class TransactionCoordinator:
             future.set_result(dict.fromkeys(wanted, added.result()))
         else:
             added.add_done_callback(
-                lambda done: _settle(future, dict.fromkeys(wanted, done.result()))
+                lambda done: settle(future, dict.fromkeys(wanted, done.result()))
             )
         return future
 
     def _verified(
         self, transactional_id: str, producer: Producer, partitions: list[TopicPartition]
     ) -> PartitionCodes:
-        if not transactional_id:
-            return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
         try:
-            shard = self._host.shard(self.partition_for(transactional_id))
-            return shard.verify(transactional_id, producer, partitions)
+            shard = self._calls.shard(transactional_id)
+            return shard.producers.verify(transactional_id, producer, partitions)
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
 
@@ -241,56 +241,23 @@ class TransactionCoordinator:
         end = End(producer, request.committed, spoken)
 
         def reply(answer: Answer) -> None:
-            _settle(future, answer)
+            settle(future, answer)
 
         def refuse(code: ErrorCode) -> None:
             reply(Answer(code))
 
         def decide(next_id: int) -> None:
-            self._decide(
+            self._calls.decide(
                 transactional_id,
-                lambda shard, now: shard.end(now, transactional_id, end, next_id, reply),
+                lambda shard, now: shard.producers.end(now, transactional_id, end, next_id, reply),
                 refuse,
             )
 
         def needs_id(shard: TransactionShard) -> bool:
-            return shard.needs_next_producer_id(transactional_id, spoken)
+            return shard.producers.needs_next_producer_id(transactional_id, end)
 
-        self._with_producer_id(transactional_id, needs_id, decide, refuse)
+        self._calls.with_producer_id(transactional_id, needs_id, decide, refuse)
         return future
-
-    # Questions
-
-    def describe_transactions(
-        self, request: DescribeTransactionsRequest
-    ) -> DescribeTransactionsResponse:
-        names = dict.fromkeys(request.transactional_ids)
-        states = [self._describe(transactional_id) for transactional_id in names]
-        return DescribeTransactionsResponse(transaction_states=states)
-
-    def _describe(self, transactional_id: str) -> DescribedTransaction:
-        try:
-            if not transactional_id:
-                raise KafkaError(ErrorCode.INVALID_REQUEST)
-            shard = self._host.shard(self.partition_for(transactional_id))
-            return shard.describe(transactional_id)
-        except KafkaError as error:
-            return DescribedTransaction(transactional_id=transactional_id, error_code=error.code)
-
-    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
-        """The transactional ids coordinated here; other brokers have others."""
-        if self._host.loading:
-            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        try:
-            wanted = TransactionFilter(request, self._clock.wall_ms())
-        except KafkaError as error:
-            return ListTransactionsResponse(error_code=error.code)
-        found = [
-            each for shard in self._host.active_shards() for each in shard.list_transactions(wanted)
-        ]
-        return ListTransactionsResponse(
-            unknown_state_filters=wanted.unknown_states, transaction_states=found
-        )
 
     # What hangs when the broker starts
 
@@ -310,12 +277,11 @@ class TransactionCoordinator:
         return previous | present
 
     def fence(self, transactional_id: str, found: Sequence[OpenTransaction]) -> None:
-        """Aborts what hangs of this id (`find_hanging`), past its epochs."""
-        places = [each.place for each in found]
-        epoch = max(each.producer_epoch for each in found)
-        self._decide(
+        """Aborts what hangs of this id (`find_hanging`), past its epochs, as soon as it can."""
+        self._fences[transactional_id] = Fence(found)
+        self._calls.decide(
             transactional_id,
-            lambda shard, now: shard.fence(now, transactional_id, places, epoch),
+            lambda shard, now: shard.endings.fence(now, transactional_id),
             lambda code: None,
         )
 
@@ -329,71 +295,20 @@ class TransactionCoordinator:
     # Markers
 
     def _begin_markers(
-        self, shard: TransactionShard, transactional_id: str, ending: Transaction
+        self, endings: EndingTransactions, transactional_id: str, ending: Transaction
     ) -> None:
         epoch = self._epoch_of(self.partition_for(transactional_id))
-        self._markers.begin(shard, transactional_id, ending, epoch, self._complete)
+        self._markers.begin(endings, transactional_id, ending, epoch, self._complete)
 
     def _complete(self, transactional_id: str, ending: Transaction) -> Awaitable[bool]:
         future = self._tasks.future()
 
         def reply(code: ErrorCode) -> None:
-            _settle(future, code is ErrorCode.NONE)
+            settle(future, code is ErrorCode.NONE)
 
-        self._decide(
+        self._calls.decide(
             transactional_id,
-            lambda shard, now: shard.complete(now, transactional_id, ending, reply),
+            lambda shard, now: shard.endings.complete(now, transactional_id, ending, reply),
             reply,
         )
         return future
-
-    # How a request gets to its shard
-
-    def _decide(
-        self,
-        transactional_id: str,
-        decision: Callable[[TransactionShard, Now], Decision],
-        refuse: Callable[[ErrorCode], None],
-    ) -> None:
-        if not transactional_id:
-            refuse(ErrorCode.INVALID_REQUEST)
-            return
-        try:
-            self._host.decide(self.partition_for(transactional_id), decision)
-        except KafkaError as error:
-            refuse(coordinator_code(error.code))
-
-    def _with_producer_id(
-        self,
-        transactional_id: str,
-        is_needed: Callable[[TransactionShard], bool],
-        decide: Callable[[int], None],
-        refuse: Callable[[ErrorCode], None],
-    ) -> None:
-        """Reserves a producer id first if the decision needs one; that takes time."""
-        try:
-            needed = is_needed(self._host.shard(self.partition_for(transactional_id)))
-        except KafkaError as error:
-            refuse(error.code)
-            return
-        if not needed:
-            decide(-1)
-            return
-        name = f"producer id for {transactional_id}"
-        self._tasks.spawn(self._reserve(decide, refuse), name=name)
-
-    async def _reserve(
-        self, decide: Callable[[int], None], refuse: Callable[[ErrorCode], None]
-    ) -> None:
-        try:
-            new_id = await self._new_producer_id()
-        except KafkaError as error:
-            refuse(coordinator_code(error.code))
-            return
-        decide(new_id)
-
-
-def _settle(future: Any, answer: object) -> None:
-    """A caller that has gone away has cancelled its future."""
-    if not future.done():
-        future.set_result(answer)

@@ -25,8 +25,8 @@ from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.checks import NeededCheck
 from lakelog.server.dispatch import DEFERRED, Context, Deferred
-from lakelog.storage.checking import NotChecked
 from lakelog.storage.handles import LogSlice
+from lakelog.storage.preparation import NotReady
 from lakelog.storage.txn_index import AbortedTransaction as Aborted
 
 READ_COMMITTED = 1
@@ -139,7 +139,7 @@ class PendingFetch:
             try:
                 data = self._read_one(target, bytes_left, min_one=not size)
                 size += len(data.records)
-            except NotChecked as first:
+            except NotReady as first:
                 partition = self._broker.partitions.find(target.topic, target.partition)
                 self._to_check.append((partition, first.job))
                 continue

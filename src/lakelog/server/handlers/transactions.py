@@ -252,10 +252,10 @@ async def end(broker: Broker, context: Context, request: EndTxnRequest) -> EndTx
 def describe(
     broker: Broker, context: Context, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    return broker.transactions.describe_transactions(request)
+    return broker.transactions.admin.describe_transactions(request)
 
 
 def list_all(
     broker: Broker, context: Context, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    return broker.transactions.list_transactions(request)
+    return broker.transactions.admin.list_transactions(request)

@@ -23,7 +23,7 @@ from lakelog.server.repeats.fetch_frames import FetchFrames, FetchKey
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.waiting_fetch import WaitingFetch
 from lakelog.server.reply import Repeat
-from lakelog.storage.checking import NotChecked
+from lakelog.storage.preparation import NotReady
 from lakelog.wire.template import Template
 
 
@@ -176,7 +176,7 @@ class FetchRepeat(KnownRequest[FetchKey]):
             records, aborted = read_of(
                 partition, target, self._bytes_max, committed=self._committed, min_one=True
             )
-        except NotChecked as first:
+        except NotReady as first:
             first.job.abandon()
             return None
         except KafkaError:

@@ -9,7 +9,7 @@ from lakelog.server.dispatch import Context
 from lakelog.server.handlers.fetch import PendingFetch, read_one
 from lakelog.server.repeats.fetch_frames import FetchFrames
 from lakelog.server.reply import Part
-from lakelog.storage.checking import NotChecked
+from lakelog.storage.preparation import NotReady
 
 
 class WaitingFetch(PendingFetch):
@@ -44,7 +44,7 @@ class WaitingFetch(PendingFetch):
             partition, records, aborted = read_one(
                 self._broker, target, self._bytes_max, committed=self._committed, min_one=True
             )
-        except NotChecked as first:
+        except NotReady as first:
             first.job.abandon()
             return None
         except KafkaError:

@@ -7,6 +7,10 @@ import asyncio
 import pytest
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.transaction.answer import Answer
+from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
+from lakelog.coordinator.transaction.state import EPOCH_LAST, Transaction
+from lakelog.records.builder import BatchBuilder
 from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
 
 NONE = ErrorCode.NONE
@@ -177,3 +181,85 @@ async def test_who_does_not_hold_the_id(world: World) -> None:
     assert unknown.code == MAPPING
     nameless = await world.end(producer, commit=True, transactional_id="")
     assert nameless.code == ErrorCode.INVALID_REQUEST
+
+
+async def with_a_new_id_at_the_last_epoch(world: World) -> tuple[Producer, Answer]:
+    """A transaction whose end replaced its producer id by one that goes on at the last epoch."""
+    producer = await world.ready()
+    known = Transaction(
+        producer_id=producer.producer_id,
+        producer_epoch=EPOCH_LAST - 1,
+        timeout_ms=60_000,
+        last_update_ms=world.clock.wall_ms(),
+        previous_producer_id=producer.producer_id,
+    )
+    builder = BatchBuilder()
+    builder.append(0, *encode_record(TransactionRecord("t", known)))
+    await world.log.append(0, builder.build())
+    world.lose_power()
+    await world.restart()
+    producer = Producer(producer.producer_id, EPOCH_LAST - 1)
+    assert await world.add(producer, version=BUMPING) == ErrorCode.NONE
+    answer = await world.end(producer, commit=True, version=BUMPING)
+    assert answer.code == ErrorCode.NONE
+    await world.settled()
+    return producer, answer
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_retry_takes_no_further_producer_id(loses_power: bool) -> None:
+    @in_world()
+    async def scenario(world: World) -> None:
+        producer, first = await with_a_new_id_at_the_last_epoch(world)
+        assert first.producer_id != producer.producer_id
+        if loses_power:
+            world.lose_power()
+            await world.restart()
+        taken = world.producer_ids
+        for _ in range(3):
+            assert await world.end(producer, commit=True, version=BUMPING) == first
+        assert world.producer_ids == taken
+
+    scenario()
+
+
+@in_world()
+async def test_what_is_refused_takes_no_producer_id(world: World) -> None:
+    _, answer = await with_a_new_id_at_the_last_epoch(world)
+    fresh = Producer(answer.producer_id, answer.producer_epoch)
+    assert await world.add(fresh, version=BUMPING) == ErrorCode.NONE
+    taken = world.producer_ids
+    old = Producer(fresh.producer_id, 3)
+    assert (await world.end(old, commit=True, version=BUMPING)).code == ErrorCode.PRODUCER_FENCED
+    assert world.producer_ids == taken
+
+
+@in_world()
+async def test_repeated_before_its_producer_id_is_there_it_takes_but_one(world: World) -> None:
+    _, answer = await with_a_new_id_at_the_last_epoch(world)
+    fresh = Producer(answer.producer_id, answer.producer_epoch)
+    assert await world.add(fresh, version=BUMPING) == ErrorCode.NONE
+    taken = world.producer_ids
+    asked = [world.end(fresh, commit=True, version=BUMPING) for _ in range(5)]
+    first, *others = await asyncio.gather(*asked)
+    assert first.code == ErrorCode.NONE
+    assert {each.code for each in others} == {ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert world.producer_ids == taken + 1
+    await world.settled()
+    assert await world.end(fresh, commit=True, version=BUMPING) == first
+
+
+@in_world(ids_max=1)
+async def test_one_transactional_id_too_many_takes_no_producer_id(world: World) -> None:
+    await world.ready()
+    assert (await world.init("other")).code == ErrorCode.POLICY_VIOLATION
+    assert world.producer_ids == 1
+
+
+@in_world()
+async def test_whoever_waited_for_the_id_of_one_that_failed_is_told_too(world: World) -> None:
+    world.gives_producer_ids = False
+    answers = await asyncio.gather(world.init("new"), world.init("new"))
+    assert [each.code for each in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+    world.gives_producer_ids = True
+    assert (await world.init("new")).code == ErrorCode.NONE

@@ -14,7 +14,7 @@ from lakelog.coordinator.transaction.state import (
     Transaction,
     TransactionState,
 )
-from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
+from transaction_world import BUMPING, CLASSIC, Producer, World, in_world, run
 
 S = TransactionState
 EPOCH = 7
@@ -179,3 +179,57 @@ async def test_what_has_its_markers_is_not_complete_before_the_rest_is_known(wor
     assert world.markers.partition("orders", 0).fates == [False]
     assert world.markers.partition("orders", 1).fates == [False]
     assert world.identity().epoch == 6
+
+
+@pytest.mark.parametrize("fate", ["refused", "lost", "kept"])
+def test_what_cannot_be_written_is_written_when_it_can(fate: str) -> None:
+    async def scenario(world: World) -> None:
+        producer = await begun(world)
+        await world.add(producer, ("orders", 1))
+        world.markers.partition("orders", 1).append(producer, "known")
+        later = Producer(producer.producer_id, 5)
+        world.markers.partition("orders", 0).append(later, "of an epoch that is lost")
+        world.log.fate = lambda: fate
+        world.coordinator.fence("t", hanging(later))
+        await asyncio.sleep(300)
+        assert world.log.appends < 50, "each may have the whole log loaded"
+        world.log.fate = lambda: "ok"
+        assert (await world.ready()).epoch > later.epoch
+        assert world.markers.partition("orders", 0).fates == [False, False]
+        assert world.markers.partition("orders", 1).fates == [False]
+
+    run(scenario)
+
+
+@in_world()
+async def test_nobody_goes_on_before_it_can_be_written(world: World) -> None:
+    producer = await begun(world)
+    await world.add(producer, ("orders", 1))
+    world.log.fate = lambda: "refused"
+    world.coordinator.fence("t", hanging(producer))
+    await asyncio.sleep(5)
+    world.log.fate = lambda: "ok"
+    assert await world.add(producer, ("orders", 0)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert (await world.end(producer, commit=True)).code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert (await world.init()).code == ErrorCode.CONCURRENT_TRANSACTIONS
+    await asyncio.sleep(10)
+    assert (await world.end(producer, commit=True)).code == ErrorCode.PRODUCER_FENCED
+    assert world.markers.partition("orders", 0).fates == [False]
+
+
+@in_world()
+async def test_a_commit_that_is_decided_waits_for_it(world: World) -> None:
+    producer = await world.ready()
+    await world.add(producer, ("orders", 1))
+    world.markers.partition("orders", 1).append(producer, "kept")
+    world.coordinator.hold_markers()
+    await world.end(producer, commit=True)
+    world.log.fate = lambda: "lost"
+    world.coordinator.fence("t", hanging(producer))
+    world.coordinator.release_markers()
+    await asyncio.sleep(60)
+    assert world.state() == "PrepareCommit"
+    world.log.fate = lambda: "ok"
+    assert await world.settled() == "CompleteCommit"
+    assert world.markers.partition("orders", 1).visible == ["kept"]
+    assert await world.add(producer) == ErrorCode.PRODUCER_FENCED

@@ -101,7 +101,7 @@ async def test_the_topics_own_count_decides(world: World) -> None:
 
 
 def listed(world: World, **filters: object) -> ListTransactionsResponse:
-    return world.coordinator.list_transactions(ListTransactionsRequest(**filters))
+    return world.coordinator.admin.list_transactions(ListTransactionsRequest(**filters))
 
 
 def ids(response: ListTransactionsResponse) -> list[str]:
@@ -113,7 +113,9 @@ async def test_describe(world: World) -> None:
     producer = await world.ready()
     await world.add(producer, ("orders", 3), ("clicks", 0), ("orders", 1))
     request = DescribeTransactionsRequest(transactional_ids=["t", "nobody", ""])
-    found, unknown, nameless = world.coordinator.describe_transactions(request).transaction_states
+    found, unknown, nameless = world.coordinator.admin.describe_transactions(
+        request
+    ).transaction_states
     assert unknown.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert nameless.error_code == ErrorCode.INVALID_REQUEST
     assert (found.transaction_state, found.transaction_timeout_ms) == ("Ongoing", 60_000)
@@ -132,7 +134,7 @@ async def test_while_it_ends_only_partitions_without_a_marker_are_shown(world: W
     world.markers.fate = lambda: next(fates, "lost")
     await world.end(producer, commit=True)
     await asyncio.sleep(1)
-    described = world.coordinator._describe("t")
+    described = world.coordinator.admin.describe("t")
     assert described.transaction_state == "PrepareCommit"
     assert [(topic.topic, topic.partitions) for topic in described.topics] == [("orders", [1])]
 

@@ -89,10 +89,10 @@ async def test_an_idle_id_is_forgotten(world: World) -> None:
     await asyncio.sleep(6.9 * DAY_S)
     assert world.state() == "Empty"
     await asyncio.sleep(0.2 * DAY_S)
-    assert world.coordinator._describe("t").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert world.coordinator.admin.describe("t").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert await world.add(producer) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     await world.restart()
-    assert world.coordinator._describe("t").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert world.coordinator.admin.describe("t").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert (await world.ready()).producer_id != producer.producer_id
 
 

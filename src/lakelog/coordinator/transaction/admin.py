@@ -1,0 +1,51 @@
+"""What an administrator asks of the transactions coordinated here (KIP-664)."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.host import ShardHost
+from lakelog.coordinator.transaction.calls import Calls
+from lakelog.coordinator.transaction.listing import TransactionFilter
+from lakelog.coordinator.transaction.shard import TransactionShard
+from lakelog.protocol.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from lakelog.runtime.api import Clock
+
+
+class TransactionAdmin:
+    def __init__(self, host: ShardHost[TransactionShard], calls: Calls, clock: Clock) -> None:
+        self._host = host
+        self._calls = calls
+        self._clock = clock
+
+    def describe_transactions(
+        self, request: DescribeTransactionsRequest
+    ) -> DescribeTransactionsResponse:
+        names = dict.fromkeys(request.transactional_ids)
+        states = [self.describe(transactional_id) for transactional_id in names]
+        return DescribeTransactionsResponse(transaction_states=states)
+
+    def describe(self, transactional_id: str) -> TransactionState:
+        try:
+            return self._calls.shard(transactional_id).describe(transactional_id)
+        except KafkaError as error:
+            return TransactionState(transactional_id=transactional_id, error_code=error.code)
+
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """The transactional ids coordinated here; other brokers have others."""
+        if self._host.loading:
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        try:
+            wanted = TransactionFilter(request, self._clock.wall_ms())
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
+        found = [
+            each for shard in self._host.active_shards() for each in shard.list_transactions(wanted)
+        ]
+        return ListTransactionsResponse(
+            unknown_state_filters=wanted.unknown_states, transaction_states=found
+        )

@@ -1,0 +1,125 @@
+"""The transactional ids of a shard: where each stands, and which change of it is on its way.
+
+Durable, changed by `replay` alone: the newest state of each id. Soft: its step that is not in the
+log yet, and timers.
+
+An id changes one step at a time: while a step is not committed, whoever wants another is told
+CONCURRENT_TRANSACTIONS. Adding partitions is the exception, because a producer of KIP-890 adds them
+with several requests at once: each builds upon the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.transaction.config import TransactionConfig
+from lakelog.coordinator.transaction.fences import Fences
+from lakelog.coordinator.transaction.records import TransactionRecord
+from lakelog.coordinator.transaction.state import Transaction, TransactionState
+from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
+
+Decision = Result[TransactionRecord]
+
+_RETRY_MS = 100
+
+
+class TransactionalIds:
+    """`id_count` tells how many transactional ids there are in all partitions of the broker. Of
+    producer ids below `forgotten_epochs_end` no epoch is given out that is not in the log: it may
+    have been in a part of it that went with the power.
+    """
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        id_count: Callable[[], int],
+        fences: Fences,
+        *,
+        forgotten_epochs_end: int,
+    ) -> None:
+        self._ids_max = config.ids_max
+        self._id_count = id_count
+        self._forgotten_epochs_end = forgotten_epochs_end
+        self._fences = fences
+        self.transactions: dict[str, Transaction] = {}
+        self.pending: dict[str, Transaction | None] = {}
+        """The step that is on its way to the log, none if the id is to be forgotten."""
+        self.deadlines: Deadlines[TimerKey] = Deadlines()
+
+    def replay(self, record: TransactionRecord) -> None:
+        if record.transaction is None:
+            self.transactions.pop(record.transactional_id, None)
+        else:
+            self.transactions[record.transactional_id] = record.transaction
+
+    @property
+    def has_room(self) -> bool:
+        """For one more."""
+        return self._id_count() < self._ids_max
+
+    def check_room(self) -> None:
+        """Raises POLICY_VIOLATION for one id too many."""
+        if not self.has_room:
+            text = "there are as many transactional ids as lakelog.transactional.ids.max allows"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+
+    def check_settled(self, transactional_id: str) -> None:
+        if not self.is_settled(transactional_id):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    def is_settled(self, transactional_id: str) -> bool:
+        """Whether its next step may be decided."""
+        return not (transactional_id in self.pending or self.is_to_be_fenced(transactional_id))
+
+    def is_to_be_fenced(self, transactional_id: str) -> bool:
+        """Before anything else is decided for it."""
+        fence = self._fences.get(transactional_id)
+        return fence is not None and fence.is_owed(self.transactions.get(transactional_id))
+
+    def may_be_old(self, current: Transaction | None) -> bool:
+        """Whether later epochs of its producer id may have been given out."""
+        return current is not None and current.producer_id < self._forgotten_epochs_end
+
+    def step(
+        self,
+        now: Now,
+        transactional_id: str,
+        step: Transaction | None,
+        committed: Callable[[Now], Decision | None],
+        failed: Callable[[Now, ErrorCode], None],
+    ) -> Decision:
+        self.pending[transactional_id] = step
+
+        def done() -> None:
+            if self.pending.get(transactional_id) is step:
+                self.pending.pop(transactional_id, None)
+
+        def on_committed(now: Now) -> Decision | None:
+            done()
+            self.arm(now, transactional_id)
+            return committed(now)
+
+        def on_failed(now: Now, code: ErrorCode) -> None:
+            done()
+            self.arm(now, transactional_id)
+            failed(now, code)
+
+        return Result((TransactionRecord(transactional_id, step),), on_committed, on_failed)
+
+    def arm(self, now: Now, transactional_id: str) -> None:
+        """An ongoing transaction has its timeout; whatever its clock says, not longer."""
+        found = self.transactions.get(transactional_id)
+        key = TimerKey(TimerKind.TIMEOUT, transactional_id)
+        if found is None or found.state is not TransactionState.ONGOING:
+            self.deadlines.cancel(key)
+        elif key not in self.deadlines:
+            left_ms = found.start_ms + found.timeout_ms - now.wall_ms
+            self.deadlines.set(key, now.tick_ms + min(max(left_ms, 0), found.timeout_ms))
+
+    def try_again(self, now: Now, transactional_id: str, pause_ms: int = _RETRY_MS) -> None:
+        """Has the shard look at the id again soon, as when its transaction times out."""
+        key = TimerKey(TimerKind.TIMEOUT, transactional_id)
+        self.deadlines.set(key, now.tick_ms + pause_ms)

@@ -1,0 +1,145 @@
+"""What the producers of a shard's transactional ids ask for.
+
+Requests that are refused raise `KafkaError`, or are answered through their `reply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.transaction.answer import Answer
+from lakelog.coordinator.transaction.endings import Endings
+from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.state import (
+    TopicPartition,
+    TransactionState,
+    TransactionVersion,
+)
+from lakelog.coordinator.transaction.transitions import (
+    End,
+    Producer,
+    check_end,
+    check_producer,
+    completed,
+    ended,
+    initialised,
+    needs_next_producer_id,
+    needs_producer_id,
+    verified,
+    with_partitions,
+)
+
+
+class Producers:
+    def __init__(self, ids: TransactionalIds, endings: Endings) -> None:
+        self._ids = ids
+        self._endings = endings
+
+    def needs_producer_id(self, transactional_id: str, expected: Producer | None) -> bool:
+        """Whether `initialise` will need a producer id that nobody has had."""
+        if not self._ids.is_settled(transactional_id):
+            return False
+        current = self._ids.transactions.get(transactional_id)
+        if current is None and not self._ids.has_room:
+            return False
+        return needs_producer_id(current, expected, may_be_old=self._ids.may_be_old(current))
+
+    def initialise(
+        self,
+        now: Now,
+        transactional_id: str,
+        expected: Producer | None,
+        timeout_ms: int,
+        new_producer_id: int,
+        reply: Callable[[Answer], None],
+    ) -> Decision:
+        """InitProducerId: fences every other producer of the id, and ends what they left."""
+        self._ids.check_settled(transactional_id)
+        current = self._ids.transactions.get(transactional_id)
+        if current is None:
+            self._ids.check_room()
+        is_old = self._ids.may_be_old(current)
+        step = initialised(
+            current, expected, timeout_ms, now.wall_ms, new_producer_id, may_be_old=is_old
+        )
+
+        def committed(now: Now) -> Decision | None:
+            if not step.state.is_ending:
+                reply(Answer.of(step))
+                return None
+            reply(Answer(ErrorCode.CONCURRENT_TRANSACTIONS))
+            return self._endings.tell(transactional_id, now)
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            reply(Answer(code))
+
+        return self._ids.step(now, transactional_id, step, committed, failed)
+
+    def add_partitions(
+        self,
+        now: Now,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        version: TransactionVersion,
+        reply: Callable[[ErrorCode], None],
+    ) -> Decision:
+        pending = self._ids.pending.get(transactional_id)
+        known = self._ids.transactions.get(transactional_id)
+        is_adding = pending is not None and pending.state is TransactionState.ONGOING
+        current = check_producer(pending if is_adding else known, producer)
+        if not is_adding:
+            self._ids.check_settled(transactional_id)
+        step = with_partitions(current, partitions, version, now.wall_ms)
+        if step is current and not is_adding:
+            reply(ErrorCode.NONE)
+            return Result()
+
+        def committed(_: Now) -> None:
+            reply(ErrorCode.NONE)
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            reply(code)
+
+        return self._ids.step(now, transactional_id, step, committed, failed)
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        current = check_producer(self._ids.transactions.get(transactional_id), producer)
+        return verified(current, partitions)
+
+    def needs_next_producer_id(self, transactional_id: str, end: End) -> bool:
+        """Whether `end` will need a producer id that nobody has had."""
+        if not self._ids.is_settled(transactional_id):
+            return False
+        current = self._ids.transactions.get(transactional_id)
+        return needs_next_producer_id(current, end, may_be_old=self._ids.may_be_old(current))
+
+    def end(
+        self,
+        now: Now,
+        transactional_id: str,
+        end: End,
+        next_producer_id: int,
+        reply: Callable[[Answer], None],
+    ) -> Decision:
+        """EndTxn. The reply comes with the decision; the markers follow."""
+        current = check_end(self._ids.transactions.get(transactional_id), end)
+        self._ids.check_settled(transactional_id)
+        may_be_old = self._ids.may_be_old(current)
+        step = ended(current, end, now.wall_ms, next_producer_id, may_be_old=may_be_old)
+        if step is None:
+            reply(Answer.of(current))
+            return Result()
+
+        def committed(now: Now) -> Decision | None:
+            reply(Answer.of(completed(step, now.wall_ms)))
+            return self._endings.tell(transactional_id, now)
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            reply(Answer(code))
+
+        return self._ids.step(now, transactional_id, step, committed, failed)

@@ -1,0 +1,122 @@
+"""Whether what the index files of a segment say is true of its log, and what follows from it.
+
+They may be of a log that was cut since, or lack what was not written in time. Each function leaves
+the segment's counts as its file has them if it returns true; if not, the indexes are to be rebuilt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from lakelog.runtime.api import File
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.index import SegmentIndex
+from lakelog.storage.index_files import IndexFiles
+from lakelog.storage.scan import SPAN, scan_headers
+
+if TYPE_CHECKING:
+    from lakelog.storage.indexed_segment import IndexedSegment
+
+
+def resume(segment: IndexedSegment, index: SegmentIndex) -> bool:
+    """Takes up the counts where the last entries end; false if those are not of this log.
+
+    The last time entry tells the greatest timestamp only of the batches up to its own, so the
+    scan begins there.
+    """
+    segment.max_timestamp = segment.max_timestamp_offset = -1
+    segment.bytes_since_entry = 0
+    last_entry = index.positions[-1] if index.positions else 0
+    floor = index.floor(index.time_offsets[-1]) if index.times else -1
+    if not is_true(segment, index, floor) or not is_true(segment, index, len(index.offsets) - 1):
+        return False
+    file, scan, segment.time_scan = segment.open().file, segment.time_scan, None
+    if scan is None or (scan.start, scan.end) != (index.last_time_position, last_entry):
+        scan = scan_times(file, index, segment.base_offset)
+    _, _, time_found, segment.max_timestamp, segment.max_timestamp_offset = scan
+    for position, header in scan_headers(file, last_entry, segment.size):
+        if header.last_offset == segment.max_timestamp_offset:
+            time_found = time_found or header.newest_timestamp == segment.max_timestamp
+        segment.note_header(position, header)
+    return time_found
+
+
+class TimeScan(NamedTuple):
+    """What the batches say from that of the last time entry to that of the last index entry."""
+
+    start: int
+    end: int
+    time_found: bool
+    """Whether one is what the time entry says."""
+    max_timestamp: int
+    max_timestamp_offset: int
+
+
+def scan_times(file: File, index: SegmentIndex, base_offset: int) -> TimeScan:
+    """Reads the headers; of as many batches as there are where the newest record came first.
+
+    Touches nothing but the file. Raises as `scan_headers`.
+    """
+    start, end = index.last_time_position, (index.positions[-1] if index.positions else 0)
+    found, greatest, at = not index.times, -1, -1
+    if index.times:
+        greatest, at = index.times[-1], base_offset + index.time_offsets[-1]
+    for _, header in scan_headers(file, start, end):
+        if header.last_offset == at:
+            found = found or header.newest_timestamp == greatest
+        if header.newest_timestamp > greatest:
+            greatest, at = header.newest_timestamp, header.last_offset
+    return TimeScan(start, end, found, greatest, at)
+
+
+def is_true(segment: IndexedSegment, index: SegmentIndex, entry: int) -> bool:
+    """Whether the batch at an entry's position is the one it names."""
+    if entry < 0:
+        return True
+    window = segment.open().file.read_at(index.positions[entry], SPAN.size)
+    if len(window) < SPAN.size:
+        return False
+    base, _, delta = SPAN.unpack(window)
+    return bool(base + delta == segment.base_offset + index.offsets[entry])
+
+
+def follow(segment: IndexedSegment, start: int, last_offset: int, interval: int) -> bool:
+    """Reads on from the last index entry; false if it is wrong or later ones are missing."""
+    segment.bytes_since_entry = 0
+    if not 0 <= start <= segment.size:
+        return False
+    for position, header in scan_headers(segment.open().file, start, segment.size):
+        wrong = position == start and last_offset >= 0 and header.last_offset != last_offset
+        if wrong or segment.bytes_since_entry > interval:
+            return False
+        segment.bytes_since_entry += header.size
+        segment.next_offset = header.last_offset + 1
+        if header.newest_timestamp > segment.max_timestamp:
+            segment.max_timestamp = header.newest_timestamp
+            segment.max_timestamp_offset = header.last_offset
+    return start < segment.size or not segment.size
+
+
+def learn_greatest(segment: IndexedSegment, files: IndexFiles) -> bool:
+    """Finds the greatest timestamp without the whole index, if time rose with the offsets.
+
+    The last time entry is the greatest up to its batch, if that batch is what it says; what
+    follows is scanned.
+    """
+    entry, time = files.read_last()
+    if entry is None or time is None or time[1] < entry[0]:
+        return False
+    found, greatest = False, (-1, -1)
+    if not 0 <= entry[1] < segment.size:
+        return False
+    try:
+        for _, header in scan_headers(segment.open().file, entry[1], segment.size):
+            if header.last_offset - segment.base_offset == time[1]:
+                found = header.newest_timestamp == time[0]
+            if header.newest_timestamp > greatest[0]:
+                greatest = header.newest_timestamp, header.last_offset
+    except CorruptLog:
+        return False
+    if found and greatest[0] >= time[0]:
+        segment.max_timestamp, segment.max_timestamp_offset = greatest
+    return found

@@ -1,0 +1,121 @@
+"""What readers ask of a log: batches by offset, offsets by time, and what was aborted.
+
+Nothing of a log changes by it but what it remembers of reads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.storage.checking import may_exceed, slice_of
+from lakelog.storage.handles import LogSlice
+from lakelog.storage.known_batches import Place
+from lakelog.storage.local_log import LocalLog
+from lakelog.storage.seeking import check_end, check_seek
+from lakelog.storage.segment import Segment
+from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
+from lakelog.storage.transactions import collect_aborted
+from lakelog.storage.txn_index import AbortedTransaction
+
+
+class ReadableLog(LocalLog):
+    """Offsets are of records, sizes in bytes, times in milliseconds."""
+
+    __slots__ = ()
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        min_one: bool = True,
+        may_wait: bool = True,
+    ) -> LogSlice | None:
+        """Whole batches from the one that holds `offset` on, none reaching to `end_offset`.
+
+        At most `max_bytes`; with `min_one` the first batch even if it is larger. `None` when there
+        is nothing. Raises `KafkaError`: 1 outside the log, -1 for records within a negative limit;
+        `NotReady` if it may not wait for the device where it looks for the offset.
+        """
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside {self.log_start_offset} to {end}",
+            )
+        if offset >= end_offset or offset == end:
+            return None
+        if max_bytes <= 0 and not may_exceed(max_bytes, min_one=min_one):
+            return None
+        segment, position, first = self._known.find(offset) or self._locate(
+            offset, may_wait=may_wait
+        )
+        limit = segment.size
+        is_resident: bool | None = None
+        if end_offset < end and end_offset < segment.next_offset:
+            limit = segment.position_of(end_offset)
+        size = limit - position
+        if size > max_bytes:
+            if not may_wait:
+                check_end(self, segment, position, position + max_bytes)
+            size = segment.whole_batches(position, limit, max_bytes, first)
+            if size > max_bytes and not min_one:
+                return None
+            is_resident = self._look_on(segment, position, size, limit)
+        if position < segment.unchecked and size > 0:
+            return slice_of(segment, position, size, offset)
+        return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None
+
+    def _look_on(self, segment: Segment, position: int, size: int, limit: int) -> bool | None:
+        """Looks at what whoever reads in sequence asks for next; whether a range is resident."""
+        following = position + size
+        if following >= limit:
+            return None
+        found = segment.batch_at(following)
+        if found is not None:
+            self._known.note(found[0], (segment, following, found[1]))
+        return segment.is_resident(position, size, is_next_read=found is not None)
+
+    def _locate(self, offset: int, *, may_wait: bool) -> Place:
+        """The batch that holds `offset`, or the next one where compaction took that."""
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        while True:
+            segment = self.segments[number]
+            if not may_wait:
+                check_seek(self, segment, offset)
+            position = segment.position_of(offset)
+            number += 1
+            if position < segment.size or number == len(self.segments):
+                return segment, position, None
+            if segment.next_offset > offset:
+                raise segment.too_short(offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at or after a time (ms); `CorruptLog` for a batch that is damaged."""
+        return find_by_timestamp(self, timestamp)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the greatest timestamp."""
+        return find_max_timestamp(self)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Every transaction that reaches below it is decided, and that is committed."""
+        first = self.producers.first_unstable_offset
+        return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
+
+    def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
+        """Those with records in what was read from `offset` up to the last stable offset.
+
+        By their first offsets; some that begin shortly after it may be among them.
+        """
+        if not self.has_aborted:
+            return []
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        while (handle := self.segments[number].handle) is None or handle.file is not found.file:
+            number += 1
+        end = self.segments[number].end_of_reads(found.position + found.size)
+        end = min(end, self.last_stable_offset)
+        return collect_aborted(self, self.segments[number:], offset, end)

@@ -1,0 +1,122 @@
+"""Has what a search for an offset reads brought into the page cache, so that no loop waits for it.
+
+Those are the batch headers between two index entries, and before that the index of an older segment
+as long as it is not loaded. Whoever reads on needs no search (`KnownBatches`), but an index entry
+at which to end.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from lakelog.runtime.api import File
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.handles import LogSlice
+from lakelog.storage.index_check import TimeScan, scan_times
+from lakelog.storage.index_files import IndexFiles
+from lakelog.storage.preparation import NotReady
+from lakelog.storage.segment import READ_SIZE
+
+if TYPE_CHECKING:
+    from lakelog.storage.local_log import LocalLog
+    from lakelog.storage.segment import Segment
+
+_SIZE_MAX = 4 * 1024 * 1024
+_SHORT_MAX = 1024 * 1024
+"""The index of an active segment up to this size is loaded at once: there may be thousands."""
+
+Place = tuple[int, int]
+"""A segment's base offset, and a position in its file; -1 for its index."""
+
+
+def check_seek(log: LocalLog, segment: Segment, offset: int) -> None:
+    """Raises `NotReady` if looking for an offset in a segment would wait for the device."""
+    _check_index(log, segment)
+    start, end = segment.search_range(offset)
+    _check_range(log, segment, start, end)
+
+
+def check_end(log: LocalLog, segment: Segment, position: int, end: int) -> None:
+    """As `check_seek`, for the index entry at which a read is to end.
+
+    One that comes from a file is compared with the log.
+    """
+    _check_index(log, segment)
+    index = segment.index
+    entry = index.floor_position(end)
+    if not index.trusted and entry >= 0 and index.positions[entry] > position:
+        following = min(index.positions[entry] + READ_SIZE, segment.size)
+        _check_range(log, segment, max(position, following - _SIZE_MAX), following)
+
+
+def _check_index(log: LocalLog, segment: Segment) -> None:
+    place = segment.base_offset, -1
+    is_long = segment.sealed or segment.size > _SHORT_MAX
+    if segment.loaded_index is None and is_long and log.sought != place:
+        raise NotReady(IndexJob(log, segment, place, LogSlice(segment.open(), 0, 0)))
+
+
+def _check_range(log: LocalLog, segment: Segment, start: int, end: int) -> None:
+    """Not twice in a row for one place: what has been read may be gone again, or not be told of."""
+    place, size = (segment.base_offset, start), min(end - start, _SIZE_MAX)
+    if log.sought == place or size <= 0:
+        return
+    part = LogSlice(segment.open(), start, size)
+    if segment.disk.is_resident(part.file, start, size):
+        part.release()
+        return
+    raise NotReady(SeekJob(log, segment, place, part))
+
+
+class SeekJob:
+    """Brings a range into the page cache."""
+
+    def __init__(self, log: LocalLog, segment: Segment, place: Place, part: LogSlice) -> None:
+        self.path = part.file.path
+        self.start = place[1]
+        self.failure: OSError | None = None
+        self._log = log
+        self._segment = segment
+        self._place = place
+        self._slice = part
+
+    def run(self) -> None:
+        """Blocks on the device; touches nothing but files."""
+        try:
+            self._read(self._slice.file)
+        except OSError as error:
+            self.failure = error
+
+    def _read(self, file: File) -> None:
+        self._segment.disk.read_ahead(file, self._slice.position, self._slice.size)
+
+    def abandon(self) -> None:
+        """Gives up the slice of a job that is not to be run."""
+        self._slice.release()
+
+    def finish(self) -> None:
+        """To be called by the owner, once; the slice is released."""
+        self._slice.release()
+        self._log.sought = self._place
+
+
+class IndexJob(SeekJob):
+    """Reads an index, and what loading it reads of the segment."""
+
+    def __init__(self, log: LocalLog, segment: Segment, place: Place, part: LogSlice) -> None:
+        super().__init__(log, segment, place, part)
+        self._scan: TimeScan | None = None
+
+    def _read(self, file: File) -> None:
+        segment = self._segment
+        index = IndexFiles(segment.disk, segment.folder, segment.base_offset).read()
+        with suppress(CorruptLog):  # found again by whoever loads it
+            self._scan = scan_times(file, index, segment.base_offset)
+        end = index.positions[-1] if index.positions else 0
+        if 0 <= end < segment.size:
+            segment.disk.read_ahead(file, end, segment.size - end)
+
+    def finish(self) -> None:
+        super().finish()
+        self._segment.time_scan = self._scan

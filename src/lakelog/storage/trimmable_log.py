@@ -1,0 +1,89 @@
+"""What is taken from a log: old segments from its start (retention), or all from an offset on."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.storage.readable_log import ReadableLog
+from lakelog.storage.retention import count_deletable
+from lakelog.storage.segment import Segment
+from lakelog.storage.transactions import replay
+
+
+class TrimmableLog(ReadableLog):
+    """Offsets are of records, times in milliseconds."""
+
+    __slots__ = ()
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
+        """Applies retention and returns how many segments went; call it every few minutes.
+
+        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`. An
+        `OSError` leaves some of them, below the log's start, to the next call.
+        """
+        self._remove_doomed(now_ms)
+        if self.swapping:
+            return 0
+        committed = self.log_end_offset if high_watermark is None else high_watermark
+        count = count_deletable(self, now_ms, committed)
+        if not count:
+            return 0
+        if count == len(self.segments):
+            self.roll(now_ms)
+            self.handles.disk.sync_dir(self.folder)
+        start = self.segments[count].base_offset
+        self.advance_log_start(start)
+        self.snapshots.remove_before(start)
+        for _ in range(count):
+            self._delete_segment(self.segments[0], now_ms + self.config.file_delete_delay_ms)
+            del self.segments[0], self._bases[0]
+        return count
+
+    def advance_log_start(self, offset: int) -> None:
+        """Hides everything before `offset`; whole segments go with the next retention run."""
+        if not offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"the log cannot start at {offset}: it ends at {self.log_end_offset}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts off the batch that holds `offset` and all after it; a follower's duty (KIP-101)."""
+        if offset >= self.log_end_offset:
+            return
+        keep = bisect_right(self._bases, offset)
+        end = self.segments[keep - 1].end_before(offset) if keep else offset
+        self.truncations += 1
+        self.log_start_offset = min(self.log_start_offset, end)
+        if end < self.recovery_point:
+            self.recovery_point = end
+            if self.before_truncate is not None:
+                self.before_truncate()
+        if keep:
+            self._cut_segments(keep, end)
+        else:
+            self._restart_at(end)
+        self.log_end_offset = end
+        self._known.clear()
+        self.leader_epochs.truncate_from_end(end)
+        self.snapshots.remove_beyond(end)
+        segment = self.active_segment
+        self.rebuild_producers([segment] if segment.txn_index is not None else [])
+
+    def rebuild_producers(self, reindexed: Sequence[Segment] = ()) -> None:
+        """Makes the producers' state from the newest snapshot and the log after it.
+
+        `reindexed` are segments whose transaction indexes are made anew on the way.
+        """
+        table = self.producers
+        before = min((segment.base_offset for segment in reindexed), default=self.log_end_offset)
+        start, entries = self.snapshots.newest(before)
+        table.load(entries)
+        replay(table, self.segments, start, reindexed)
+        table.end_offset = self.log_end_offset
+        self.has_aborted = any(segment.txn_index is not None for segment in self.segments)
