@@ -10,6 +10,7 @@ from lakelog.coordinator.group.classic import ClassicGroup
 from lakelog.replica.fetch_session import FetchPlan, FetchSession
 from lakelog.replica.purgatory import Purgatory
 from lakelog.server.maintenance import Maintenance
+from lakelog.server.send_queue import SendQueue
 from lakelog.storage.directory import LogDirectory
 from lakelog.testing.simulation.laws import Law
 from simulation.planted_bug import bug
@@ -47,6 +48,17 @@ def _waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Purgatory, "_arm", lambda self: None)
     for check in ("check", "check_soon"):
         monkeypatch.setattr(Purgatory, check, lambda self, key: None)
+
+
+@bug(
+    "what a thread has read is not sent",
+    Law.PROMPT,
+    "plain",
+    faults=("cold reads",),
+    told="was not answered in time",
+)
+def _read_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SendQueue, "_on_read", lambda self, held, size, work: held.release())
 
 
 @bug("an assignment is told without its end", Law.CLIENTS_LIVE, "classic group")

@@ -23,6 +23,7 @@ from lakelog.storage.compaction.transactions import CleanedTransactions
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.testing.simulation.laws import Law
+from lakelog.testing.simulation.plan import EXPIRATION
 from simulation.planted_bug import bug
 
 
@@ -34,6 +35,42 @@ def _no_deduplication(monkeypatch: pytest.MonkeyPatch) -> None:
         admit(self, *arguments)
 
     monkeypatch.setattr(ProducerStateTable, "admit", without)
+
+
+@bug(
+    "producers are forgotten before their time",
+    Law.ONCE,
+    "idempotent",
+    faults=("slow network", "reset", "partition"),
+    settings={EXPIRATION: "60000"},
+)
+def _forgotten_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove = ProducerStateTable.remove_expired
+
+    def hasty(self: ProducerStateTable, now_ms: int) -> int:
+        return remove(self, now_ms + self.expiration_ms)
+
+    monkeypatch.setattr(ProducerStateTable, "remove_expired", hasty)
+
+
+@bug(
+    "producers are forgotten in the middle of a transaction",
+    Law.COMMITTED_ONLY,
+    "transactions",
+    settings={EXPIRATION: "1000"},
+)
+def _forgotten_amid(monkeypatch: pytest.MonkeyPatch) -> None:
+    def remove(self: ProducerStateTable, now_ms: int) -> int:
+        kept = {
+            number: entry
+            for number, entry in self.entries.items()
+            if now_ms - entry.last_timestamp < self.expiration_ms
+        }
+        count = len(self.entries) - len(kept)
+        self.entries = kept
+        return count
+
+    monkeypatch.setattr(ProducerStateTable, "remove_expired", remove)
 
 
 @bug("a repeated batch is told another offset", Law.SAME_BATCH, "idempotent")

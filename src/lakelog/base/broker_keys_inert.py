@@ -295,7 +295,6 @@ internal.metadata.delete.delay.millis long 60000
 internal.metadata.log.segment.bytes int -
 internal.metadata.max.batch.size.in.bytes int 8388608
 log.initial.task.delay.ms long 30000 0..
-producer.id.expiration.check.interval.ms int 600000 1..
 remote.log.index.file.cache.ttl.ms long 900000 -1..
 remote.log.manager.task.retry.backoff.max.ms long 30000 1..
 remote.log.manager.task.retry.backoff.ms long 500 1..

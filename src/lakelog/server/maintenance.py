@@ -32,7 +32,6 @@ _FLUSH_CHECK_S = 1.0
 _SWEEP_S = 5.0
 _RETENTION_DELAY_S = 30.0
 _PURGE_S = 5.0
-_EXPIRE_S = 600.0
 _PARTITIONS_PER_TURN = 256
 """A millisecond or two of looking at them."""
 
@@ -91,7 +90,11 @@ class Maintenance:
         self._every("flush", lambda: _FLUSH_CHECK_S, self._flush_aged)
         self._every("sweep", lambda: _SWEEP_S, self._sweep)
         self._every("purge", lambda: _PURGE_S, self._purge)
-        self._every("expire producers", lambda: _EXPIRE_S, self._expire_producers)
+        self._every(
+            "expire producers",
+            lambda: self._seconds("producer.id.expiration.check.interval.ms"),
+            self._expire_producers,
+        )
         self._every(
             "checkpoint",
             lambda: self._seconds("replica.high.watermark.checkpoint.interval.ms"),

@@ -58,7 +58,7 @@ from lakelog.storage.properties import (
     encode_partition_metadata,
 )
 from lakelog.storage.segment import Segment
-from lakelog.storage.topic_ids import TopicIdOf, no_topic, topic_id_in
+from lakelog.storage.topic_ids import TopicIdOf, is_lost, no_topic, topic_id_in
 
 _logger = logging.getLogger(__name__)
 
@@ -210,14 +210,14 @@ class LogDirectory:
     def _topic_id(self, key: TopicPartition, folder: Path, present: bytes | None) -> bytes | None:
         """`None` for a directory that has been dealt with.
 
-        Where nothing has ever been written nothing is lost with the file, which a power failure
-        soon after the creation may take or leave half written.
+        A power failure soon after the creation may take the file: nothing is lost with it where
+        nothing was written, or nothing has yet been made durable.
         """
-        recorded = self._offline[key].topic_id
+        known, disk = self._offline[key], self._disk
         try:
-            return topic_id_in(self._disk, folder, recorded, present)
+            return topic_id_in(disk, folder, known.topic_id, present)
         except CorruptLog as error:
-            if is_blank(self._disk, folder):
+            if is_blank(disk, folder) or (not self.clean and is_lost(disk, folder, known, present)):
                 self._mark_stray(key, folder)
             else:
                 _logger.error("%s-%d is offline: %s", *key, error)

@@ -285,11 +285,11 @@ class LogLoader:
             epochs = EpochCache(None)
             _add_epochs(epochs, segments)
         epochs.truncate_from_end(segments[-1].next_offset)
-        if not request.clean:
+        if not request.clean:  # what is durable of the log is in the file, which is believed less
             dirty = [s for s in segments if s.next_offset > request.recovery_point]
             if dirty:
-                epochs.truncate_from_end(dirty[0].base_offset)  # a file is believed less than a log
-            _add_epochs(epochs, dirty)
+                epochs.truncate_from_end(max(dirty[0].base_offset, request.recovery_point))
+            _add_epochs(epochs, dirty, request.recovery_point)
         epochs.truncate_from_start(start)
         return epochs
 
@@ -308,12 +308,13 @@ def _agree(found: list[tuple[int, int]], known: list[tuple[int, int]], recovery_
     return bool(durable) and durable[1:] == kept[1:] and durable[0][0] == kept[0][0]
 
 
-def _add_epochs(epochs: EpochCache, segments: list[Segment]) -> None:
+def _add_epochs(epochs: EpochCache, segments: list[Segment], start: int = 0) -> None:
+    """Those of the batches from `start` on."""
     for segment in segments:
         if not segment.size:
             continue
         for _, header in scan_headers(segment.open().file, 0, segment.size):
-            if header.partition_leader_epoch > epochs.latest:
+            if header.partition_leader_epoch > epochs.latest and header.base_offset >= start:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
 
 

@@ -14,6 +14,7 @@ from lakelog.base.uuids import encode_uuid
 from lakelog.runtime.api import Disk
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import read_if_exists
+from lakelog.storage.known_log import KnownLog
 from lakelog.storage.properties import (
     PARTITION_METADATA,
     decode_partition_metadata,
@@ -53,6 +54,17 @@ def topic_id_in(disk: Disk, folder: Path, recorded: bytes | None, present: bytes
         _logger.warning("%s is damaged; it is made anew", path)
         disk.write_atomic(path, encode_partition_metadata(right))
     return right
+
+
+def is_lost(disk: Disk, folder: Path, known: KnownLog, present: bytes | None) -> bool:
+    """Whether a power failure has emptied the file of a log of which nothing was durable.
+
+    The first flush takes the file along. What has not been flushed may also be of an older topic
+    whose deletion is lost as well, so it is not to be taken for `present`.
+    """
+    data = read_if_exists(disk, folder / PARTITION_METADATA)
+    is_emptied = data is not None and not data.strip(b"\0")
+    return is_emptied and present is not None and known.as_of(present).recovery_point == 0
 
 
 def _are_alike(one: bytes, other: bytes) -> bool:

@@ -339,6 +339,15 @@ async def test_producers_that_are_long_gone_are_forgotten(broker: Broker) -> Non
     assert list(partition.log.producers.entries) == []
 
 
+@in_broker(producer_id_expiration_ms="1000", producer_id_expiration_check_interval_ms="2000")
+async def test_producers_are_looked_through_as_often_as_is_said(broker: Broker) -> None:
+    partition = broker.partition()
+    now = broker.clock.wall_ms()
+    partition.append(make_batch(1, timestamp=now, producer=(7, 0, 0)), now)
+    await asyncio.sleep(2.1)
+    assert list(partition.log.producers.entries) == []
+
+
 @in_broker()
 async def test_producers_are_forgotten_as_soon_as_the_setting_says_while_it_runs(
     broker: Broker,

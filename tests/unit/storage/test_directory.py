@@ -18,6 +18,7 @@ from lakelog.storage.checkpoint import (
 )
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import DirectoryInUse, LoadInterrupted, WrongDirectory
+from lakelog.storage.known_logs import KNOWN_LOGS
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
 from lakelog.testing.randomness import SeededRandom
@@ -168,6 +169,29 @@ def test_a_new_log_whose_topic_id_was_lost_with_the_power_makes_room(data: bytes
     store.start()
     assert store.directory.failed == {}
     assert append(store.create(), make_batch()) == 0
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_a_log_whose_topic_id_was_lost_with_the_power_makes_room_if_it_never_was_durable(
+    is_durable: bool,
+) -> None:
+    store = memory_store()
+    append(store.create(), make_batch())
+    if is_durable:
+        store.log.flush()
+        store.directory.write_checkpoints()
+        store.disk.remove(DATA / KNOWN_LOGS)
+    store.disk.write_atomic(FOLDER / "partition.metadata", b"\0" * 43)
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.kill()
+    directory = LogDirectory(DATA, store.disk, store.clock, SeededRandom(1))
+    directory.open(None, 1)
+    assert directory.load_logs(lambda *_: LogConfig(), {TOPIC_ID}, lambda _: TOPIC_ID) == {}
+    assert set(directory.failed) == ({("topic", 0)} if is_durable else set())
+    if not is_durable:
+        assert append(directory.create_log("topic", 0, TOPIC_ID, LogConfig()), make_batch()) == 0
+        (stray,) = [name for name in store.disk.list(DATA) if name.endswith("-stray")]
+        assert store.disk.size(DATA / stray / f"{0:020d}.log")
 
 
 def test_a_new_log_is_not_held_to_what_was_durable_of_a_stray_one() -> None:

@@ -423,6 +423,24 @@ def test_leader_epochs_of_what_was_scanned_are_those_of_the_log() -> None:
     assert store.disk.read(path) == told
 
 
+def test_leader_epochs_of_what_was_durable_are_not_those_of_a_damaged_batch() -> None:
+    """The segment is scanned for what follows; no checksum covers the epoch of a batch."""
+    store = memory_store()
+    log = store.create()
+    batches = [make_batch() for _ in range(2)]
+    for batch in batches:
+        append(log, batch, leader_epoch=3)
+    log.flush()
+    store.directory.write_checkpoints()
+    log.assign_epoch(4)
+    append(log, make_batch(), leader_epoch=4)
+    position = len(batches[0]) + 12
+    bit = 8 * (position + 3)
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.flip(log.active_segment.path(LOG), bit + 2)  # 3 becomes 7
+    assert store.killed().leader_epochs.entries == [(3, 0), (4, 2)]
+
+
 def test_what_was_durable_of_a_deleted_topic_is_not_asked_of_its_namesake() -> None:
     store = memory_store()
     old = store.create()

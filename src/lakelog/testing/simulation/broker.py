@@ -16,11 +16,11 @@ from lakelog.base.broker_config import BrokerConfig
 from lakelog.metadata.store.embedded import METADATA_FILE
 from lakelog.server.app import ServeOptions, Server, StartError
 from lakelog.server.app import World as Outside
-from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.metadata import FaultyStore
 from lakelog.testing.simulation.children import SimulatedProcesses
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Place
+from lakelog.testing.simulation.page_cache import HostDisk
 from lakelog.testing.simulation.process import Process
 from lakelog.testing.simulation.seams import ChanceRandom, SimulatedClock, SimulatedTasks
 from lakelog.testing.simulation.sockets import SimulatedNet
@@ -45,7 +45,7 @@ class BrokerHost:
         self.world = world
         self.rng: random.Random = world.chance(self.name)
         self.clock = SimulatedClock(world.loop)
-        self.disk = MemoryDisk(self.clock)
+        self.disk = HostDisk(self.clock, world.chance(f"{self.name} page cache"), world.faults)
         self.metadata = SimulatedMetadata(self.disk, DATA / METADATA_FILE)
         self._store: SimulatedStore | None = None
         self.settings = dict(settings)

@@ -8,7 +8,7 @@ request did is unknown: its values may be there, once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -62,6 +62,9 @@ class Sent:
     acked: int = -1
     """The offset that the producer was told."""
     seen: int = -1
+    made_at: float = 0.0
+    twice: bool = False
+    """Whether it may be there once more, its producer having been forgotten."""
 
 
 class Shadow(NamedTuple):
@@ -98,6 +101,8 @@ class Ledger:
         self.sent: dict[bytes, Sent] = {}
         self.partitions: dict[Place, PartitionLedger] = {}
         self.transactions: list[Transaction] = []
+        self.forgets: Callable[[Place, float], bool] = lambda place, since: False
+        """Whether a broker may have forgotten its producers by their age, since some time."""
 
     def violation(self, law: Law, text: str) -> None:
         self.broken.add(law)
@@ -120,12 +125,14 @@ class Ledger:
         *,
         once: bool = False,
         transaction: Transaction | None = None,
+        made_at: float = 0.0,
     ) -> None:
+        """`made_at` is when the batch was made, for who may send it again."""
         for value in values:
             assert value not in self.sent
             if transaction is not None:
                 transaction.places.add(place)
-            self.sent[value] = Sent(place, once, transaction)
+            self.sent[value] = Sent(place, once, transaction, made_at=made_at)
             self.counts["sent"] += 1
 
     def acknowledged(self, place: Place, base_offset: int, values: Iterable[bytes]) -> None:
@@ -173,11 +180,21 @@ class Ledger:
             )
         partition.end = max(partition.end, offset + 1)
         sent = self.sent[value]
-        if sent.once and sent.seen not in (-1, offset):
+        if sent.once and sent.seen not in (-1, offset) and not self._may_be_twice(sent):
             self.violation(
                 Law.ONCE, f"{place} has {value!r} at {sent.seen} and at {offset} ({how})"
             )
         sent.seen = offset
+
+    def _may_be_twice(self, sent: Sent) -> bool:
+        """What is sent again is new to a log that has forgotten its producer meanwhile.
+
+        Who is in a transaction is not forgotten.
+        """
+        if not sent.twice and sent.transaction is None and self.forgets(sent.place, sent.made_at):
+            sent.twice = True
+            self.counts["written again by who was forgotten"] += 1
+        return sent.twice
 
     # What may go
 

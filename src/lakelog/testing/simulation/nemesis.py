@@ -170,7 +170,7 @@ class Nemesis:
     async def _clock(self) -> None:
         clock = self._some_broker().clock
         self._world.leapt_at = self._world.loop.time()
-        clock.skew_ms += self._rng.choice((-1, 1)) * self._rng.choice((50, 5_000, 600_000))
+        clock.leap(self._rng.choice((-1, 1)) * self._rng.choice((50, 5_000, 600_000)))
 
     async def _crash_client(self) -> None:
         clients = self._world.clients

@@ -39,8 +39,12 @@ FAULTS = (
     "metadata",
 )
 
+EXPIRATION = "producer.id.expiration.ms"
+COLD_READS = "cold reads"
+"""The page cache does not hold what is asked for, as chance has it."""
+
 _INTERVAL_MAX = 4096
-_HARMLESS = frozenset({"clock", "helper death", "client crash"})
+_HARMLESS = frozenset({"clock", "helper death", "client crash", COLD_READS})
 
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -55,6 +59,8 @@ _SETTINGS = {
     "log.index.interval.bytes": "200",
     "log.retention.check.interval.ms": "5000",
     "offsets.topic.num.partitions": "2",
+    EXPIRATION: "86400000",
+    "producer.id.expiration.check.interval.ms": "1000",
     "replica.high.watermark.checkpoint.interval.ms": "5000",
     "transaction.state.log.num.partitions": "2",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "10000",
@@ -94,4 +100,9 @@ def plan_of(seed: int) -> Plan:
     if plan.durable and "power" in faults:
         durable = ("log.flush.interval.messages", "1"), ("log.durability", "fsync")
         plan.settings.update([rng.choice(durable)])
+    if rng.random() < 0.35:
+        plan.faults |= {COLD_READS}
+    if rng.random() < 0.1:
+        plan.settings[EXPIRATION] = rng.choice(("1000", "5000", "60000"))
+        plan.faults |= {"clock"}
     return plan

@@ -21,10 +21,29 @@ class SimulatedClock:
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
-        self.skew_ms = 0
+        self._skew_ms = 0
+        self._leaps: list[tuple[float, int, int]] = []
+        """When it leapt, and the skew before and after."""
 
     def wall_ms(self) -> int:
-        return WALL_START_MS + self.skew_ms + int(self._loop.time() * 1000)
+        return WALL_START_MS + self._skew_ms + int(self._loop.time() * 1000)
+
+    def leap(self, by_ms: int) -> None:
+        before, self._skew_ms = self._skew_ms, self._skew_ms + by_ms
+        self._leaps.append((self._loop.time(), before, self._skew_ms))
+
+    def spread_ms(self, since: float) -> float:
+        """How far apart two times may be that were told since then, here or by a right clock."""
+        now_ms, since_ms = self._loop.time() * 1000, since * 1000
+        told = [since_ms, now_ms + self._skew_ms]
+        skew_ms = 0
+        for at, before, after in self._leaps:
+            if at < since:
+                skew_ms = after
+            else:
+                told += (at * 1000 + before, at * 1000 + after)
+        told.append(since_ms + skew_ms)
+        return max(told) - min(told)
 
     def monotonic(self) -> float:
         return self._loop.time()

@@ -29,12 +29,13 @@ from lakelog.testing.simulation.members_ledger import MembersLedger
 from lakelog.testing.simulation.nemesis import Nemesis
 from lakelog.testing.simulation.network import Network
 from lakelog.testing.simulation.offsets_ledger import OffsetsLedger
-from lakelog.testing.simulation.plan import Plan, plan_of
+from lakelog.testing.simulation.plan import COLD_READS, EXPIRATION, Plan, plan_of
 from lakelog.testing.simulation.seams import WALL_START_MS
 from lakelog.testing.simulation.settling import settle
 from lakelog.testing.simulation.watcher import Watcher
 from lakelog.testing.sqlite_vfs import seed_sqlite
 
+_COLD = 0.3
 _PEACE_S = 3.0
 _PATIENCE_S = 300.0
 """Of virtual time: whoever has not come to an end by then never will."""
@@ -65,6 +66,7 @@ class World:
         self.net = Network(self.loop, self.chance("network"), self.trace)
         self.faults: Counter[str] = self.net.faults
         self.ledger = Ledger()
+        self.ledger.forgets = self._may_have_forgotten
         self.offsets = OffsetsLedger(self.ledger)
         self.members = MembersLedger(self.ledger)
         self.is_troubled = True
@@ -93,6 +95,8 @@ class World:
             self._watchers[host.name] = Watcher(self.ledger, damages)
             if "metadata" in self.plan.faults:
                 host.metadata_unknown_percent = 20
+            if COLD_READS in self.plan.faults:
+                host.disk.cold = _COLD
             if "helper death" in self.plan.faults:
                 host.helper_death = 0.2
 
@@ -180,6 +184,10 @@ class World:
         """Where its logs end, if it runs; otherwise they may have any end by the next start."""
         partitions = () if host.server is None else host.server.broker.partitions
         return {(entry.topic, entry.index): entry.log.log_end_offset for entry in partitions}
+
+    def _may_have_forgotten(self, place: Place, since: float) -> bool:
+        host = self.home_of(place[0])
+        return host.clock.spread_ms(since) >= int(self.plan.settings[EXPIRATION])
 
     def wall_ms(self) -> int:
         return WALL_START_MS + int(self.loop.time() * 1000)

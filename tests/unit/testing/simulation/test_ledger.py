@@ -207,3 +207,25 @@ def test_what_is_allowed_is_not_told(story: Story) -> None:
     ledger = Ledger()
     story(ledger)
     assert ledger.violations == []
+
+
+def test_who_was_forgotten_meanwhile_may_write_again() -> None:
+    ledger = Ledger()
+    ledger.forgets = lambda place, since: since < 2.0
+    ledger.will_send(P, [b"a"], once=True, made_at=1.0)
+    for offset in (0, 1, 0):
+        ledger.read(P, offset, b"a", committed=False)
+    assert (ledger.broken, ledger.counts["written again by who was forgotten"]) == (set(), 1)
+    ledger.will_send(P, [b"b"], once=True, made_at=3.0)
+    ledger.read(P, 2, b"b", committed=False)
+    ledger.read(P, 3, b"b", committed=False)
+    assert ledger.broken == {Law.ONCE}
+
+
+def test_who_is_in_a_transaction_is_never_forgotten() -> None:
+    ledger = Ledger()
+    ledger.forgets = lambda place, since: True
+    sent(ledger, b"a", once=True, fate=Fate.COMMITTED)
+    ledger.read(P, 0, b"a", committed=True)
+    ledger.read(P, 1, b"a", committed=True)
+    assert ledger.broken == {Law.ONCE}

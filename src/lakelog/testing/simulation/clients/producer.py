@@ -28,6 +28,7 @@ class _Batch:
     data: bytes
     starts: int
     """How often brokers had been started when it was made."""
+    made_at: float
     acked: bool = False
     followed: bool = False
     """Whether others were sent after it before it was answered."""
@@ -78,6 +79,7 @@ class IdempotentProducer(Client):
         self._places = places
         self._keyed = keyed
         self._identity = (-1, -1)
+        self._identified_at = 0.0
         self._sequences: dict[Place, int] = {}
 
     def replaced(self) -> IdempotentProducer:
@@ -108,17 +110,19 @@ class IdempotentProducer(Client):
             f"producer id {answer.producer_id} was given out twice",
         )
         self._identity = answer.producer_id, answer.producer_epoch
+        self._identified_at = self.world.loop.time()
         self._sequences.clear()
 
     def _next(self) -> _Batch:
         place = self.some_place(self._places)
         key = self.some_key() if self._keyed else b""
         values = self.new_values(self.rng.randint(1, 4), key=key)
-        self.ledger.will_send(place, values, once=True)
+        now = self.world.loop.time()
+        self.ledger.will_send(place, values, once=True, made_at=now)
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = sequence + len(values)
         data = batch_of(self, values, (*self._identity, sequence), keyed=self._keyed)
-        return _Batch(place, values, data, self.world.starts)
+        return _Batch(place, values, data, self.world.starts, now)
 
     async def _send(self, batch: _Batch) -> int:
         """The error code; of what is lost that of a timeout."""
@@ -146,7 +150,8 @@ class IdempotentProducer(Client):
         if answer.error_code == 0 and not self.ledger.partition(batch.place).cuts:
             self.ledger.expect(
                 Law.SAME_BATCH,
-                answer.base_offset in (offset, -1),
+                answer.base_offset in (offset, -1)
+                or self.ledger.forgets(batch.place, batch.made_at),
                 f"{self.name}: a batch at {offset} was taken again at {answer.base_offset}",
             )
 
@@ -171,7 +176,9 @@ class IdempotentProducer(Client):
     def _may_be_forgotten(self, batch: _Batch) -> bool:
         """Whether the broker need not know any more that it has the batch, or the one before.
 
-        A start may find a snapshot, which has only the newest batch of each producer.
+        A start may find a snapshot, which has only the newest batch of each producer, and where the
+        producer is forgotten the next batch may come before this one.
         """
-        restarted = self.world.starts != batch.starts
-        return self.ledger.partition(batch.place).cuts > 0 or (restarted and batch.followed)
+        ledger, restarted = self.ledger, self.world.starts != batch.starts
+        is_new = restarted or ledger.forgets(batch.place, self._identified_at)
+        return ledger.partition(batch.place).cuts > 0 or (is_new and batch.followed)
