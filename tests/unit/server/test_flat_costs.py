@@ -86,6 +86,8 @@ def test_a_read_costs_the_same_in_a_log_of_many_segments(tmp_path: Path) -> None
             for _ in range(4 * (SEGMENTS if topic == "long" else 4)):
                 broker.connect()
                 broker.ask(frame(produce_request(topic, RECORD, acks=1), 9))
+            for segment in broker.server._partitions.find(topic, 0).log.segments[:-1]:
+                segment.unload()
         found = {}
         for topic in ("warm", "short", "long"):
             broker.connect()
