@@ -140,3 +140,21 @@ def test_found_by_compaction(batch: bytearray) -> None:
     cleaner = Cleaner(store)
     assert _peak(cleaner.run, CorruptLog) < 2 * LIMIT + 4 * len(batch) + (4 << 20)
     assert log.log_end_offset == 2
+
+
+def test_compaction_takes_what_came_in_before_the_limit_was_lowered() -> None:
+    store = memory_store(LogConfig())
+    log = store.create()
+    log.append(make_batch(10, size=100, codec=Codec.GZIP), leader_epoch=1, now_ms=NOW)
+    log.roll(NOW)
+    log.flush()
+    log.append(make_batch(), leader_epoch=1, now_ms=NOW)
+    values = {
+        "max.decompressed.message.bytes": "500",
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0",
+    }
+    log.config = LogConfig.from_values(values)
+    cleaner = Cleaner(store)
+    assert cleaner.run() is not None
+    assert cleaner.cleaned == 10

@@ -104,8 +104,7 @@ class _Cleaning:
         return True
 
     def _records(self, batch: bytes, header: BatchHeader) -> bytes:
-        most = self._job.decoded_bytes_max if header.codec else DECODED_BYTES_MAX
-        return record_bytes(batch, header, most)
+        return record_bytes(batch, header, DECODED_BYTES_MAX)
 
     # Cleaning
 

@@ -36,8 +36,6 @@ class CompactionJob:
     first_dirty_offset: int
     now_ms: int
     delete_retention_ms: int
-    decoded_bytes_max: int
-    """Of the records of a compressed batch."""
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int

@@ -12,14 +12,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from lakelog.records.compression import Codec
 from lakelog.storage.compaction.job import CompactionJob, LastRecord, Source
 from lakelog.storage.log import Log
 from lakelog.storage.names import LOG
 from lakelog.storage.retention import last_time
 from lakelog.storage.scan import scan_headers
 from lakelog.storage.segment import Segment
-from lakelog.storage.validate import decoded_bytes_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,6 @@ def make_job(found: CleanableLog, now_ms: int, limits: CleanerLimits) -> Compact
         first_dirty_offset=found.first_dirty_offset,
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
-        decoded_bytes_max=decoded_bytes_max(config, Codec.ZSTD),
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,

@@ -7,6 +7,7 @@ import pytest
 from compaction_kit import LIMITS, Cleaner, headers
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.builder import BatchBuilder
+from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.plan import CleanerLimits
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
@@ -212,10 +213,10 @@ def test_a_damaged_batch_is_not_written_anew(store: Store, position: int) -> Non
     assert not [n for n in store.disk.list(log.folder) if "cleaned" in n or "swap" in n]
 
 
-def test_a_decompression_bomb_is_refused(store: Store) -> None:
-    store.log.config = store.log.config._replace(max_decompressed_message_bytes=100)
+def test_a_decompression_bomb_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clean, "DECODED_BYTES_MAX", 10_000)
     put(store.log, batch_of((b"k", b"\0" * 200)))
     put(store.log, batch_of((b"a", b"\0" * 20_000), codec=4))
     closed(store)
-    with pytest.raises(CorruptLog, match="100 bytes"):
+    with pytest.raises(CorruptLog, match="10000 bytes"):
         Cleaner(store, LIMITS).run()

@@ -102,7 +102,6 @@ class Segments:
             first_dirty_offset=self.cleaned,
             now_ms=self.now_ms,
             delete_retention_ms=RETENTION_MS,
-            decoded_bytes_max=1 << 20,
             segment_bytes=1,
             segment_index_bytes=1 << 20,
             index_interval_bytes=100,
