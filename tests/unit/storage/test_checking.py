@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,21 @@ def _flip(store: Store, number: int, bit: int) -> None:
         data[number * len(make_batch(2)) + 7 - bit // 8] ^= 1 << bit % 8
 
     _change(store, flip)
+
+
+@pytest.mark.parametrize("bit", [1, 2, 3, 4])
+def test_no_batch_is_served_at_another_offset(bit: int) -> None:
+    """It may be one that the log has, too: then only the next batch tells."""
+    for number in range(10):
+        store = _active_store(11)
+        _flip(store, number, bit)
+        log = store.start().logs["topic", 0]
+        for offset in range(22):
+            with suppress(CorruptLog):
+                assert _first(_read(log, offset, 500)) == offset // 2 * 2, number
+        for offset in (2 * number, 2 * number + 1):
+            with pytest.raises(CorruptLog):
+                _read(log, offset)
 
 
 @pytest.mark.parametrize("bit", [0, 2, 6, 30, 40])
