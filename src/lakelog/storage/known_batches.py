@@ -35,6 +35,10 @@ class KnownBatches:
     def find(self, base_offset: int) -> Place | None:
         return self._newer.get(base_offset) or self._older.get(base_offset)
 
+    def forget(self, base_offset: int) -> None:
+        self._newer.pop(base_offset, None)
+        self._older.pop(base_offset, None)
+
     def clear(self) -> None:
         """Called whenever files are cut off or replaced."""
         self._newer = {}

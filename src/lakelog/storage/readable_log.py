@@ -9,6 +9,7 @@ from bisect import bisect_right
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.storage.checking import may_exceed, slice_of
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.known_batches import Place
 from lakelog.storage.local_log import LocalLog
@@ -49,9 +50,8 @@ class ReadableLog(LocalLog):
             return None
         if max_bytes <= 0 and not may_exceed(max_bytes, min_one=min_one):
             return None
-        segment, position, first = self._known.find(offset) or self._locate(
-            offset, may_wait=may_wait
-        )
+        known = self._known.find(offset)
+        segment, position, first = known or self._locate(offset, may_wait=may_wait)
         limit = segment.size
         is_resident: bool | None = None
         if end_offset < end and end_offset < segment.next_offset:
@@ -66,8 +66,25 @@ class ReadableLog(LocalLog):
                 return None
             is_resident = self._look_on(segment, position, size, limit)
         if position < segment.unchecked and size > 0:
-            return slice_of(segment, position, size, offset)
+            older = self._older(segment, position, size, offset, is_known=known is not None)
+            if older is not None:
+                return older
+            return self.read(
+                offset, max_bytes, end_offset=end_offset, min_one=min_one, may_wait=may_wait
+            )
         return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None
+
+    def _older(
+        self, segment: Segment, position: int, size: int, offset: int, *, is_known: bool
+    ) -> LogSlice | None:
+        """`None` where a batch with a wrong base offset was taken for the one with that offset."""
+        try:
+            return slice_of(segment, position, size, offset)
+        except CorruptLog:
+            if not is_known:
+                raise
+            self._known.forget(offset)
+            return None
 
     def _look_on(self, segment: Segment, position: int, size: int, limit: int) -> bool | None:
         """Looks at what whoever reads in sequence asks for next; whether a range is resident."""

@@ -219,3 +219,17 @@ def test_what_is_appended_behind_a_wrong_base_offset_can_be_read(bit: int) -> No
         _flip(store, number, bit)
         log = store.start().logs["topic", 0]
         assert [_first(_read(log, at, 500)) for at in range(0, 34, 2)] == list(range(0, 34, 2))
+
+
+def test_a_wrong_base_offset_is_not_taken_for_what_has_that_offset() -> None:
+    """What follows a read is remembered by the offset that its header tells."""
+    store = _active_store(11)
+    _flip(store, 5, 5)
+    log = store.start().logs["topic", 0]
+    for _ in range(12):
+        append(log, make_batch(2))
+    for _ in range(2):
+        assert _first(_read(log, 8, len(make_batch(2)))) == 8
+        assert _first(_read(log, 42, 500)) == 42
+    with pytest.raises(CorruptLog):
+        _read(log, 10)
