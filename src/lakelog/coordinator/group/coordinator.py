@@ -103,6 +103,11 @@ class GroupCoordinator:
         return self._host.partitions
 
     @property
+    def loading(self) -> list[int]:
+        """Partitions whose groups are not known yet."""
+        return self._host.loading
+
+    @property
     def groups_owned(self) -> list[str]:
         """Ids of the groups in the partitions that are loaded."""
         everything = GroupFilter((), ())
