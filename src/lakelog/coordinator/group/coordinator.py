@@ -8,6 +8,7 @@ at the caller: a refusal is a response with its code. No reference into a reques
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.admin import GroupAdmin
@@ -75,7 +76,7 @@ class GroupCoordinator:
         self._tasks = tasks
         self._topics = topics
         self.counts = GroupCounts()
-        room = GroupRoom(config.groups_max, self._groups)
+        room = GroupRoom(config.groups_max, self._groups, self._expire_soon)
         self._host = ShardHost(
             GROUP_TOPIC,
             log,
@@ -119,6 +120,11 @@ class GroupCoordinator:
 
     def _groups(self) -> list[Groups]:
         return [shard.state for shard in self._host.active_shards()]
+
+    def _expire_soon(self) -> None:
+        for partition in self._host.partitions:
+            with suppress(KafkaError):  # what is loading is not counted yet
+                self._host.decide(partition, lambda shard, _: shard.expire_soon())
 
     async def load_partition(self, partition: int) -> None:
         """To be called when this broker has become the partition's leader.
