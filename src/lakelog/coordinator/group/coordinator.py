@@ -23,6 +23,7 @@ from lakelog.coordinator.group.offsets import OffsetTable, Topics, refuse_commit
 from lakelog.coordinator.group.rebalance import Decision
 from lakelog.coordinator.group.room import GroupRoom, Groups
 from lakelog.coordinator.group.shard import GroupShard
+from lakelog.coordinator.group.subscription_room import protocols_size
 from lakelog.coordinator.group.txn_offsets import refuse_txn_commit
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
@@ -227,7 +228,7 @@ class GroupCoordinator:
 
     def _says_too_much(self, request: JoinGroupRequest) -> bool:
         """Whether alone it is more than a group has room for, before anything of it is copied."""
-        size = sum(len(each.name) + len(each.metadata) for each in request.protocols)
+        size = protocols_size((each.name, each.metadata) for each in request.protocols)
         return size > self._config.subscriptions_bytes_max
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
