@@ -81,6 +81,8 @@ class IdempotentProducer(Client):
         self._identity = (-1, -1)
         self._identified_at = 0.0
         self._sequences: dict[Place, int] = {}
+        self._gone_back: set[Place] = set()
+        """Where a broker that had forgotten it may have taken an older batch for the newest."""
 
     def replaced(self) -> IdempotentProducer:
         return IdempotentProducer(self.world, self.next_name, self._places, keyed=self._keyed)
@@ -112,6 +114,7 @@ class IdempotentProducer(Client):
         self._identity = answer.producer_id, answer.producer_epoch
         self._identified_at = self.world.loop.time()
         self._sequences.clear()
+        self._gone_back.clear()
 
     def _next(self) -> _Batch:
         place = self.some_place(self._places)
@@ -147,6 +150,8 @@ class IdempotentProducer(Client):
             answer = answer_of(await self.connection.call(request, _VERSION))
         except Lost:
             return
+        if answer.error_code == 0:
+            self._note_again(batch)
         if answer.error_code == 0 and not self.ledger.partition(batch.place).cuts:
             self.ledger.expect(
                 Law.SAME_BATCH,
@@ -159,6 +164,8 @@ class IdempotentProducer(Client):
         """Those in flight after one that failed were refused; now each follows the one before."""
         while not batch.acked:
             code = await self._send(batch)
+            if code == 0:
+                self._note_again(batch)
             if code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
                 self.ledger.expect(
                     Law.TAKEN,
@@ -173,6 +180,11 @@ class IdempotentProducer(Client):
             if code:
                 await self.pause(0.1, 0.8)
 
+    def _note_again(self, batch: _Batch) -> None:
+        """A batch was sent again after those that follow it, and taken."""
+        if batch.followed and self.ledger.forgets(batch.place, self._identified_at):
+            self._gone_back.add(batch.place)
+
     def _may_be_forgotten(self, batch: _Batch) -> bool:
         """Whether the broker need not know any more that it has the batch, or the one before.
 
@@ -181,4 +193,5 @@ class IdempotentProducer(Client):
         """
         ledger, restarted = self.ledger, self.world.starts != batch.starts
         is_new = restarted or ledger.forgets(batch.place, self._identified_at)
-        return ledger.partition(batch.place).cuts > 0 or (is_new and batch.followed)
+        may_lead = batch.followed or batch.place in self._gone_back
+        return ledger.partition(batch.place).cuts > 0 or (is_new and may_lead)
