@@ -119,8 +119,8 @@ class LocalLog:
         self._new_names: set[Path] = {folder, folder.parent} if created else set()
         self._doomed: list[tuple[int, Path]] = []
         self._known = KnownBatches()
-        self.sought: Place | None = None
-        """What a search has last had read: see `check_seek`."""
+        self.sought: tuple[Place, ...] = ()
+        """What searches have last had read: see `check_seek`."""
 
     @property
     def config(self) -> LogConfig:
