@@ -105,8 +105,9 @@ class ShardHost(Generic[S]):
         return sorted(self._hosted)
 
     @property
-    def loading(self) -> bool:
-        return any(not hosted.active for hosted in self._hosted.values())
+    def loading(self) -> list[int]:
+        """Partitions that are not replayed to their end."""
+        return [partition for partition, hosted in self._hosted.items() if not hosted.active]
 
     def active_shards(self) -> list[S]:
         return [hosted.shard for hosted in self._hosted.values() if hosted.active]

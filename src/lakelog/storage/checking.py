@@ -114,6 +114,8 @@ class CheckJob:
         self._damage: tuple[int, str] | None = None
         self._next = expected
         self._valid = start
+        self._sure = start
+        """Up to here no batch can have an offset that is too high: nothing is missing before it."""
         self._places: dict[int, tuple[int, int, int]] = {}
 
     def run(self) -> None:
@@ -141,7 +143,9 @@ class CheckJob:
                 header.last_offset,
                 header.partition_leader_epoch,
             )
+            is_whole = header.base_offset == self._next and _is_gapless(header)
             self._next = header.last_offset + 1
+            self._sure = position + header.size if is_whole else position
             position = self._valid = position + header.size
         if position != self._end:
             raise CorruptRecord(f"no batch ends at {self._end}")
@@ -152,6 +156,8 @@ class CheckJob:
         if header.magic != MAGIC:
             raise CorruptRecord(f"magic {header.magic} is not known")
         if not max(self._next, self._segment.base_offset) <= first <= last < self._limit:
+            if first < self._next:
+                self._valid = self._sure
             raise CorruptRecord(f"offsets {first} to {last} where {self._next} was due")
         if not check_crc(window, at, header):
             raise CorruptRecord(f"the checksum of offset {first} does not match")
@@ -213,6 +219,10 @@ class CheckJob:
             and place[1] == base + index.offsets[entry]
             for entry in range(first, end)
         )
+
+
+def _is_gapless(header: BatchHeader) -> bool:
+    return header.last_offset - header.base_offset + 1 == header.records_count
 
 
 def _read(file: File, position: int, size: int, end: int) -> bytes:

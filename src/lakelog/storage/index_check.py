@@ -82,12 +82,17 @@ def is_true(segment: IndexedSegment, index: SegmentIndex, entry: int) -> bool:
 
 
 def follow(segment: IndexedSegment, start: int, last_offset: int, interval: int) -> bool:
-    """Reads on from the last index entry; false if it is wrong or later ones are missing."""
+    """Reads on from the last index entry; false if it is wrong or later ones are missing.
+
+    One is missing behind a batch whose offsets are above those that follow: the way to whatever is
+    appended would end there.
+    """
     segment.bytes_since_entry = 0
     if not 0 <= start <= segment.size:
         return False
     for position, header in scan_headers(segment.open().file, start, segment.size):
         wrong = position == start and last_offset >= 0 and header.last_offset != last_offset
+        wrong |= header.base_offset < segment.next_offset
         if wrong or segment.bytes_since_entry > interval:
             return False
         segment.bytes_since_entry += header.size

@@ -23,7 +23,7 @@ from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.index_check import TimeScan, follow, learn_greatest, resume
 from lakelog.storage.index_files import IndexFiles
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
-from lakelog.storage.scan import scan_headers
+from lakelog.storage.scan import scan_headers, tell_misplaced
 from lakelog.storage.txn_index import TxnIndex
 
 _logger = logging.getLogger(__name__)
@@ -245,13 +245,22 @@ class IndexedSegment:
         path, times = self.path(INDEX), self.path(TIME_INDEX).name
         _logger.warning("%s: %s; it and %s are made anew", path, reason, times)
         self.begin_rebuild()
-        for position, header in scan_headers(self.open().file, 0, self.size):
-            self.note_header(position, header)
+        batches = scan_headers(self.open().file, 0, self.size)
+        for position, header, is_misplaced in tell_misplaced(batches, self.base_offset):
+            if is_misplaced:
+                self._pass_over(header)
+            else:
+                self.note_header(position, header)
         if self.sealed:
             self._check_end(end)
         self.end_rebuild()
         assert self.loaded_index is not None
         return self.loaded_index
+
+    def _pass_over(self, header: BatchHeader) -> None:
+        """No entry leads to a batch with wrong offsets; the next one has an entry to go on from."""
+        self.bytes_since_entry = self._interval + 1
+        self.next_offset = header.last_offset + 1
 
     def begin_rebuild(self) -> None:
         """Empties the indexes; every batch must then be noted again, in order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lakelog.records.batch import HEADER_SIZE, BatchHeader, CorruptRecord, read_header
 from lakelog.runtime.api import File
@@ -33,3 +33,31 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
             raise CorruptLog(file.path, position, f"a batch of {header.size} bytes is cut off")
         yield position, header
         position = following
+
+
+def tell_misplaced(
+    batches: Iterable[tuple[int, BatchHeader]], base_offset: int
+) -> Iterator[tuple[int, BatchHeader, bool]]:
+    """Adds to each batch of a segment whether its base offset, which no checksum covers, is wrong.
+
+    It is if it does not follow the last batch that is right, or if the batch reaches beyond the
+    next one, which does, unless nothing is missing before it and in it.
+    """
+    due = base_offset
+    held: tuple[int, BatchHeader] | None = None
+    for found in batches:
+        if held is not None:
+            is_wrong = _is_misplaced(held[1], due, found[1].base_offset)
+            yield *held, is_wrong
+            due = due if is_wrong else held[1].last_offset + 1
+        held = found
+    if held is not None:
+        yield *held, _is_misplaced(held[1], due, -1)
+
+
+def _is_misplaced(header: BatchHeader, due: int, following: int) -> bool:
+    first, last = header.base_offset, header.last_offset
+    if not due <= first <= last:
+        return True
+    is_whole = first == due and last - first + 1 == header.records_count
+    return due <= following <= last and not is_whole

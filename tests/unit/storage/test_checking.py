@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,56 @@ def test_an_active_segment_is_held_against_its_recovery_point() -> None:
     _change(store, flip)
     store.start()
     assert list(store.directory.failed) == [("topic", 0)]
+
+
+def _active_store(batches: int) -> Store:
+    """One segment with some index entries, stopped."""
+    store = memory_store(LogConfig(index_interval_bytes=300))
+    log = store.create()
+    for _ in range(batches):
+        append(log, make_batch(2))
+    store.directory.close()
+    return store
+
+
+def _flip(store: Store, number: int, bit: int) -> None:
+    """Of the base offset of a batch, counted from its lowest."""
+
+    def flip(data: bytearray) -> None:
+        data[number * len(make_batch(2)) + 7 - bit // 8] ^= 1 << bit % 8
+
+    _change(store, flip)
+
+
+@pytest.mark.parametrize("bit", [1, 2, 3, 4])
+def test_no_batch_is_served_at_another_offset(bit: int) -> None:
+    """It may be one that the log has, too: then only the next batch tells."""
+    for number in range(10):
+        store = _active_store(11)
+        _flip(store, number, bit)
+        log = store.start().logs["topic", 0]
+        for offset in range(22):
+            with suppress(CorruptLog):
+                assert _first(_read(log, offset, 500)) == offset // 2 * 2, number
+        for offset in (2 * number, 2 * number + 1):
+            with pytest.raises(CorruptLog):
+                _read(log, offset)
+
+
+@pytest.mark.parametrize("bit", [0, 2, 6, 30, 40])
+def test_what_is_appended_behind_a_wrong_base_offset_can_be_read(bit: int) -> None:
+    """The way to it does not end at an offset that is too high."""
+    for number in range(10):
+        store = _active_store(11)
+        _flip(store, number, bit)
+        log = store.start().logs["topic", 0]
+        for _ in range(2):
+            for _ in range(3):
+                append(log, make_batch(2))
+            for offset in range(22, log.log_end_offset, 2):
+                assert _first(_read(log, offset, 500)) == offset, number
+            log = store.restart()
+        store.directory.close()
+        _flip(store, number, bit)
+        log = store.start().logs["topic", 0]
+        assert [_first(_read(log, at, 500)) for at in range(0, 34, 2)] == list(range(0, 34, 2))

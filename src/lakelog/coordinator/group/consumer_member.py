@@ -21,7 +21,7 @@ from lakelog.coordinator.group.consumer_records import (
     TopicPartitions,
 )
 from lakelog.coordinator.group.member import Protocols
-from lakelog.coordinator.group.subscription_room import protocols_size
+from lakelog.coordinator.group.subscription_room import names_size, protocols_size
 
 Epochs = Mapping[bytes, Mapping[int, int]]
 """By topic id and partition, the epoch in which it was assigned."""
@@ -85,7 +85,7 @@ class ConsumerMember:
     def subscription_bytes(self) -> int:
         """What it says of itself; of the names, characters."""
         classic = 0 if self.classic is None else protocols_size(self.classic.protocols)
-        return sum(map(len, self.topics)) + len(self.regex) + classic
+        return names_size(self.topics) + len(self.regex) + classic
 
     def says_as(self, other: ConsumerMember) -> bool:
         """Whether nothing was said since, only assigned."""

@@ -8,6 +8,7 @@ at the caller: a refusal is a response with its code. No reference into a reques
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.admin import GroupAdmin
@@ -22,6 +23,7 @@ from lakelog.coordinator.group.offsets import OffsetTable, Topics, refuse_commit
 from lakelog.coordinator.group.rebalance import Decision
 from lakelog.coordinator.group.room import GroupRoom, Groups
 from lakelog.coordinator.group.shard import GroupShard
+from lakelog.coordinator.group.subscription_room import protocols_size
 from lakelog.coordinator.group.txn_offsets import refuse_txn_commit
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
@@ -75,7 +77,7 @@ class GroupCoordinator:
         self._tasks = tasks
         self._topics = topics
         self.counts = GroupCounts()
-        room = GroupRoom(config.groups_max, self._groups)
+        room = GroupRoom(config.groups_max, self._groups, self._expire_soon)
         self._host = ShardHost(
             GROUP_TOPIC,
             log,
@@ -103,6 +105,11 @@ class GroupCoordinator:
         return self._host.partitions
 
     @property
+    def loading(self) -> list[int]:
+        """Partitions whose groups are not known yet."""
+        return self._host.loading
+
+    @property
     def groups_owned(self) -> list[str]:
         """Ids of the groups in the partitions that are loaded."""
         everything = GroupFilter((), ())
@@ -119,6 +126,11 @@ class GroupCoordinator:
 
     def _groups(self) -> list[Groups]:
         return [shard.state for shard in self._host.active_shards()]
+
+    def _expire_soon(self) -> None:
+        for partition in self._host.partitions:
+            with suppress(KafkaError):  # what is loading is not counted yet
+                self._host.decide(partition, lambda shard, _: shard.expire_soon())
 
     async def load_partition(self, partition: int) -> None:
         """To be called when this broker has become the partition's leader.
@@ -221,7 +233,7 @@ class GroupCoordinator:
 
     def _says_too_much(self, request: JoinGroupRequest) -> bool:
         """Whether alone it is more than a group has room for, before anything of it is copied."""
-        size = sum(len(each.name) + len(each.metadata) for each in request.protocols)
+        size = protocols_size((each.name, each.metadata) for each in request.protocols)
         return size > self._config.subscriptions_bytes_max
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:

@@ -96,29 +96,29 @@ class Joins:
         self._unused = unused
 
     def join(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
-        if not self._has_room(group, join.member_id):
+        if not (self._has_room(group, join.member_id) and self._may_say(group, join)):
             waited_for = self._pending.remove(group, join.member_id)
             refused = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
             return self._rebalancer.pending_left(now, group) if waited_for else refused
-        try:
-            self._check_subscription(group, join)
-        except KafkaError as error:
-            return join.refuse(error.code)
         if not group.supports(join.protocol_type, join.protocols):
             return join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id)
         if join.member_id:
             return self._join_known(now, group, join)
         return self._join_new(now, group, join)
 
-    def _check_subscription(self, group: ClassicGroup, join: Join) -> None:
+    def _may_say(self, group: ClassicGroup, join: Join) -> bool:
         member_id = group.static_members.get(join.instance_id or "", join.member_id)
         member = group.members.get(member_id)
-        check_subscriptions(
-            group.subscription_bytes,
-            0 if member is None else protocols_size(member.protocols),
-            protocols_size(join.protocols),
-            self._config.subscriptions_bytes_max,
-        )
+        try:
+            check_subscriptions(
+                group.subscription_bytes,
+                0 if member is None else protocols_size(member.protocols),
+                protocols_size(join.protocols),
+                self._config.subscriptions_bytes_max,
+            )
+        except KafkaError:
+            return False
+        return True
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         room = self._config.members_max

@@ -30,11 +30,18 @@ class Groups(Protocol):
 
 
 class GroupRoom:
-    """`partitions` gives those that are coordinated here."""
+    """`partitions` gives those that are coordinated here; `make_room` has all of them look soon for
+    groups that may go."""
 
-    def __init__(self, groups_max: int, partitions: Callable[[], Iterable[Groups]]) -> None:
+    def __init__(
+        self,
+        groups_max: int,
+        partitions: Callable[[], Iterable[Groups]],
+        make_room: Callable[[], None],
+    ) -> None:
         self._groups_max = groups_max
         self._partitions = partitions
+        self.make_room = make_room
 
     @property
     def is_full(self) -> bool:

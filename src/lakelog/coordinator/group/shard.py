@@ -349,6 +349,13 @@ class GroupShard:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
+    # Room for others
+
+    def expire_soon(self) -> Decision:
+        """Looks for what has expired as soon as it may."""
+        self.state.expire_soon()
+        return Result()
+
     # Topics that come, go and grow
 
     def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:

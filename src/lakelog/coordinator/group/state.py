@@ -43,6 +43,8 @@ class ShardState:
         self.pending = PendingJoins(self.deadlines)
         self.next_expiry_ms = 0
         """When to look for what has expired at the earliest, on the monotonic clock."""
+        self.expires_soon = False
+        """Whether that is when it will be looked for."""
         self.rebalancer = Rebalancer(config, self.deadlines, counts)
         self.consumers = ConsumerGroups(
             config,
@@ -80,12 +82,17 @@ class ShardState:
     def has_room_for_group(self, group_id: str) -> bool:
         """Whether it may have its first member. One with offsets is none too many.
 
-        If there is no room, those that are empty and have no offsets go soon.
+        If there is no room, those that are empty and have no offsets go soon, in all partitions.
         """
         if self._has_offsets(group_id) or not self.room.is_full:
             return True
-        self.deadlines.set(TimerKey(TimerKind.EXPIRY), self.next_expiry_ms)
+        if not self.expires_soon:
+            self.room.make_room()
         return False
+
+    def expire_soon(self) -> None:
+        self.expires_soon = True
+        self.deadlines.set(TimerKey(TimerKind.EXPIRY), self.next_expiry_ms)
 
     def check_room_for_offsets(self, group_id: str) -> None:
         """Raises POLICY_VIOLATION for the first offsets of one group too many."""

@@ -3,18 +3,28 @@
 What a member subscribes to, with the metadata of its assignors (in which the classic protocol has
 the partitions it owns), is kept as long as it is a member, and told to others or to the assignor.
 Single requests are bounded; ten thousand members may each make a large one. A member that says no
-more than before is not refused, so that a lower limit ends no group.
+more than is known of it is not refused when the limit is lower than it was.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.member import Protocols
+from lakelog.runtime.api import Buffer
+
+_ENTRY_BYTES = 32
+"""Of each name and each assignor beside its text: a hundred thousand empty ones take memory too."""
 
 
-def protocols_size(protocols: Protocols) -> int:
+def protocols_size(protocols: Iterable[tuple[str, Buffer]]) -> int:
     """Bytes of a classic member's subscription; of the names, characters."""
-    return sum(len(name) + len(metadata) for name, metadata in protocols)
+    return sum(len(name) + len(metadata) + _ENTRY_BYTES for name, metadata in protocols)
+
+
+def names_size(names: Collection[str]) -> int:
+    """The same of topics that a member subscribes to by name."""
+    return sum(map(len, names)) + _ENTRY_BYTES * len(names)
 
 
 def check_subscriptions(total: int, before: int, after: int, most: int) -> None:

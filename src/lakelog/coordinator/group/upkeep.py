@@ -27,6 +27,7 @@ class Upkeep:
     def schedule(self, now: Now) -> None:
         interval_ms = self._state.config.offsets_retention_check_ms
         self._state.next_expiry_ms = now.tick_ms + min(interval_ms, _PAUSE_MS)
+        self._state.expires_soon = False
         self._state.deadlines.set(TimerKey(TimerKind.EXPIRY), now.tick_ms + interval_ms)
 
     def expire(self, now: Now) -> list[Decision]:

@@ -138,11 +138,12 @@ def fenced_beyond(
 ) -> Transaction:
     """The abort of what these partitions have of its producer up to this epoch.
 
-    A commit that is decided remains one, without them: they have been told by then.
+    A commit that is decided remains one, without them: they have been told by then. The epoch rises
+    by two, or the end of what hangs would be taken for a repetition of what was decided.
     """
     raised = replace(
         current,
-        producer_epoch=min(max(current.producer_epoch, epoch) + 1, EPOCH_MAX),
+        producer_epoch=min(max(current.producer_epoch, epoch) + 2, EPOCH_MAX),
         last_update_ms=now_ms,
         previous_producer_id=current.producer_id,
         last_epoch=NO_EPOCH,
@@ -173,9 +174,9 @@ def check_producer(current: Transaction | None, producer: Producer) -> Transacti
 
 def _check_not_early(current: Transaction, producer: Producer) -> None:
     """EndTxn tells a client the producer id that is its own only once every marker is written."""
-    if current.next_producer_id != NO_PRODUCER_ID and producer == _identity(
-        completed(current, current.last_update_ms)
-    ):
+    if not current.state.is_ending or current.next_producer_id == NO_PRODUCER_ID:
+        return
+    if producer == _identity(completed(current, current.last_update_ms)):
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
@@ -244,7 +245,12 @@ def check_end(current: Transaction | None, end: End) -> Transaction:
 
 
 def _is_retry(current: Transaction, producer: Producer) -> bool:
-    """Whether the client has not heard of the epoch that the end of its transaction gave it."""
+    """Whether the client has not heard of the epoch that the end of its transaction gave it.
+
+    The highest epoch it gave to nobody, unless with another producer id: else that is a fence.
+    """
+    if current.producer_epoch == EPOCH_MAX and current.next_producer_id == NO_PRODUCER_ID:
+        return False
     if current.producer_epoch == producer.epoch + 1:
         return producer.producer_id in (current.producer_id, current.previous_producer_id)
     return (

@@ -45,6 +45,7 @@ class MembersLedger:
         self._leases: dict[str, dict[str, Lease]] = {}
         self._holders: dict[tuple[str, str], dict[str, _Holder]] = {}
         self._fenced: dict[str, _Holder] = {}
+        self._loading_at: dict[str, float] = {}
 
     def cut(self, place: Place) -> None:
         """A log has lost its end: nothing outside of it remembers members and generations."""
@@ -126,3 +127,18 @@ class MembersLedger:
     def is_fenced(self, member_id: str, starts: int) -> bool:
         holder = self._fenced.get(member_id)
         return holder is not None and (holder.replaced or holder.replaced_in == starts)
+
+    @property
+    def static_groups(self) -> set[str]:
+        return {group for group, _ in self._holders}
+
+    def loads(self, group: str, now: float) -> None:
+        """Its coordinator has yet to learn who is in it."""
+        self._loading_at[group] = now
+
+    def was_loading(self, group: str, since: float) -> bool:
+        """Whether a heartbeat may have been answered as if all were well, whoever sent it.
+
+        Source: `GroupCoordinatorService.heartbeat` of Apache Kafka.
+        """
+        return self._loading_at.get(group, -1.0) >= since

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.cast import Cast
 from lakelog.testing.simulation.clients.client import Client
@@ -268,7 +269,14 @@ class World:
             if host.server is not None and steps != self._disk_steps.get(host.name):
                 self._disk_steps[host.name] = steps
                 self._watchers[host.name].check(list(host.server.broker.partitions))
+            if host.server is not None and host.server.broker.groups.loading:
+                self._note_loading(host, host.server.broker.groups)
             host.on_step()
+
+    def _note_loading(self, host: BrokerHost, groups: GroupCoordinator) -> None:
+        for group in self.members.static_groups:
+            if self.home_of(group) is host and groups.partition_for(group) in groups.loading:
+                self.members.loads(group, self.loop.time())
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         LogWatch.judge(self.ledger, context["message"], context.get("exception"))

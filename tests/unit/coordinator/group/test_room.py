@@ -134,8 +134,11 @@ async def test_ids_that_nobody_comes_with_keep_no_group_out(world: World) -> Non
     await form(world, 2, group="a")
 
 
-@in_world(groups_max=2, offsets_retention_check_ms=600_000)
+@in_world(groups_max=2, partitions=8, offsets_retention_check_ms=600_000)
 async def test_a_group_without_members_makes_room_for_others(world: World) -> None:
+    """In whatever partition they are."""
+    places = {world.coordinator.partition_for(group) for group in ("a", "b", "c")}
+    assert len(places) == 3
     for group in ("a", "b"):
         (member,) = await form(world, 1, group=group)
         await leave(world, (member.member_id, None), group=group)

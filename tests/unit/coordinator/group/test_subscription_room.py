@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from consumer_members import Consumer
@@ -11,10 +12,12 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_versioned
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+OF_EACH = 32
+"""Counted for each name and each assignor beside its text."""
 
 
 def saying(size: int) -> tuple[tuple[str, bytes], ...]:
-    return (("range", b"x" * (size - len("range"))),)
+    return (("range", b"x" * (size - len("range") - OF_EACH)),)
 
 
 def subscribing(*topics: str) -> tuple[tuple[str, bytes], ...]:
@@ -53,10 +56,10 @@ async def test_a_classic_member_that_says_no_more_may_join_again(world: World) -
 
 @in_world(subscriptions_bytes_max=1000)
 async def test_members_of_the_consumer_protocol(world: World) -> None:
-    names = [f"{number:0100}" for number in range(6)]
+    names = [f"{number:0{100 - OF_EACH}}" for number in range(6)]
     first = Consumer(world, "a", topics=names)
     assert (await first.beat()).error_code == 0
-    second = Consumer(world, "b", topics=[f"{number:0100}" for number in range(5)])
+    second = Consumer(world, "b", topics=names[:5])
     refused = await second.beat()
     assert refused.error_code == FULL
     assert "lakelog.group.subscriptions.max.bytes (1000)" in refused.error_message
@@ -86,3 +89,23 @@ async def test_classic_members_of_a_consumer_group(world: World) -> None:
     small = subscribing("orders")
     member_id = await new_id(world, protocols=small)
     assert (await join(world, member_id, protocols=small)).error_code == 0
+
+
+@in_world(subscriptions_bytes_max=10_000, initial_rebalance_delay_ms=0)
+async def test_nothing_said_many_times_is_something(world: World) -> None:
+    for version in (3, 9):
+        refused = await join(world, protocols=(("", b""),) * 10_000, version=version)
+        assert refused.error_code == FULL
+    many = Consumer(world, "a", topics=[chr(0x10000 + number) for number in range(5000)])
+    assert (await many.beat()).error_code == FULL
+
+
+@in_world(subscriptions_bytes_max=1000)
+async def test_whoever_is_refused_with_the_id_it_was_given_is_not_waited_for(world: World) -> None:
+    (first,) = await form(world, 1, protocols=saying(600))
+    member_id = await new_id(world, protocols=saying(100), session_timeout_ms=1_800_000)
+    rejoining = join(world, first.member_id, protocols=saying(600), rebalance_timeout_ms=1_800_000)
+    await asyncio.sleep(1)
+    assert not rejoining.done(), "the other one may come"
+    assert (await join(world, member_id, protocols=saying(500))).error_code == FULL
+    assert (await asyncio.wait_for(rejoining, 1)).error_code == 0

@@ -142,7 +142,7 @@ async def test_what_the_coordinator_knows_of_that_transaction_is_aborted_too(wor
     assert await world.settled() == "CompleteAbort"
     assert world.markers.partition("orders", 0).fates == [False, False]
     assert world.markers.partition("orders", 1).fates == [False]
-    assert world.identity().epoch == 6
+    assert world.identity().epoch == 7
 
 
 @in_world()
@@ -178,7 +178,7 @@ async def test_what_has_its_markers_is_not_complete_before_the_rest_is_known(wor
     assert world.state() == "CompleteAbort"
     assert world.markers.partition("orders", 0).fates == [False]
     assert world.markers.partition("orders", 1).fates == [False]
-    assert world.identity().epoch == 6
+    assert world.identity().epoch == 7
 
 
 @pytest.mark.parametrize("fate", ["refused", "lost", "kept"])
@@ -233,3 +233,28 @@ async def test_a_commit_that_is_decided_waits_for_it(world: World) -> None:
     assert await world.settled() == "CompleteCommit"
     assert world.markers.partition("orders", 1).visible == ["kept"]
     assert await world.add(producer) == ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("decided", [True, False])
+def test_the_end_of_what_hangs_is_no_repetition_of_what_was_decided(
+    decided: bool, commit: bool
+) -> None:
+    """The power has taken all that the coordinator knew of the producer's next transaction."""
+
+    @in_world()
+    async def scenario(world: World) -> None:
+        producer = await world.ready()
+        await world.add(producer, ("orders", 1), version=BUMPING)
+        world.coordinator.hold_markers()
+        answer = await world.end(producer, commit=decided, version=BUMPING)
+        later = Producer(answer.producer_id, answer.producer_epoch)
+        world.markers.partition("orders", 0).append(later, "of a transaction that is lost")
+        world.coordinator.fence("t", hanging(later))
+        world.coordinator.release_markers()
+        await asyncio.sleep(5)
+        assert world.state() == ("CompleteCommit" if decided else "CompleteAbort")
+        told = await world.end(later, commit=commit, version=BUMPING)
+        assert told.code == ErrorCode.PRODUCER_FENCED
+
+    scenario()

@@ -205,9 +205,13 @@ async def test_kafka_20090_a_fence_at_the_last_epoch_leaves_a_usable_id(world: W
     last = await with_epoch(world, EPOCH_LAST)
     await world.add(last, version=BUMPING)
     await asyncio.sleep(61)
+    for commit in (False, True):
+        assert (await world.end(last, commit=commit, version=BUMPING)).code == FENCED
     assert await world.settled() == "CompleteAbort"
     await world.restart()
     assert (await world.init(expected=last)).code == FENCED
+    for commit in (False, True):
+        assert (await world.end(last, commit=commit, version=BUMPING)).code == FENCED
     assert (await world.ready()).epoch == 0
 
 

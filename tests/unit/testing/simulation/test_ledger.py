@@ -190,6 +190,18 @@ def static_members_that_join_at_once_may_come_in_any_order(ledger: Ledger) -> No
         ledger.expect(Law.FENCED_INSTANCE, not members.is_fenced(member, 1), f"{member} is heard")
 
 
+def a_heartbeat_while_the_group_is_loading_is_answered_to_anybody(ledger: Ledger) -> None:
+    members = MembersLedger(ledger)
+    members.holds("g", "i", "first", (1.0, 2.0), 1, written=True)
+    members.holds("g", "i", "second", (3.0, 4.0), 1, written=True)
+    assert members.static_groups == {"g"}
+    assert not members.was_loading("g", 0.0)
+    members.loads("g", 5.0)
+    assert members.was_loading("g", 5.0)
+    assert not members.was_loading("g", 5.1), "asked for when it was loaded"
+    assert not members.was_loading("other", 0.0)
+
+
 @pytest.mark.parametrize(
     "story",
     [
@@ -200,6 +212,7 @@ def static_members_that_join_at_once_may_come_in_any_order(ledger: Ledger) -> No
         a_lease_that_has_run_out,
         a_takeover_that_no_log_has_is_forgotten,
         static_members_that_join_at_once_may_come_in_any_order,
+        a_heartbeat_while_the_group_is_loading_is_answered_to_anybody,
     ],
     ids=lambda story: story.__name__,
 )

@@ -131,7 +131,7 @@ class ClassicMember(GroupClient):
     async def _call(self, what: str, request: Any, version: int, timeout_s: float) -> Any:
         """None if it was refused, or lost."""
         asking, starts = self._member_id, self.world.starts
-        fenced = self.is_fenced(asking)
+        fenced, asked_at = self.is_fenced(asking), self.world.loop.time()
         try:
             answer = await self.connection.call(request, version, timeout_s)
         except Lost:
@@ -141,6 +141,8 @@ class ClassicMember(GroupClient):
             self._member_id = answer.member_id
             return None
         if code == 0:
+            if what == "Heartbeat":
+                fenced = fenced and not self.world.members.was_loading(self.group, asked_at)
             self.expect_refused(what, asking, fenced)
             self._member_id = getattr(answer, "member_id", self._member_id)
             return answer
