@@ -6,11 +6,13 @@ A thread reads them, which also brings them into the page cache.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Tasks
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.preparation import Preparation
 
 NeededCheck = tuple[Partition, Preparation]
@@ -40,7 +42,8 @@ class StoredChecks:
 
 def finish_check(partition: Partition, job: Preparation, failure: BaseException | None) -> None:
     """What was found is told to those who read there."""
-    job.finish()
+    with suppress(CorruptLog, OSError):  # an index cannot be made anew: who asks again is told
+        job.finish()
     failure = failure or job.failure
     if failure is not None:
         partition.take_offline(str(failure))

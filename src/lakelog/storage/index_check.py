@@ -26,11 +26,12 @@ def resume(segment: IndexedSegment, index: SegmentIndex) -> bool:
     """
     segment.max_timestamp = segment.max_timestamp_offset = -1
     segment.bytes_since_entry = 0
+    scan, segment.time_scan = segment.time_scan, None
     last_entry = index.positions[-1] if index.positions else 0
     floor = index.floor(index.time_offsets[-1]) if index.times else -1
     if not is_true(segment, index, floor) or not is_true(segment, index, len(index.offsets) - 1):
         return False
-    file, scan, segment.time_scan = segment.open().file, segment.time_scan, None
+    file = segment.open().file
     if scan is None or (scan.start, scan.end) != (index.last_time_position, last_entry):
         scan = scan_times(file, index, segment.base_offset)
     _, _, time_found, segment.max_timestamp, segment.max_timestamp_offset = scan

@@ -226,6 +226,12 @@ class IndexedSegment:
             text = f"it ends at offset {self.next_offset}, the next segment begins at {end}"
             raise CorruptLog(self.path(LOG), self.size, text)
 
+    @property
+    def has_trusted_index(self) -> bool:
+        """Whether one is loaded that was made from the log by this process."""
+        index = self.loaded_index
+        return index is not None and index.trusted
+
     def rebuild_index(self, reason: str) -> None:
         """Makes both indexes from the log, in memory and on disk. Raises as `index`."""
         end = self.next_offset

@@ -119,8 +119,8 @@ class LocalLog:
         self._new_names: set[Path] = {folder, folder.parent} if created else set()
         self._doomed: list[tuple[int, Path]] = []
         self._known = KnownBatches()
-        self.sought: Place | None = None
-        """What a search has last had read: see `check_seek`."""
+        self.sought: tuple[Place, ...] = ()
+        """What searches have last had read: see `check_seek`."""
 
     @property
     def config(self) -> LogConfig:
@@ -146,7 +146,6 @@ class LocalLog:
         if old.size == 0 and old.base_offset == base:
             return old
         old.seal()
-        self.snapshots.write(self.producers)
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         segment = Segment(
             self.handles,
@@ -157,6 +156,7 @@ class LocalLog:
             jitter_ms=self._random_below(jitter) if jitter > 0 else 0,
         )
         try:
+            self.snapshots.write(self.producers)
             segment.create()
         except OSError:
             self._take_back(segment)

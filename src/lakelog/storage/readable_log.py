@@ -55,11 +55,12 @@ class ReadableLog(LocalLog):
         limit = segment.size
         is_resident: bool | None = None
         if end_offset < end and end_offset < segment.next_offset:
+            if not (may_wait or segment.has_trusted_index):
+                check_seek(self, segment, end_offset)
             limit = segment.position_of(end_offset)
         size = limit - position
         if size > max_bytes:
-            index = segment.loaded_index
-            if not may_wait and (index is None or not index.trusted):
+            if not (may_wait or segment.has_trusted_index):
                 check_end(self, segment, position, position + max_bytes)
             size = segment.whole_batches(position, limit, max_bytes, first)
             if size > max_bytes and not min_one:

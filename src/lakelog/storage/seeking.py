@@ -26,15 +26,18 @@ _SIZE_MAX = 4 * 1024 * 1024
 _SHORT_MAX = 1024 * 1024
 """The index of an active segment up to this size is loaded at once: there may be thousands."""
 
+_REMEMBERED = 8
+"""Places: one read may need four, and other readers of the log may come in between."""
+
 Place = tuple[int, int]
-"""A segment's base offset, and a position in its file; -1 for its index."""
+"""A segment's base offset, and the position in its file that is to be read; -1 for its index."""
 
 
 def check_seek(log: LocalLog, segment: Segment, offset: int) -> None:
     """Raises `NotReady` if looking for an offset in a segment would wait for the device."""
     _check_index(log, segment)
     start, end = segment.search_range(offset)
-    _check_range(log, segment, start, end)
+    _check_range(log, segment, start, start, end)
 
 
 def check_end(log: LocalLog, segment: Segment, position: int, end: int) -> None:
@@ -45,25 +48,25 @@ def check_end(log: LocalLog, segment: Segment, position: int, end: int) -> None:
     _check_index(log, segment)
     index = segment.index
     entry = index.floor_position(end)
-    if not index.trusted and entry >= 0 and index.positions[entry] > position:
-        following = min(index.positions[entry] + READ_SIZE, segment.size)
-        _check_range(log, segment, max(position, following - _SIZE_MAX), following)
+    if not index.trusted and entry >= 0 and (at := index.positions[entry]) > position:
+        following = min(at + READ_SIZE, segment.size)
+        _check_range(log, segment, at, max(position, following - _SIZE_MAX), following)
 
 
 def _check_index(log: LocalLog, segment: Segment) -> None:
     place = segment.base_offset, -1
     is_long = segment.sealed or segment.size > _SHORT_MAX
-    if segment.loaded_index is None and is_long and log.sought != place:
+    if segment.loaded_index is None and is_long and place not in log.sought:
         raise NotReady(IndexJob(log, segment, place, LogSlice(segment.open(), 0, 0)))
 
 
-def _check_range(log: LocalLog, segment: Segment, start: int, end: int) -> None:
-    """Not twice in a row for one place: what has been read may be gone again, or not be told of."""
-    place, size = (segment.base_offset, start), min(end - start, _SIZE_MAX)
-    if log.sought == place or size <= 0:
+def _check_range(log: LocalLog, segment: Segment, at: int, start: int, end: int) -> None:
+    """Not for what has just been read to get `at`: it may be gone again, or not be told of."""
+    place, size = (segment.base_offset, at), min(end - start, _SIZE_MAX)
+    if place in log.sought or size <= 0:
         return
     part = LogSlice(segment.open(), start, size)
-    if segment.disk.is_resident(part.file, start, size):
+    if segment.disk.is_resident(part.file, at, start + size - at):
         part.release()
         return
     raise NotReady(SeekJob(log, segment, place, part))
@@ -74,7 +77,7 @@ class SeekJob:
 
     def __init__(self, log: LocalLog, segment: Segment, place: Place, part: LogSlice) -> None:
         self.path = part.file.path
-        self.start = place[1]
+        self.start = part.position
         self.failure: OSError | None = None
         self._log = log
         self._segment = segment
@@ -98,7 +101,8 @@ class SeekJob:
     def finish(self) -> None:
         """To be called by the owner, once; the slice is released."""
         self._slice.release()
-        self._log.sought = self._place
+        log = self._log
+        log.sought = (*log.sought[1 - _REMEMBERED :], self._place)
 
 
 class IndexJob(SeekJob):
@@ -109,13 +113,15 @@ class IndexJob(SeekJob):
         self._scan: TimeScan | None = None
 
     def _read(self, file: File) -> None:
-        segment = self._segment
+        segment, size = self._segment, self._segment.size
         index = IndexFiles(segment.disk, segment.folder, segment.base_offset).read()
-        with suppress(CorruptLog):  # found again by whoever loads it
-            self._scan = scan_times(file, index, segment.base_offset)
         end = index.positions[-1] if index.positions else 0
-        if 0 <= end < segment.size:
-            segment.disk.read_ahead(file, end, segment.size - end)
+        if 0 <= index.last_time_position <= end < size:
+            with suppress(CorruptLog):  # found again by whoever loads it
+                self._scan = scan_times(file, index, segment.base_offset)
+        else:
+            end = 0  # it will be made anew
+        segment.disk.read_ahead(file, end, size - end)
 
     def finish(self) -> None:
         super().finish()

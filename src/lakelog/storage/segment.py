@@ -132,11 +132,15 @@ class Segment(IndexedSegment):
         return size
 
     def search_range(self, offset: int) -> tuple[int, int]:
-        """From where to where `position_of` may read, if the index is right."""
+        """From where to where `position_of` may read, if the index is right.
+
+        And `entry_before` what that finds, which tells where a check has to begin.
+        """
         positions = self.index.positions
         entry = self.index.floor(offset - self.base_offset)
         following = positions[entry + 1] if entry + 1 < len(positions) else self.size
-        return positions[entry] if entry >= 0 else 0, min(following + READ_SIZE, self.size)
+        first = entry - 1 if self.unchecked and entry > 0 else entry
+        return positions[first] if first >= 0 else 0, min(following + READ_SIZE, self.size)
 
     def whole_batches(self, position: int, end: int, max_bytes: int, first: int | None) -> int:
         """Bytes of whole batches from `position`: at most `max_bytes` up to `end`, or one batch.

@@ -306,7 +306,9 @@ class _Kept:
         return min(self._count, end - 1)
 
 
-@pytest.mark.parametrize(("operation", "suffix"), [("truncate", ".log"), ("name", ".index")])
+@pytest.mark.parametrize(
+    ("operation", "suffix"), [("name", ".snapshot.tmp"), ("truncate", ".log"), ("name", ".index")]
+)
 def test_a_segment_that_could_not_begin_leaves_nothing_behind(
     operation: Operation, suffix: str
 ) -> None:
@@ -321,6 +323,7 @@ def test_a_segment_that_could_not_begin_leaves_nothing_behind(
     store.disk.fail(operation, errno.ENOSPC, suffix=f"{2:020d}{suffix}")
     with pytest.raises(OSError, match=str(errno.ENOSPC)):
         append(log, make_batch(size=200))
+    assert not log.active_segment.sealed
     append(log, make_batch())
     batches = read_batches(log)
     assert (len(log.segments), len(batches)) == (1, 3)

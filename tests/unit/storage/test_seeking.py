@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +14,19 @@ import pytest
 from lakelog.base.topic_config import LogConfig
 from lakelog.runtime.api import File
 from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.checking import UncheckedSlice, begin_check
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import Log
+from lakelog.storage.names import INDEX
 from lakelog.storage.preparation import NotReady, Preparation
 from storage_kit import NOW, Store, append, make_batch
 
-BATCHES = 60
+BYTES = 900_000
 PAGE = 4096
 
 
 class ColdDisk(PosixDisk):
-    """Its page cache has nothing of the logs but what `read_ahead` has brought in since."""
+    """Its page cache has nothing of the logs but what threads have brought in since."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,6 +34,7 @@ class ColdDisk(PosixDisk):
         self.asked = 0
         self.failure: OSError | None = None
         self.may_wait = False
+        self.keeps = True
 
     def is_resident(self, file: File, offset: int, size: int) -> bool:
         self.asked += 1
@@ -39,9 +43,13 @@ class ColdDisk(PosixDisk):
     def read_ahead(self, file: File, offset: int, size: int) -> bool:
         if self.failure is not None:
             raise self.failure
-        first, last = offset // PAGE, (offset + size - 1) // PAGE
-        self.resident |= {(str(file.path), page) for page in range(first, last + 1)}
+        self.note(str(file.path), offset, size)
         return super().read_ahead(file, offset, size)
+
+    def note(self, path: str, offset: int, size: int) -> None:
+        first, last = offset // PAGE, (offset + size - 1) // PAGE
+        if self.keeps:
+            self.resident |= {(path, page) for page in range(first, last + 1)}
 
     def has(self, path: str, at: int) -> bool:
         return (path, at // PAGE) in self.resident
@@ -52,14 +60,20 @@ def disk() -> ColdDisk:
     return ColdDisk()
 
 
-@pytest.fixture(params=[0, 1], ids=["one time", "rising times"])
+@pytest.fixture(
+    params=[(3_000, 0), (3_000, 1), (300, 1)], ids=["one time", "rising times", "short batches"]
+)
 def log(tmp_path: Path, disk: ColdDisk, request: pytest.FixtureRequest) -> Log:
-    """Older segments, whose indexes are not loaded, of batches of 5 records in 15,000 bytes."""
+    """Older segments, whose indexes are not loaded, of batches of 5 records.
+
+    Each has an index entry, or every third if they are short.
+    """
+    size, step = request.param
     config = LogConfig(index_interval_bytes=4096, segment_bytes=200_000)
     store = Store(disk, config=config, path=tmp_path)
     written = store.create()
-    for number in range(BATCHES):
-        append(written, make_batch(5, size=3_000, timestamp=NOW + number * request.param))
+    for number in range(BYTES // (5 * size)):
+        append(written, make_batch(5, size=size, timestamp=NOW + number * step))
     log = store.restart()
     assert len(log.segments) > 3
     for segment in log.segments:
@@ -76,8 +90,10 @@ def on_the_loop(disk: ColdDisk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
     def checked(fd: int, size: int, offset: int) -> bytes:
         path = str(Path(f"/proc/self/fd/{fd}").readlink())
-        if path.endswith(".log"):
-            assert disk.may_wait or disk.has(path, offset), f"the loop waits for {offset}"
+        if path.endswith(".log") and disk.may_wait:
+            disk.note(path, offset, size)
+        elif path.endswith(".log"):
+            assert disk.has(path, offset), f"the loop waits for {offset}"
         return pread(fd, size, offset)
 
     with monkeypatch.context() as patch:
@@ -85,9 +101,11 @@ def on_the_loop(disk: ColdDisk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
         yield
 
 
-def read(log: Log, offset: int) -> LogSlice:
-    found = log.read(offset, 20_000, end_offset=log.log_end_offset, may_wait=False)
+def read(log: Log, offset: int, end: int | None = None) -> LogSlice:
+    found = log.read(offset, 20_000, end_offset=end or log.log_end_offset, may_wait=False)
     assert found is not None
+    if isinstance(found, UncheckedSlice):
+        raise NotReady(begin_check(found, log.leader_epochs))
     return found
 
 
@@ -97,42 +115,68 @@ def job_of(log: Log, offset: int) -> Preparation:
     return refused.value.job
 
 
-def prepared(log: Log, disk: ColdDisk, offset: int) -> LogSlice:
+def prepared(log: Log, disk: ColdDisk, offset: int, end: int | None = None) -> LogSlice:
     """What is read once all is there that had to be read first."""
-    for _ in range(3):
+    for _ in range(4):
         try:
-            return read(log, offset)
+            return read(log, offset, end)
         except NotReady as first:
             disk.may_wait = True
             first.job.run()
             disk.may_wait = False
             first.job.finish()
-    return read(log, offset)
+            assert first.job.failure is None
+    return read(log, offset, end)
 
 
+def forget(log: Log, disk: ColdDisk) -> None:
+    disk.resident.clear()
+    log.sought = ()
+    log._known.clear()
+    for segment in log.segments[:-1]:
+        segment.unload()
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
 def test_the_loop_never_waits_where_it_looks_for_an_offset(
-    log: Log, disk: ColdDisk, monkeypatch: pytest.MonkeyPatch
+    log: Log, disk: ColdDisk, monkeypatch: pytest.MonkeyPatch, is_checked: bool
 ) -> None:
-    for offset in range(0, log.active_segment.base_offset, 7):
-        disk.resident.clear()
-        log.sought = None
-        for segment in log.segments[:-1]:
-            segment.unload()
+    for offset in range(0, log.active_segment.base_offset, 17):
+        forget(log, disk)
+        for segment in log.segments if not is_checked else ():
+            segment.find(segment.size)
         with on_the_loop(disk, monkeypatch):
             found = prepared(log, disk, offset)
         assert found.read()[:8] == (offset - offset % 5).to_bytes(8, "big")
         found.release()
 
 
+def test_nor_where_it_looks_for_the_end_of_what_is_committed(
+    log: Log, disk: ColdDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = log.segments[1].base_offset
+    for committed in range(6, end, 18):
+        forget(log, disk)
+        with on_the_loop(disk, monkeypatch):
+            prepared(log, disk, 0, committed).release()
+
+
 def test_what_is_gone_again_is_waited_for(log: Log, disk: ColdDisk) -> None:
+    """All of it at once, however much one read needs."""
+    disk.keeps = False
     prepared(log, disk, 17).release()
-    disk.resident.clear()
-    job = job_of(log, 42)
-    job.run()
-    job.finish()
-    disk.resident.clear()
-    log.segments[0].index.trusted = True
-    read(log, 42).release()
+
+
+def test_an_index_out_of_order_is_made_anew(log: Log, disk: ColdDisk) -> None:
+    """No position is believed before: the device would be asked for what is before the file."""
+    segment = log.segments[0]
+    file = disk.open(segment.path(INDEX))
+    file.write_at(0, struct.pack(">ii", 4, -5))
+    file.close()
+    found = prepared(log, disk, 17)
+    assert found.read()[:8] == (15).to_bytes(8, "big")
+    found.release()
+    assert segment.index.positions[0] > 0
 
 
 def test_an_abandoned_job_has_read_nothing(log: Log) -> None:
