@@ -9,7 +9,7 @@ from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
 from lakelog.coordinator.transaction.markers import EndingTransactions
-from lakelog.coordinator.transaction.state import TopicPartition, Transaction
+from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionState
 from lakelog.coordinator.transaction.transitions import completed, fenced, fenced_beyond
 
 OnEnding = Callable[[EndingTransactions, str, Transaction], None]
@@ -64,14 +64,19 @@ class Endings:
         if not self.is_ending(transactional_id, ending):
             reply(ErrorCode.NONE)
             return Result()
-        if not self._ids.is_settled(transactional_id):
+        commits = ending.state is TransactionState.PREPARE_COMMIT
+        if transactional_id in self._ids.pending or not (
+            commits or self._ids.is_settled(transactional_id)
+        ):
             # After `fence` there is more to tell, and it is told then.
             reply(ErrorCode.CONCURRENT_TRANSACTIONS)
             return Result()
 
-        def committed(_: Now) -> None:
+        def committed(now: Now) -> Decision | None:
             self._marked.pop(transactional_id, None)
             reply(ErrorCode.NONE)
+            is_next = self._ids.is_to_be_fenced(transactional_id)
+            return self.fence(now, transactional_id) if is_next else None
 
         def failed(now: Now, code: ErrorCode) -> None:
             reply(code)
@@ -96,10 +101,13 @@ class Endings:
     def fence(self, now: Now, transactional_id: str) -> Decision:
         """Aborts what partitions have of its producer and is not known here, past all its epochs.
 
-        It is tried again until it could be written.
+        It is tried again until it could be written. A commit that is decided is completed first:
+        the epoch of its records is known by its own, at another start too.
         """
         fence = self._fences[transactional_id]
         current = self._ids.transactions[transactional_id]
+        if current.state is TransactionState.PREPARE_COMMIT:
+            return Result() if current.partitions else self.tell(transactional_id, now)
         step = fenced_beyond(current, fence.partitions, fence.epoch, now.wall_ms)
 
         def committed(now: Now) -> Decision:

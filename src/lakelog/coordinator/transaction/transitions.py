@@ -138,23 +138,19 @@ def fenced_beyond(
 ) -> Transaction:
     """The abort of what these partitions have of its producer up to this epoch.
 
-    A commit that is decided remains one, without them: they have been told by then. The epoch rises
-    by two, or the end of what hangs would be taken for a repetition of what was decided.
+    Nothing that is to be committed is `current`. The epoch rises by two, or the end of what hangs
+    would be taken for a repetition of what was decided.
     """
-    raised = replace(
+    assert current.state is not _S.PREPARE_COMMIT
+    return replace(
         current,
+        state=_S.PREPARE_ABORT,
         producer_epoch=min(max(current.producer_epoch, epoch) + 2, EPOCH_MAX),
+        partitions=current.partitions | frozenset(partitions),
+        start_ms=now_ms if current.start_ms == NO_TIME else current.start_ms,
         last_update_ms=now_ms,
         previous_producer_id=current.producer_id,
         last_epoch=NO_EPOCH,
-    )
-    if current.state is _S.PREPARE_COMMIT:
-        return raised
-    return replace(
-        raised,
-        state=_S.PREPARE_ABORT,
-        partitions=current.partitions | frozenset(partitions),
-        start_ms=now_ms if current.start_ms == NO_TIME else current.start_ms,
     )
 
 

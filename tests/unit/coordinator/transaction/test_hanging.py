@@ -155,10 +155,29 @@ async def test_a_commit_that_is_decided_remains_one(world: World) -> None:
     world.coordinator.fence("t", hanging(producer))
     assert world.markers.written == [], "until what hangs has its marker"
     world.coordinator.release_markers()
-    assert await world.settled() == "CompleteCommit"
+    await asyncio.sleep(5)
+    assert [(each.partition, each.commit) for each in world.markers.written] == [
+        (1, True),
+        (0, False),
+    ]
     assert world.markers.partition("orders", 1).visible == ["kept"]
-    assert ("orders", 0) not in world.markers.partitions
+    assert world.state() == "CompleteAbort"
     assert await world.add(producer) == ErrorCode.PRODUCER_FENCED
+
+
+@in_world()
+async def test_a_commit_that_is_decided_is_known_at_another_start_too(world: World) -> None:
+    """The next start may come before the partitions of the commit have their markers."""
+    producer = await world.ready()
+    await world.add(producer, ("orders", 1), version=BUMPING)
+    world.coordinator.hold_markers()
+    answer = await world.end(producer, commit=True, version=BUMPING)
+    later = Producer(answer.producer_id, answer.producer_epoch)
+    world.coordinator.fence("t", hanging(later))
+    await asyncio.sleep(5)
+    await world.restart()
+    found = find_hanging(hanging(producer, 1), world.coordinator.owners(), knows_all=True)
+    assert (found.markers, found.fences) == ([], {})
 
 
 @in_world()
@@ -230,7 +249,8 @@ async def test_a_commit_that_is_decided_waits_for_it(world: World) -> None:
     await asyncio.sleep(60)
     assert world.state() == "PrepareCommit"
     world.log.fate = lambda: "ok"
-    assert await world.settled() == "CompleteCommit"
+    await asyncio.sleep(20)
+    assert world.state() == "CompleteAbort"
     assert world.markers.partition("orders", 1).visible == ["kept"]
     assert await world.add(producer) == ErrorCode.PRODUCER_FENCED
 
@@ -249,11 +269,14 @@ def test_the_end_of_what_hangs_is_no_repetition_of_what_was_decided(
         world.coordinator.hold_markers()
         answer = await world.end(producer, commit=decided, version=BUMPING)
         later = Producer(answer.producer_id, answer.producer_epoch)
+        world.markers.partition("orders", 1).append(producer, "decided")
         world.markers.partition("orders", 0).append(later, "of a transaction that is lost")
         world.coordinator.fence("t", hanging(later))
         world.coordinator.release_markers()
         await asyncio.sleep(5)
-        assert world.state() == ("CompleteCommit" if decided else "CompleteAbort")
+        assert world.state() == "CompleteAbort"
+        assert world.markers.partition("orders", 1).fates == [decided]
+        assert world.markers.partition("orders", 0).fates == [False]
         told = await world.end(later, commit=commit, version=BUMPING)
         assert told.code == ErrorCode.PRODUCER_FENCED
 
