@@ -1,7 +1,8 @@
 """Whether what the index files of a segment say is true of its log, and what follows from it.
 
-They may be of a log that was cut since, or lack what was not written in time. Each function leaves
-the segment's counts as its file has them if it returns true; if not, the indexes are to be rebuilt.
+They may be of a log that was cut since, or lack what was not written in time. Where a function
+changes a segment's counts, they are as its file has them if it returns true; if not, the indexes
+are to be rebuilt.
 """
 
 from __future__ import annotations

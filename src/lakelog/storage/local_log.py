@@ -1,7 +1,7 @@
 """The segments of one log and what happens to whole files: rolling, flushing, deleting, closing.
 
 `Log` adds what the bytes mean. The log has one owner and is never called from two threads; only
-`FlushJob.run` leaves the loop.
+the `run` of jobs leaves the loop (`FlushJob`, `CheckJob`, `SeekJob`).
 
 Source: `LocalLog` of `org.apache.kafka.storage.internals.log`.
 """

@@ -6,6 +6,8 @@ Nothing of a log changes by it but what it remembers of reads.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.storage.checking import may_exceed, slice_of
@@ -67,25 +69,27 @@ class ReadableLog(LocalLog):
                 return None
             is_resident = self._look_on(segment, position, size, limit)
         if position < segment.unchecked and size > 0:
-            older = self._older(segment, position, size, offset, is_known=known is not None)
-            if older is not None:
-                return older
-            return self.read(
-                offset, max_bytes, end_offset=end_offset, min_one=min_one, may_wait=may_wait
-            )
+            again = partial(self.read, offset, max_bytes, end_offset=end_offset)
+            again = partial(again, min_one=min_one, may_wait=may_wait)
+            return self._older(segment, position, size, offset, again if known else None)
         return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None
 
     def _older(
-        self, segment: Segment, position: int, size: int, offset: int, *, is_known: bool
+        self,
+        segment: Segment,
+        position: int,
+        size: int,
+        offset: int,
+        again: Callable[[], LogSlice | None] | None,
     ) -> LogSlice | None:
-        """`None` where a batch with a wrong base offset was taken for the one with that offset."""
+        """`again` where a batch with a wrong base offset was known for the one with that offset."""
         try:
             return slice_of(segment, position, size, offset)
         except CorruptLog:
-            if not is_known:
+            if again is None:
                 raise
             self._known.forget(offset)
-            return None
+            return again()
 
     def _look_on(self, segment: Segment, position: int, size: int, limit: int) -> bool | None:
         """Looks at what whoever reads in sequence asks for next; whether a range is resident."""
