@@ -15,6 +15,8 @@ from lakelog.coordinator.group.rebalance import TimerKey, TimerKind
 
 PENDING_MAX = 2000
 """Ids of one shard."""
+PENDING_BYTES_MAX = 1024 * 1024
+"""What those and the ids of their groups may take together: each may have 32 KiB."""
 
 
 class PendingJoins:
@@ -22,17 +24,24 @@ class PendingJoins:
         self._deadlines = deadlines
         self._groups: dict[str, ClassicGroup] = {}
         self._unjoined: set[str] = set()
+        self._size = 0
 
     def __len__(self) -> int:
         return len(self._groups)
 
     def add(self, group: ClassicGroup, member_id: str, deadline_ms: int) -> ClassicGroup | None:
-        """Returns the group that lost its oldest id to make room, if any did."""
-        loser = None
-        if len(self._groups) >= PENDING_MAX:
+        """Returns the group that lost its oldest id to make room, if any did.
+
+        An id for which that makes no room is forgotten at once.
+        """
+        loser, size = None, _size(group, member_id)
+        if self._groups and not self._has_room(size):
             oldest = next(iter(self._groups))
             loser = self._groups[oldest]
             self.remove(loser, oldest)
+        if not self._has_room(size):
+            return loser
+        self._size += size
         self._groups[member_id] = group
         group.pending_joins.add(member_id)
         if group.generation == 0 and not group.members:
@@ -41,11 +50,15 @@ class PendingJoins:
         self._deadlines.set(key, deadline_ms)
         return loser
 
+    def _has_room(self, size: int) -> bool:
+        return len(self._groups) < PENDING_MAX and self._size + size <= PENDING_BYTES_MAX
+
     def remove(self, group: ClassicGroup, member_id: str) -> bool:
         """Whether it was pending in this group; an id given out for another stays as it is."""
         if self._groups.get(member_id) is not group:
             return False
         del self._groups[member_id]
+        self._size -= _size(group, member_id)
         group.pending_joins.discard(member_id)
         if not group.pending_joins:
             self._unjoined.discard(group.group_id)
@@ -67,3 +80,7 @@ class PendingJoins:
     def remove_all(self, group: ClassicGroup) -> None:
         for member_id in list(group.pending_joins):
             self.remove(group, member_id)
+
+
+def _size(group: ClassicGroup, member_id: str) -> int:
+    return len(group.group_id) + len(member_id)

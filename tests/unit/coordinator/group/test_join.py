@@ -9,7 +9,7 @@ from coordinator_world import World, in_world
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.join import Join
 from lakelog.coordinator.group.member import select_protocol
-from lakelog.coordinator.group.pending import PENDING_MAX
+from lakelog.coordinator.group.pending import PENDING_BYTES_MAX, PENDING_MAX
 from lakelog.protocol.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -299,6 +299,24 @@ async def test_an_abandoned_first_rebalance_leaves_an_empty_group(world: World) 
     group = world.coordinator._host.shard(0).state.classic[GROUP]
     assert (group.state, group.generation) == ("Empty", joined.generation_id + 1)
     assert world.coordinator._host.shard(0).state.stored[GROUP].members == []
+
+
+@in_world()
+async def test_a_flood_of_long_names_is_bounded_by_its_bytes(world: World) -> None:
+    shard = world.coordinator._host.shard(0)
+    request = JoinGroupRequest(session_timeout_ms=10_000, protocol_type="consumer")
+    request.protocols = [JoinGroupRequestProtocol(name="range")]
+    now = world.coordinator._host.now()
+    for i in range(100):
+        request.group_id = f"{i:032000}"
+        shard.join(now, Join.of(request, 9, "c" * 32_000, "/127.0.0.1", lambda response: None))
+    kept = list(shard.state.classic.values())
+    assert 0 < sum(len(group.pending_joins) for group in kept) == len(kept)
+    assert len(kept) * 64_000 <= PENDING_BYTES_MAX
+    await join(world)
+    await asyncio.sleep(11)
+    assert shard.state.classic == {}
+    assert shard.state.pending._size == 0
 
 
 @in_world()
