@@ -42,6 +42,14 @@ def topic(broker: BrokerProcess) -> str:
     return name
 
 
+@pytest.fixture(autouse=True)
+def no_groups(broker: BrokerProcess) -> None:
+    """Those of another test would take the room."""
+    admin = rd.AdminClient(_settings(broker))
+    for each in admin.list_consumer_groups().result(TIMEOUT_S).valid:
+        admin.delete_consumer_groups([each.group_id])[each.group_id].result(TIMEOUT_S)
+
+
 def _settings(broker: BrokerProcess, **others: str) -> dict[str, Any]:
     named = {name.replace("_", "."): value for name, value in others.items()}
     return {"bootstrap.servers": broker.bootstrap, **named}
@@ -115,9 +123,6 @@ def test_one_group_too_many(broker: BrokerProcess, topic: str) -> None:
             consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
 
     admin = rd.AdminClient(_settings(broker))
-    listed = admin.list_consumer_groups().result(TIMEOUT_S).valid
-    for each in listed:
-        admin.delete_consumer_groups([each.group_id])[each.group_id].result(TIMEOUT_S)
     for number in range(3):
         commit(f"group {number}")
     error = _refused(lambda: commit("group 3"))

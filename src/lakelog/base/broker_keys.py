@@ -176,12 +176,13 @@ _TOPICS = (
         "Time after its last write at which a producer's sequence numbers are forgotten.",
         at_least(1),
     ),
-    _fixed(
+    ConfigKey(
         "producer.id.expiration.check.interval.ms",
         _INT,
-        600_000,
+        "600000",
         "Time between two looks for producers to be forgotten.",
         at_least(1),
+        internal=True,
     ),
 )
 

@@ -27,6 +27,8 @@ class FlushJob:
 
     log: LocalLog
     end_offset: int
+    stable_offset: int
+    """The last stable offset, below which every transaction is decided before `end_offset`."""
     generation: int
     """`Log.truncations` at the start: after a truncation the job proves nothing."""
     handles: list[Handle]

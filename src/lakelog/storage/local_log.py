@@ -42,6 +42,7 @@ class LocalLog:
         "_known",
         "_new_names",
         "_random_below",
+        "_stable_point",
         "active_segment",
         "before_truncate",
         "broken",
@@ -97,6 +98,8 @@ class LocalLog:
         self.log_end_offset = self.active_segment.next_offset
         self.recovery_point = recovery_point
         """Everything before it is on the device."""
+        self._stable_point = 0
+        """The last stable offset when what `recovery_point` stands for began to be flushed."""
         self.leader_epochs = leader_epochs if leader_epochs is not None else EpochCache()
         self.producers = producers if producers is not None else ProducerStateTable()
         self.snapshots = (
@@ -183,6 +186,19 @@ class LocalLog:
 
     # Durability
 
+    @property
+    def last_stable_offset(self) -> int:
+        """Every transaction that reaches below it is decided, and that is committed."""
+        first = self.producers.first_unstable_offset
+        return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
+
+    @property
+    def durable_stable_offset(self) -> int:
+        """Every transaction that reaches below it is on the device, and so is what decided it."""
+        if self.recovery_point >= self.log_end_offset:
+            return self.last_stable_offset
+        return min(self._stable_point, self.recovery_point)
+
     def begin_flush(self, *, beside_others: bool = False) -> FlushJob | None:
         """What to sync; `None` when all is durable or a flush is under way.
 
@@ -196,7 +212,8 @@ class LocalLog:
         names = self._names_to_sync()
         for other in self._flushes:
             names[:0] = [path for path in other.names if path not in names]
-        job = FlushJob(self, self.log_end_offset, self.truncations, [], names)
+        stable = self.last_stable_offset
+        job = FlushJob(self, self.log_end_offset, stable, self.truncations, [], names)
         try:
             indexes = self._open_unflushed(job)
         except BaseException:
@@ -237,6 +254,7 @@ class LocalLog:
         self._flushes.remove(job)
         if job.generation == self.truncations and not self.broken:
             self.recovery_point = max(self.recovery_point, job.end_offset)
+            self._stable_point = max(self._stable_point, job.stable_offset)
             self.producers.commit_markers(self.recovery_point)
 
     def flush(self) -> None:

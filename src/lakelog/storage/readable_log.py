@@ -123,12 +123,6 @@ class ReadableLog(LocalLog):
         """The first record with the greatest timestamp."""
         return find_max_timestamp(self)
 
-    @property
-    def last_stable_offset(self) -> int:
-        """Every transaction that reaches below it is decided, and that is committed."""
-        first = self.producers.first_unstable_offset
-        return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
-
     def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
         """Those with records in what was read from `offset` up to the last stable offset.
 

@@ -60,6 +60,7 @@ class TrimmableLog(ReadableLog):
         end = self.segments[keep - 1].end_before(offset) if keep else offset
         self.truncations += 1
         self.log_start_offset = min(self.log_start_offset, end)
+        self._stable_point = min(self._stable_point, end)
         if end < self.recovery_point:
             self.recovery_point = end
             if self.before_truncate is not None:

@@ -64,7 +64,8 @@ def examine(
         dirty = cleaned_offset
     active = log.active_segment.base_offset
     young = _first_young(log, dirty, now_ms)
-    limit = min(last_stable_offset, active, log.recovery_point, active if young is None else young)
+    stable = min(last_stable_offset, log.durable_stable_offset)
+    limit = min(stable, active if young is None else young)
     uncleanable = segments[_containing(log, max(dirty, limit))].base_offset
     first = segments[_containing(log, min(dirty, uncleanable))].base_offset
     return CleanableLog(

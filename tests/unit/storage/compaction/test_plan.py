@@ -8,7 +8,15 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.storage.compaction.plan import CleanableLog, examine
 from lakelog.storage.log import Log
 from lakelog.storage.names import LOG
-from storage_kit import NOW, Store, append, make_batch, memory_store
+from storage_kit import (
+    NOW,
+    Store,
+    append,
+    append_in_transaction,
+    append_marker,
+    make_batch,
+    memory_store,
+)
 
 HOUR = 3_600_000
 CONFIG = LogConfig(
@@ -50,6 +58,20 @@ def test_nothing_is_cleaned_that_is_not_durable() -> None:
     _, log = filled()
     log.recovery_point = 5
     assert look(log).first_uncleanable_offset == 4
+
+
+def test_nothing_is_cleaned_whose_decision_is_not_durable() -> None:
+    """Else an older value of a key goes for a newer one that a power failure has aborted."""
+    log = memory_store(CONFIG).create()
+    append_in_transaction(log, (1, 0, 0))
+    for _ in range(5):
+        append(log, make_batch())
+    log.flush()
+    append_marker(log, 1, 0, commit=True)
+    assert log.recovery_point == 6
+    assert (log.last_stable_offset, look(log).first_uncleanable_offset) == (7, 0)
+    log.flush()
+    assert look(log).first_uncleanable_offset == log.active_segment.base_offset > 0
 
 
 @pytest.mark.parametrize(("hours", "end"), [(10, 0), (9, 2), (5, 6), (4, 6), (3, 8)])
