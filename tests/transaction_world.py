@@ -20,10 +20,12 @@ from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.markers import Marker
-from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
+from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
+from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
 from lakelog.protocol.end_txn import EndTxnRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.aio import AsyncioTasks
 
 T = TypeVar("T")
@@ -222,6 +224,22 @@ class World:
                 return Producer(answer.producer_id, answer.producer_epoch)
             assert answer.code.retriable, answer
             await asyncio.sleep(0.05)
+
+    async def with_epoch(self, epoch: int) -> Producer:
+        """A producer that has come so far, as if by 32,000 transactions."""
+        first = await self.ready()
+        transaction = Transaction(
+            producer_id=first.producer_id,
+            producer_epoch=epoch,
+            timeout_ms=60_000,
+            last_update_ms=self.clock.wall_ms(),
+            previous_producer_id=first.producer_id,
+        )
+        builder = BatchBuilder()
+        builder.append(0, *encode_record(TransactionRecord("t", transaction)))
+        await self.log.append(0, builder.build())
+        await self.restart()
+        return Producer(first.producer_id, epoch)
 
     async def add(
         self,

@@ -8,9 +8,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.answer import Answer
-from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
-from lakelog.coordinator.transaction.state import EPOCH_LAST, Transaction
-from lakelog.records.builder import BatchBuilder
+from lakelog.coordinator.transaction.state import EPOCH_LAST
 from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
 
 NONE = ErrorCode.NONE
@@ -185,20 +183,9 @@ async def test_who_does_not_hold_the_id(world: World) -> None:
 
 async def with_a_new_id_at_the_last_epoch(world: World) -> tuple[Producer, Answer]:
     """A transaction whose end replaced its producer id by one that goes on at the last epoch."""
-    producer = await world.ready()
-    known = Transaction(
-        producer_id=producer.producer_id,
-        producer_epoch=EPOCH_LAST - 1,
-        timeout_ms=60_000,
-        last_update_ms=world.clock.wall_ms(),
-        previous_producer_id=producer.producer_id,
-    )
-    builder = BatchBuilder()
-    builder.append(0, *encode_record(TransactionRecord("t", known)))
-    await world.log.append(0, builder.build())
+    producer = await world.with_epoch(EPOCH_LAST - 1)
     world.lose_power()
     await world.restart()
-    producer = Producer(producer.producer_id, EPOCH_LAST - 1)
     assert await world.add(producer, version=BUMPING) == ErrorCode.NONE
     answer = await world.end(producer, commit=True, version=BUMPING)
     assert answer.code == ErrorCode.NONE

@@ -8,30 +8,11 @@ from dataclasses import replace
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
 from lakelog.coordinator.transaction.state import EPOCH_LAST, EPOCH_MAX, Transaction
-from lakelog.records.builder import BatchBuilder
 from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
 
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 FENCED = ErrorCode.PRODUCER_FENCED
-
-
-async def with_epoch(world: World, epoch: int) -> Producer:
-    """A producer that has come so far, as if by 32,000 transactions."""
-    first = await world.ready()
-    transaction = Transaction(
-        producer_id=first.producer_id,
-        producer_epoch=epoch,
-        timeout_ms=60_000,
-        last_update_ms=world.clock.wall_ms(),
-        previous_producer_id=first.producer_id,
-    )
-    builder = BatchBuilder()
-    builder.append(0, *encode_record(TransactionRecord("t", transaction)))
-    await world.log.append(0, builder.build())
-    await world.restart()
-    return Producer(first.producer_id, epoch)
 
 
 @in_world()
@@ -121,7 +102,7 @@ async def test_kafka_9666_failed_fences_do_not_use_epochs_up(world: World) -> No
 
 @in_world()
 async def test_after_the_last_epoch_comes_a_new_producer_id(world: World) -> None:
-    last = await with_epoch(world, EPOCH_LAST)
+    last = await world.with_epoch(EPOCH_LAST)
     fresh = await world.ready()
     assert fresh.producer_id != last.producer_id
     assert fresh.epoch == 0
@@ -129,7 +110,7 @@ async def test_after_the_last_epoch_comes_a_new_producer_id(world: World) -> Non
 
 @in_world()
 async def test_a_producer_with_the_last_epoch_goes_on_with_a_new_id(world: World) -> None:
-    last = await with_epoch(world, EPOCH_LAST)
+    last = await world.with_epoch(EPOCH_LAST)
     fresh = await world.ready(expected=last)
     assert fresh.producer_id != last.producer_id
     assert await world.ready(expected=last) == fresh, "the same request, repeated"
@@ -142,7 +123,7 @@ def test_kafka_18660_epochs_never_overflow(version: int, epoch: int) -> None:
 
     @in_world()
     async def scenario(world: World) -> None:
-        producer = await with_epoch(world, epoch)
+        producer = await world.with_epoch(epoch)
         seen = {producer}
         for step in ("commit", "abort", "timeout", "commit", "timeout", "abort"):
             assert await world.add(producer, version=version) == ErrorCode.NONE
@@ -173,7 +154,7 @@ def test_a_new_producer_id_waits_until_every_marker_is_written(ask: str) -> None
 
     @in_world()
     async def scenario(world: World) -> None:
-        last = await with_epoch(world, EPOCH_LAST)
+        last = await world.with_epoch(EPOCH_LAST)
         await world.add(last, version=BUMPING)
         world.markers.fate = lambda: "lost"
         answer = await world.end(last, commit=True, version=BUMPING)
@@ -202,7 +183,7 @@ def test_a_new_producer_id_waits_until_every_marker_is_written(ask: str) -> None
 
 @in_world()
 async def test_kafka_20090_a_fence_at_the_last_epoch_leaves_a_usable_id(world: World) -> None:
-    last = await with_epoch(world, EPOCH_LAST)
+    last = await world.with_epoch(EPOCH_LAST)
     await world.add(last, version=BUMPING)
     await asyncio.sleep(61)
     for commit in (False, True):
