@@ -159,8 +159,7 @@ def fenced_beyond(
 
 def check_producer(current: Transaction | None, producer: Producer) -> Transaction:
     """Whether this producer holds the transactional id; raises `KafkaError` if not."""
-    if current is not None:
-        _check_not_early(current, producer)
+    _check_not_early(current, producer)
     if current is None or current.producer_id != producer.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if current.producer_epoch != producer.epoch:
@@ -168,9 +167,11 @@ def check_producer(current: Transaction | None, producer: Producer) -> Transacti
     return current
 
 
-def _check_not_early(current: Transaction, producer: Producer) -> None:
+def _check_not_early(current: Transaction | None, producer: Producer) -> None:
     """EndTxn tells a client the producer id that is its own only once every marker is written."""
-    if not current.state.is_ending or current.next_producer_id == NO_PRODUCER_ID:
+    if current is None or not current.state.is_ending:
+        return
+    if current.next_producer_id == NO_PRODUCER_ID:
         return
     if producer == _identity(completed(current, current.last_update_ms)):
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -227,8 +228,7 @@ def check_end(current: Transaction | None, end: End) -> Transaction:
     """Whether this producer may end a transaction now; raises `KafkaError` if not."""
     if end.version is not TransactionVersion.BUMPING:
         return check_producer(current, end.producer)
-    if current is not None:
-        _check_not_early(current, end.producer)
+    _check_not_early(current, end.producer)
     is_retry = current is not None and _is_retry(current, end.producer)
     if current is None or (current.producer_id != end.producer.producer_id and not is_retry):
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
