@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from lakelog.wire.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    error_text,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 
 class AlterableConfig(Struct):
@@ -32,7 +42,7 @@ class AlterConfigsResourceResponse(Struct):
     """One resource."""
 
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = error_text()
     resource_type: int = int8()
     resource_name: str = string()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, string
+from lakelog.wire.schema import Message, Struct, array, boolean, error_text, int16, int32, string
 
 
 class ReassignablePartition(Struct):
@@ -33,7 +33,7 @@ class ReassignablePartitionResponse(Struct):
 
     partition_index: int = int32()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = error_text()
 
 
 class ReassignableTopicResponse(Struct):
@@ -49,5 +49,5 @@ class AlterPartitionReassignmentsResponse(Message, versions="0-1", flexible="0+"
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean("1+", default=True)
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = error_text()
     responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse)

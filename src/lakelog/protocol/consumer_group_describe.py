@@ -7,6 +7,7 @@ from lakelog.wire.schema import (
     Struct,
     array,
     boolean,
+    error_text,
     int8,
     int16,
     int32,
@@ -62,7 +63,7 @@ class DescribedGroup(Struct):
     """A group with its members, or why there is none."""
 
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = error_text(default=None)
     group_id: str = string()
     group_state: str = string()
     group_epoch: int = int32()

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, int16, int32, string, struct, uuid
+from lakelog.wire.schema import (
+    Message,
+    Struct,
+    array,
+    error_text,
+    int16,
+    int32,
+    string,
+    struct,
+    uuid,
+)
 
 
 class TopicPartitions(Struct):
@@ -46,7 +56,7 @@ class ConsumerGroupHeartbeatResponse(Message, versions="0-1", flexible="0+"):
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = error_text(default=None)
     member_id: str | None = string(nullable="0+", default=None)
     member_epoch: int = int32()
     heartbeat_interval_ms: int = int32()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, string
+from lakelog.wire.schema import Message, Struct, array, boolean, error_text, int16, int32, string
 
 
 class CreatePartitionsAssignment(Struct):
@@ -38,7 +38,7 @@ class CreatePartitionsTopicResult(Struct):
 
     name: str = string()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = error_text(default=None)
 
 
 class CreatePartitionsResponse(Message, versions="0-3", flexible="2+"):

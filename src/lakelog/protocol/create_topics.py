@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string, uuid
+from lakelog.wire.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    error_text,
+    int8,
+    int16,
+    int32,
+    string,
+    uuid,
+)
 
 
 class CreatableReplicaAssignment(Struct):
@@ -57,7 +68,7 @@ class CreatableTopicResult(Struct):
     name: str = string()
     topic_id: bytes = uuid("7+")
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = error_text()
     topic_config_error_code: int = int16("5+", tag=0)
     """Why configurations are null though the topic was created."""
     num_partitions: int = int32("5+", default=-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, int16, int32, string
+from lakelog.wire.schema import Message, Struct, array, error_text, int16, int32, string
 
 
 class DeleteGroupsRequest(Message, versions="0-3", flexible="2+"):
@@ -16,7 +16,7 @@ class DeletableGroupResult(Struct):
 
     group_id: str = string()
     error_code: int = int16()
-    error_message: str | None = string("3+", nullable="3+", default=None)
+    error_message: str | None = error_text("3+", nullable="3+", default=None)
 
 
 class DeleteGroupsResponse(Message, versions="0-3", flexible="2+"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, int16, int32, string, uuid
+from lakelog.wire.schema import Message, Struct, array, error_text, int16, int32, string, uuid
 
 
 class DeleteTopicState(Struct):
@@ -29,7 +29,7 @@ class DeletableTopicResult(Struct):
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid("6+")
     error_code: int = int16()
-    error_message: str | None = string("5+", nullable="0+", default=None)
+    error_message: str | None = error_text("5+", default=None)
 
 
 class DeleteTopicsResponse(Message, versions="1-6", flexible="4+"):

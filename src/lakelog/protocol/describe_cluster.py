@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string
+from lakelog.wire.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    error_text,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 
 class DescribeClusterRequest(Message, versions="0-2", flexible="0+"):
@@ -29,7 +39,7 @@ class DescribeClusterResponse(Message, versions="0-2", flexible="0+"):
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = error_text(default=None)
     endpoint_type: int = int8("1+", default=1)
     cluster_id: str = string()
     controller_id: int = int32(default=-1)

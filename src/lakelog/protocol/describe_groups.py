@@ -9,6 +9,7 @@ from lakelog.wire.schema import (
     array,
     binary,
     boolean,
+    error_text,
     int16,
     int32,
     string,
@@ -40,7 +41,7 @@ class DescribedGroup(Struct):
     """A group, its state and its members."""
 
     error_code: int = int16()
-    error_message: str | None = string("6+", nullable="0+", default=None)
+    error_message: str | None = error_text("6+", default=None)
     group_id: str = string()
     group_state: str = string()
     """PreparingRebalance, CompletingRebalance, Stable, Empty or Dead."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, string
+from lakelog.wire.schema import Message, Struct, array, error_text, int16, int32, int64, string
 
 
 class TopicRequest(Struct):
@@ -36,7 +36,7 @@ class PartitionResponse(Struct):
 
     partition_index: int = int32()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = error_text(default=None)
     active_producers: list[ProducerState] = array(ProducerState)
 
 

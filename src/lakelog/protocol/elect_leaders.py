@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, string
+from lakelog.wire.schema import Message, Struct, array, error_text, int8, int16, int32, string
 
 
 class TopicPartitions(Struct):
@@ -27,7 +27,7 @@ class PartitionResult(Struct):
 
     partition_id: int = int32()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = error_text()
 
 
 class ReplicaElectionResult(Struct):

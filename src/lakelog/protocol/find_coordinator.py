@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, string
+from lakelog.wire.schema import Message, Struct, array, error_text, int8, int16, int32, string
 
 
 class FindCoordinatorRequest(Message, versions="0-6", flexible="3+"):
@@ -26,7 +26,7 @@ class Coordinator(Struct):
     host: str = string()
     port: int = int32()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = error_text()
 
 
 class FindCoordinatorResponse(Message, versions="0-6", flexible="3+"):
@@ -34,7 +34,7 @@ class FindCoordinatorResponse(Message, versions="0-6", flexible="3+"):
 
     throttle_time_ms: int = int32("1+")
     error_code: int = int16("0-3")
-    error_message: str | None = string("1-3", nullable="0+")
+    error_message: str | None = error_text("1-3")
     node_id: int = int32("0-3")
     host: str = string("0-3")
     port: int = int32("0-3")

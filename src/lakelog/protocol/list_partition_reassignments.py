@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.wire.schema import Message, Struct, array, int16, int32, string
+from lakelog.wire.schema import Message, Struct, array, error_text, int16, int32, string
 
 
 class ListPartitionReassignmentsTopics(Struct):
@@ -42,5 +42,5 @@ class ListPartitionReassignmentsResponse(Message, versions="0", flexible="0+"):
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
+    error_message: str | None = error_text()
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)

@@ -8,6 +8,7 @@ from lakelog.wire.schema import (
     Message,
     Struct,
     array,
+    error_text,
     int16,
     int32,
     int64,
@@ -55,7 +56,7 @@ class BatchIndexAndErrorMessage(Struct):
     """A record of the batch that caused its refusal, by its place in it."""
 
     batch_index: int = int32()
-    batch_index_error_message: str | None = string(nullable="0+", default=None)
+    batch_index_error_message: str | None = error_text(default=None)
 
 
 class LeaderIdAndEpoch(Struct):
@@ -76,7 +77,7 @@ class PartitionProduceResponse(Struct):
     """-1 unless the topic stamps records with the broker's time."""
     log_start_offset: int = int64("5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, "8+")
-    error_message: str | None = string("8+", nullable="0+", default=None)
+    error_message: str | None = error_text("8+", default=None)
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "10+", tag=0)
 
 

@@ -15,6 +15,7 @@ from lakelog.wire.primitives import (
     FIXED_FORMATS,
     MAX_STRING_BYTES,
     SHORT_UVARINTS,
+    cut_text,
     encode_fixed_array,
     encode_uvarint,
 )
@@ -49,6 +50,7 @@ class _Writer:
             pack_array=encode_fixed_array,
             short_uvarints=SHORT_UVARINTS,
             checked_string=_checked_string,
+            cut_text=cut_text,
             refuse_uuid=_refuse_uuid,
         )
 
@@ -130,7 +132,7 @@ class _Writer:
 
     def _string(self, expression: str, field: Field) -> None:
         value = self.source.variable("s")
-        content = f"{expression}.encode()"
+        content = f"cut_text({expression})" if field.is_cut else f"{expression}.encode()"
         if self.version in field.nullable:
             content = f"None if {expression} is None else {content}"
         self.source.add(f"{value} = {content}")

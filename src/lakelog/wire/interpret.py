@@ -17,6 +17,7 @@ from lakelog.wire.primitives import (
     MAX_REQUEST_ELEMENTS,
     MAX_STRING_BYTES,
     MAX_UNKNOWN_TAGS,
+    cut_text,
     encode_uvarint,
     fixed_size,
 )
@@ -232,7 +233,10 @@ class _Writer:
         type_name = "int16" if field.type_name == "string" else "int32"
         if value is None:
             return self.null(field, type_name)
-        content = value.encode() if field.type_name == "string" else bytes(value)
+        if field.is_cut:
+            content = cut_text(value)
+        else:
+            content = value.encode() if field.type_name == "string" else bytes(value)
         return self.length(len(content), type_name) + content
 
 

@@ -52,10 +52,20 @@ FIXED_FORMATS = {
 }
 """`struct` characters of the types whose size does not depend on their value."""
 
+_ELLIPSIS = "…".encode()
 _TWO_BYTES = struct.Struct("BB").pack
 _THREE_BYTES = struct.Struct("BBB").pack
 SHORT_UVARINTS = tuple(bytes((value,)) for value in range(128))
 """The encodings of 0 to 127."""
+
+
+def cut_text(text: str) -> bytes:
+    """`text` in UTF-8; whole characters of its beginning and an ellipsis if it is too long."""
+    content = text.encode(errors="replace")
+    if len(content) <= MAX_STRING_BYTES:
+        return content
+    kept = content[: MAX_STRING_BYTES - len(_ELLIPSIS)].decode(errors="ignore")
+    return kept.encode() + _ELLIPSIS
 
 
 def fixed_size(type_name: str) -> int:

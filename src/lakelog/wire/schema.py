@@ -164,6 +164,19 @@ def string(
     )
 
 
+def error_text(
+    versions: str = "0+", *, nullable: str = "0+", default: str | None = ""
+) -> str | None:
+    """The text of an error, which may repeat what a peer has sent.
+
+    As `string`, but encoding cuts a text that is too long instead of refusing the message.
+    """
+    result: str | None = Field(
+        "string", versions=parse(versions), nullable=parse(nullable), default=default, is_cut=True
+    )  # type: ignore[assignment]
+    return result
+
+
 @overload
 def binary(versions: str = ..., *, tag: int | None = ..., default: Buffer = ...) -> Buffer: ...
 @overload

@@ -48,11 +48,13 @@ class Field:
     """One attribute of a struct.
 
     `type_name` is Kafka's name of the type, of the elements' type for an array. The default of an
-    array is null or empty; the empty tuple stands for a new list each time.
+    array is null or empty; the empty tuple stands for a new list each time. `is_cut`: a string that
+    is shortened where it is too long to be encoded.
     """
 
     __slots__ = (
-        "default", "is_array", "name", "nullable", "struct", "tag", "type_name", "versions",
+        "default", "is_array", "is_cut", "name", "nullable", "struct", "tag", "type_name",
+        "versions",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +67,7 @@ class Field:
         tag: int | None = None,
         struct: Any = None,
         is_array: bool = False,
+        is_cut: bool = False,
     ) -> None:
         self.name = ""
         self.type_name = type_name
@@ -73,6 +76,7 @@ class Field:
         self.tag = tag
         self.struct = struct
         self.is_array = is_array
+        self.is_cut = is_cut
         self.default = default
 
     def new_default(self) -> Any:

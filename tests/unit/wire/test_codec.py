@@ -5,16 +5,23 @@ from typing import Any
 
 import pytest
 
+from lakelog.protocol.registry import APIS
 from lakelog.wire import interpret
 from lakelog.wire.codec import decode, decode_prefix, encode, encode_parts
 from lakelog.wire.errors import WireError
-from lakelog.wire.primitives import MAX_REQUEST_ELEMENTS, MAX_UNKNOWN_TAGS, encode_uvarint
+from lakelog.wire.primitives import (
+    MAX_REQUEST_ELEMENTS,
+    MAX_STRING_BYTES,
+    MAX_UNKNOWN_TAGS,
+    encode_uvarint,
+)
 from lakelog.wire.schema import (
     Message,
     Struct,
     array,
     binary,
     boolean,
+    error_text,
     float64,
     int16,
     int32,
@@ -55,6 +62,10 @@ class Numbers(Message, versions="0", flexible="0+"):
 class Choice(Message, versions="0-1", flexible="1+"):
     left: Item | None = struct(Item, nullable="0+", default=None)
     right: Item | None = struct(Item, nullable="0+", tag=0, default=None)
+
+
+class Failure(Message, versions="0-1", flexible="1+"):
+    text: str | None = error_text()
 
 
 class Names(Message, versions="0-1", flexible="1+"):
@@ -319,3 +330,33 @@ def test_unknown_versions_are_refused_by_name(version: int) -> None:
         encode(FULL, version)
     with pytest.raises(WireError, match="Cargo has versions 0-3"):
         decode(Cargo, b"", version)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("filler", ["x", "ä", "漢", "😀"])
+def test_the_text_of_an_error_is_cut_at_a_character(version: int, filler: str) -> None:
+    for size in (MAX_STRING_BYTES - 1, MAX_STRING_BYTES, MAX_STRING_BYTES + 1, 60_000):
+        text = filler * (size // len(filler.encode())) + "." * (size % len(filler.encode()))
+        data = encode(Failure(text=text), version)
+        assert data == interpret.encode(Failure(text=text), version)
+        told = decode(Failure, data, version).text
+        assert told is not None
+        if size <= MAX_STRING_BYTES:
+            assert told == text
+        else:
+            assert told.endswith("…")
+            assert text.startswith(told[:-1])
+            assert MAX_STRING_BYTES - 4 < len(told.encode()) <= MAX_STRING_BYTES
+
+
+def test_the_texts_of_all_errors_are_cut() -> None:
+    def texts(kind: Any) -> Any:
+        for field in kind.__fields__:
+            if field.name.endswith("error_message"):
+                yield kind, field
+            elif field.struct is not None:
+                yield from texts(field.struct)
+
+    found = [each for api in APIS.values() for each in texts(api.response)]
+    assert len(found) > 15
+    assert [(kind, field.name) for kind, field in found if not field.is_cut] == []

@@ -24,6 +24,8 @@ from lakelog.runtime.api import Random
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
+_NAME_IN_ID_MAX = 255
+"""Characters of a client or instance id in a member id, which must fit into a string of Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ class Joins:
         )
 
     def _join_new(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
-        member_id = f"{join.instance_id or join.client_id}-{random_uuid_text(self._random)}"
+        name = (join.instance_id or join.client_id)[:_NAME_IN_ID_MAX]
+        member_id = f"{name}-{random_uuid_text(self._random)}"
         if join.instance_id is not None:
             current = group.static_members.get(join.instance_id)
             if current is None:

@@ -11,6 +11,8 @@ from consumer_members import GROUP, Consumer, describe, group_of, settle, snapsh
 from coordinator_world import World, in_world, run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig
+from lakelog.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from lakelog.wire.codec import decode, encode
 
 AT_ONCE = ConsumerConfig(assignment_interval_ms=0)
 CONFIG = GroupConfig(partitions=1, initial_rebalance_delay_ms=0, consumer=AT_ONCE)
@@ -431,3 +433,11 @@ async def test_state_survives_a_restart_exactly(world: World) -> None:
     assert snapshot(world) == before
     await settle(one, two, three)
     assert one.of() | three.of() == set(range(8))
+
+
+@in_world()
+async def test_the_error_of_a_long_expression_can_be_encoded(world: World) -> None:
+    response = await Consumer(world, "one", topics=None, regex="a[" * 8 * 1024).beat()
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    told = decode(ConsumerGroupHeartbeatResponse, encode(response, 1), 1)
+    assert told.error_message.startswith("SubscribedTopicRegex `a[a[")

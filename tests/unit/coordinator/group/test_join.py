@@ -312,7 +312,7 @@ async def test_a_flood_of_long_names_is_bounded_by_its_bytes(world: World) -> No
         shard.join(now, Join.of(request, 9, "c" * 32_000, "/127.0.0.1", lambda response: None))
     kept = list(shard.state.classic.values())
     assert 0 < sum(len(group.pending_joins) for group in kept) == len(kept)
-    assert len(kept) * 64_000 <= PENDING_BYTES_MAX
+    assert len(kept) * 32_000 <= PENDING_BYTES_MAX
     await join(world)
     await asyncio.sleep(11)
     assert shard.state.classic == {}
@@ -391,3 +391,15 @@ async def test_a_newcomer_interrupts_a_generation_without_assignment(world: Worl
     assert code in (0, ErrorCode.REBALANCE_IN_PROGRESS)
     again = join(world, leader.member_id)
     assert (await newcomer).generation_id == (await again).generation_id == 2
+
+
+@in_world()
+async def test_long_names_of_clients_and_instances_make_member_ids_that_fit(world: World) -> None:
+    first = await join(world, client_id="c" * 32_000)
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    joined = await join(world, first.member_id, client_id="c" * 32_000)
+    assert (joined.error_code, joined.member_id) == (0, first.member_id)
+    static = await join(world, instance_id="i" * 32_767, group="static")
+    assert static.error_code == 0
+    assert len(static.member_id) < 300
+    assert (await sync(world, static, group="static", instance_id="i" * 32_767)).error_code == 0
