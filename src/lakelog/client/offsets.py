@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import ConnectionLostError, UnreachableError, check
+from lakelog.client.errors import check
+from lakelog.client.leaders import TopicPartition, ask_leaders
 from lakelog.protocol.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -15,7 +15,7 @@ from lakelog.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 
-TopicPartition = tuple[str, int]
+__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "OffsetAt", "TopicPartition", "list_offsets"]
 
 LATEST = -1
 """The end: one past the last record that may be read."""
@@ -26,7 +26,12 @@ MAX_TIMESTAMP = -3
 
 @dataclass(slots=True, frozen=True)
 class OffsetAt:
-    """`offset` is -1 if no record is that new; `timestamp` is -1 where none was asked for."""
+    """An offset, -1 if no record is that new, and the record's timestamp, -1 for `LATEST` and
+    `EARLIEST`.
+
+    leader_epoch: that of the record, or for `LATEST` the leader's own, which no record below the
+    offset exceeds; -1 where the broker does not know it.
+    """
 
     offset: int
     timestamp: int
@@ -40,47 +45,30 @@ def list_offsets(
 
     Leaders are followed as they change. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
     """
-    found: dict[TopicPartition, OffsetAt] = {}
 
-    def work() -> dict[TopicPartition, OffsetAt]:
-        left = {key: time for key, time in wanted.items() if key not in found}
-        try:
-            _ask_leaders(cluster, left, found, int(read_committed))
-        except Exception:
-            cluster.refresh({topic for topic, _ in left})
-            raise
-        return found
+    def ask(
+        node: int, keys: Sequence[TopicPartition], found: dict[TopicPartition, OffsetAt]
+    ) -> None:
+        times = {key: wanted[key] for key in keys}
+        request = _request(times, int(read_committed), int(cluster.request_timeout_s * 1000))
+        _collect(cluster.ask(node, request, ListOffsetsResponse), found)
 
-    return cluster.retrying(work)
+    return ask_leaders(cluster, wanted, ask)
 
 
-def _ask_leaders(
-    cluster: Cluster,
-    left: Mapping[TopicPartition, int],
-    found: dict[TopicPartition, OffsetAt],
-    isolation_level: int,
-) -> None:
-    by_node: dict[int, list[TopicPartition]] = defaultdict(list)
-    for topic, partition in left:
-        by_node[cluster.leader(topic, partition).node_id].append((topic, partition))
-    for node, keys in by_node.items():
-        topics: dict[str, ListOffsetsTopic] = {}
-        for topic, partition in keys:
-            row = topics.setdefault(topic, ListOffsetsTopic(name=topic))
-            row.partitions.append(
-                ListOffsetsPartition(partition_index=partition, timestamp=left[topic, partition])
-            )
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=isolation_level,
-            topics=list(topics.values()),
-            timeout_ms=int(cluster.request_timeout_s * 1000),
-        )
-        try:
-            response = cluster.ask(node, request, ListOffsetsResponse)
-        except ConnectionLostError as error:
-            raise UnreachableError(error.message) from error
-        _collect(response, found)
+def _request(
+    times: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: int
+) -> ListOffsetsRequest:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for (topic, partition), time in times.items():
+        row = topics.setdefault(topic, ListOffsetsTopic(name=topic))
+        row.partitions.append(ListOffsetsPartition(partition_index=partition, timestamp=time))
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=list(topics.values()),
+        timeout_ms=timeout_ms,
+    )
 
 
 def _collect(response: ListOffsetsResponse, found: dict[TopicPartition, OffsetAt]) -> None:

@@ -8,8 +8,9 @@ from types import TracebackType
 
 from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.client.consumer.reader import PartitionReader
+from lakelog.client.epochs import EpochEnd, epoch_ends
 from lakelog.client.errors import OffsetOutOfRangeError, TopicNotFoundError, TopicRecreatedError
-from lakelog.client.offsets import EARLIEST, LATEST, list_offsets
+from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from lakelog.client.producer.api import Producer
 from lakelog.client.view import Topic
 from lakelog.records.record import Record, decode_records
@@ -85,6 +86,14 @@ class Broker:
         """One past the last record that may be read."""
         return self._offsets(dict.fromkeys(partitions, LATEST))
 
+    def latest_places(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAt]:
+        """`latest` with the leader epoch that no record below the offset exceeds."""
+        return self._places(dict.fromkeys(partitions, LATEST))
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
+        """Where the leader epoch of each partition ends in the log as it is now."""
+        return epoch_ends(self._cluster, epochs) if epochs else {}
+
     def log_end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """One past the last record there is, also of transactions that are open."""
         wanted = dict.fromkeys(partitions, LATEST)
@@ -130,11 +139,12 @@ class Broker:
         return taken / max(1, position - start)
 
     def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {key: place.offset for key, place in self._places(wanted).items()}
+
+    def _places(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
         if not wanted:
             return {}
-        committed = self._reader.read_committed
-        found = list_offsets(self._cluster, wanted, read_committed=committed)
-        return {key: place.offset for key, place in found.items()}
+        return list_offsets(self._cluster, wanted, read_committed=self._reader.read_committed)
 
 
 def open_producer(

@@ -1,10 +1,11 @@
 """Offsets of many partitions, in memory and as the JSON that streaming checkpoints hold.
 
 The JSON is the official Kafka connector's, `{"topic": {"partition": offset}}`, so a query may
-start from a checkpoint that `format("kafka")` wrote. Topic ids ride along as an extra topic
-without partitions, `"name@id": {}`: `@` cannot occur in a topic's name, and the official
-connector reads such an entry as nothing. They are what tells a topic from its successor of the
-same name.
+start from a checkpoint that `format("kafka")` wrote, and go back to it. Topic ids and leader epochs
+ride along in the name of an extra topic without partitions, `"name@id@0:5,1:7": {}`: `@` cannot
+occur in a topic's name, and the official connector reads such an entry as nothing. The id tells a
+topic from its successor of the same name, the epochs tell a log from one that lost its tail and
+grew again (`divergence.py`). Checkpoints of before have `"name@id": {}`, without epochs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ EARLIEST_OFFSET = -2
 Offsets = dict[str, dict[int, int]]
 """Topic to partition to offset (the next one to read)."""
 
+Epochs = dict[str, dict[int, int]]
+"""Topic to partition to the leader epoch that no record below the partition's offset exceeds."""
+
 TimestampsByPartition = dict[str, dict[int, int]]
 """Topic to partition to milliseconds since the epoch."""
 
@@ -28,10 +32,14 @@ TopicPartition = tuple[str, int]
 
 @dataclass(slots=True)
 class StreamOffset:
-    """A point in a stream: offsets, and the ids of the topics they belong to."""
+    """A point in a stream: offsets, the ids of the topics they belong to, and leader epochs.
+
+    Ids and epochs may be missing. Epochs are written for topics with an id only.
+    """
 
     offsets: Offsets = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
+    epochs: Epochs = field(default_factory=dict)
 
     def to_json(self) -> dict[str, dict[str, int]]:
         """Ordered, so that equal points have equal text, by which Spark compares them."""
@@ -39,15 +47,25 @@ class StreamOffset:
             topic: {str(partition): offset for partition, offset in sorted(partitions.items())}
             for topic, partitions in self.offsets.items()
         }
-        entries.update({f"{topic}@{self.topic_ids[topic]}": {} for topic in self.topic_ids})
+        entries.update({self._identity(topic): {} for topic in self.topic_ids})
         return dict(sorted(entries.items()))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
         """Raises `ValueError` when `value` is not of the documented shape."""
-        plain = {name: inner for name, inner in value.items() if "@" not in name}
-        ids = dict(name.split("@", 1) for name in value if "@" in name)
-        return cls(_checked(plain), ids)
+        point = cls(_checked({name: inner for name, inner in value.items() if "@" not in name}))
+        for name in value:
+            if "@" in name:
+                topic, topic_id, epochs = (name + "@").split("@")[:3]
+                point.topic_ids[topic] = topic_id
+                if epochs:
+                    point.epochs[topic] = _parse_epochs(epochs, name)
+        return point
+
+    def _identity(self, topic: str) -> str:
+        epochs = sorted(self.epochs.get(topic, {}).items())
+        text = ",".join(f"{partition}:{epoch}" for partition, epoch in epochs)
+        return f"{topic}@{self.topic_ids[topic]}" + (f"@{text}" if text else "")
 
 
 def parse_offsets(text: str) -> Offsets:
@@ -83,6 +101,16 @@ def from_items(pairs: Mapping[TopicPartition, int]) -> Offsets:
     for (topic, partition), offset in pairs.items():
         offsets.setdefault(topic, {})[partition] = offset
     return offsets
+
+
+def _parse_epochs(text: str, name: str) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for item in text.split(","):
+        partition, _, epoch = item.partition(":")
+        if not (partition.isdecimal() and epoch.isdecimal()):
+            raise ValueError(f"{name!r}: {item!r} is no partition and leader epoch")
+        found[int(partition)] = int(epoch)
+    return found
 
 
 def _json(text: str) -> Any:

@@ -61,3 +61,27 @@ def test_items_come_in_order_and_make_the_same_offsets_again() -> None:
 
     assert list(items(offsets)) == [(("a", 0), 1), (("b", 0), 3), (("b", 1), 4)]
     assert from_items(dict(items(offsets))) == offsets
+
+
+def test_leader_epochs_ride_in_the_name_of_the_entry() -> None:
+    """Its value stays empty, so `format("kafka")` can continue from the checkpoint."""
+    point = StreamOffset(
+        {"a": {1: 9, 0: 4}, "b": {0: 1}}, {"a": "id", "b": "ib"}, {"a": {1: 7, 0: 5}}
+    )
+
+    value = json.loads(json.dumps(point.to_json()))
+
+    assert value == {"a": {"0": 4, "1": 9}, "a@id@0:5,1:7": {}, "b": {"0": 1}, "b@ib": {}}
+    assert StreamOffset.from_json(value) == point
+
+
+def test_a_checkpoint_without_epochs_is_read() -> None:
+    point = StreamOffset.from_json({"a": {"0": 4}, "a@id": {}})
+
+    assert point == StreamOffset({"a": {0: 4}}, {"a": "id"})
+
+
+@pytest.mark.parametrize("epochs", ["x", "0", "0:", ":1", "0:1,", "0:-1", "0:1:2"])
+def test_epochs_that_are_none_are_refused(epochs: str) -> None:
+    with pytest.raises(ValueError, match="leader epoch"):
+        StreamOffset.from_json({"a": {"0": 4}, f"a@id@{epochs}": {}})

@@ -1,0 +1,79 @@
+"""Where leader epochs ended: how a reader finds out that a log was cut below what it has read.
+
+A partition's leader epoch rises with each change or restart of its leader, and each record has the
+epoch it was appended in. If an epoch that a reader has seen up to some offset ended below that
+offset, the log was cut there, and what follows now are other records under the same offsets.
+
+Source: KIP-101, KIP-320.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lakelog.client.cluster import Cluster
+from lakelog.client.errors import check
+from lakelog.client.leaders import TopicPartition, ask_leaders
+from lakelog.protocol.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+_CONSUMER = -1
+
+
+@dataclass(slots=True, frozen=True)
+class EpochEnd:
+    """The largest epoch at or below the one asked about, and the offset where it ends.
+
+    Both are -1 if the log has no such epoch and none after it: it lost all records of the epoch.
+    """
+
+    epoch: int
+    end_offset: int
+
+
+def epoch_ends(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, EpochEnd]:
+    """Return where each partition's leader epoch ends (OffsetForLeaderEpoch).
+
+    Leaders are followed as they change. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
+    """
+
+    def ask(
+        node: int, keys: Sequence[TopicPartition], found: dict[TopicPartition, EpochEnd]
+    ) -> None:
+        request = _request(cluster, {key: epochs[key] for key in keys})
+        _collect(cluster.ask(node, request, OffsetForLeaderEpochResponse), found)
+
+    return ask_leaders(cluster, epochs, ask)
+
+
+def _request(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
+    """With the leader's epoch as it is known here, so that no former leader answers."""
+    topics: dict[str, OffsetForLeaderTopic] = {}
+    for (topic, partition), epoch in epochs.items():
+        known = cluster.view.topics[topic].partitions[partition]
+        row = topics.setdefault(topic, OffsetForLeaderTopic(topic=topic))
+        row.partitions.append(
+            OffsetForLeaderPartition(
+                partition=partition, current_leader_epoch=known.leader_epoch, leader_epoch=epoch
+            )
+        )
+    return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
+
+
+def _collect(response: OffsetForLeaderEpochResponse, found: dict[TopicPartition, EpochEnd]) -> None:
+    failed = 0
+    where = ""
+    for topic in response.topics:
+        for row in topic.partitions:
+            if row.error_code:
+                failed, where = row.error_code, f"{topic.topic}-{row.partition}"
+                continue
+            found[topic.topic, row.partition] = EpochEnd(row.leader_epoch, row.end_offset)
+    check(failed, where)
