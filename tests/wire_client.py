@@ -43,7 +43,8 @@ def host_and_port(bootstrap: str) -> tuple[str, int]:
 class WireClient:
     """One connection."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, client_id: str = "test") -> None:
+        self._client_id = client_id
         self.socket = socket.create_connection(host_and_port(bootstrap), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._ids = itertools.count(1)
@@ -61,7 +62,7 @@ class WireClient:
         """Returns the correlation id."""
         correlation_id = next(self._ids)
         api = api_for(type(message))
-        frame = b"".join(encode_request(api, version, correlation_id, "test", message))
+        frame = b"".join(encode_request(api, version, correlation_id, self._client_id, message))
         self.socket.sendall(frame)
         return correlation_id
 

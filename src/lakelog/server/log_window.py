@@ -8,6 +8,9 @@ WINDOW_S = 60.0
 LINES_MAX = 100
 """Lines of a kind in one window; the next line says how many there would have been."""
 
+_CHARS_MAX = 1000
+"""Characters of a peer's text in one line; a string of the protocol has up to 32,767 bytes."""
+
 
 class LogWindow:
     """`LINES_MAX` lines from the first one on, for `WINDOW_S`."""
@@ -31,8 +34,10 @@ class LogWindow:
 
 
 def one_line(text: object) -> str:
-    """What may hold what a peer has sent, as printable characters."""
-    return "".join(char if char.isprintable() else _escaped(char) for char in str(text))
+    """Return printable characters for text that a peer may have sent, cut to `_CHARS_MAX`."""
+    text = str(text)
+    shown = text if len(text) <= _CHARS_MAX else f"{text[:_CHARS_MAX]}..."
+    return "".join(char if char.isprintable() else _escaped(char) for char in shown)
 
 
 def left_out_text(left_out: int) -> str:

@@ -69,8 +69,11 @@ class WaitingRequests:
 
 
 def _kept_bytes(context: Context) -> int:
-    """Of strings and bytes, at most. Produce has kept its records if others wait for it; they are
-    in their files otherwise."""
+    """Return the bytes of strings and binary fields that a waiting request keeps, at most.
+
+    Produce keeps its records if others wait for it; otherwise they are in their files.
+    """
     if context.api.key == _PRODUCE:
-        return 0 if context.pipelined else context.size_bytes
+        name = _TEXT_FACTOR * len(context.client_id)
+        return name if context.pipelined else name + context.size_bytes
     return _TEXT_FACTOR * context.size_bytes

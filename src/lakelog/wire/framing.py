@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from lakelog.wire.codec import decode, encode_parts
 from lakelog.wire.errors import WireError
-from lakelog.wire.primitives import MAX_CLIENT_ID_BYTES, MAX_RESPONSE_ELEMENTS, skip_tagged_fields
+from lakelog.wire.primitives import MAX_RESPONSE_ELEMENTS, skip_tagged_fields
 from lakelog.wire.schema import Buffer, Message
 
 API_VERSIONS_KEY = 18
@@ -44,7 +44,7 @@ def decode_request_header(
 ) -> tuple[int, str | None, int]:
     """Correlation id, client id and where the message begins, of the request at `offset`.
 
-    The client id is free text that the client chose. Raises `WireError`.
+    The client id is free text of up to 32,767 bytes that the client chose. Raises `WireError`.
     """
     position = offset + _REQUEST_START.size
     if position > end:
@@ -53,10 +53,6 @@ def decode_request_header(
     client_id = None
     if length >= 0:
         stop = position + length
-        if length > MAX_CLIENT_ID_BYTES:
-            raise WireError(
-                f"a client id of {length} bytes; at most {MAX_CLIENT_ID_BYTES} are allowed"
-            )
         if stop > end:
             raise WireError(f"a client id of {length} bytes passes the end")
         try:

@@ -36,9 +36,6 @@ MAX_UNKNOWN_TAGS = 64
 MAX_STRING_BYTES = 0x7FFF
 """What an int16 length can say; flexible versions keep the limit."""
 
-MAX_CLIENT_ID_BYTES = 255
-"""Of what a client calls itself; the broker keeps it with members of groups and in its log."""
-
 FIXED_FORMATS = {
     "bool": "?",
     "int8": "b",

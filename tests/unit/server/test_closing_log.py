@@ -61,3 +61,9 @@ def test_a_reason_stays_in_its_line(caplog: pytest.LogCaptureFixture) -> None:
     ClosingLog(FakeClock()).closing("a peer", "topic 'a\nWARNING all is lost\x1b[2J'")
     (record,) = caplog.records
     assert record.message == r"closing a peer: topic 'a\nWARNING all is lost\x1b[2J'"
+
+
+def test_a_reason_is_cut_where_it_repeats_a_long_name(caplog: pytest.LogCaptureFixture) -> None:
+    ClosingLog(FakeClock()).closing("a peer", "n" * 32_767)
+    (record,) = caplog.records
+    assert record.message == f"closing a peer: {'n' * 1000}..."

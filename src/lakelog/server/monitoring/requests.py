@@ -27,8 +27,15 @@ _WAIT_FOR_OTHERS = frozenset({1, 11, 14})
 """Fetch, JoinGroup and SyncGroup: a long wait is what they were sent for."""
 
 
+CLIENT_ID_CHARS_MAX = 255
+"""Characters of a client id that are logged and shown; a client may send 32,767."""
+
+
 class RequestNote(NamedTuple):
-    """One request that was answered. `size_bytes` is the request's, without its length field."""
+    """One request that was answered. `size_bytes` is the request's, without its length field.
+
+    `client_id` is cut to `CLIENT_ID_CHARS_MAX`.
+    """
 
     api: str
     version: int
@@ -119,7 +126,7 @@ class RequestMetrics:
         self, api: Api, asked: Asked, peer: str, duration_s: float, size_bytes: int
     ) -> None:
         """A request was answered at once."""
-        note = RequestNote(api.name, asked.version, asked.client_id, peer, duration_s, size_bytes)
+        note = _note(api, asked, peer, duration_s, size_bytes)
         for watcher in self._watchers:
             watcher(note)
         if duration_s > self._slow_s:
@@ -132,7 +139,7 @@ class RequestMetrics:
         self._waits[api.key].note(duration_s)
         if duration_s <= self.noteworthy_s:
             return
-        note = RequestNote(api.name, asked.version, asked.client_id, peer, duration_s, size_bytes)
+        note = _note(api, asked, peer, duration_s, size_bytes)
         for watcher in self._watchers:
             watcher(note)
         if duration_s > self._slow_s and api.key not in _WAIT_FOR_OTHERS:
@@ -157,6 +164,11 @@ class RequestMetrics:
                 left_out_text(left_out),
                 extra={"event": "slow_request", "fields": note._asdict()},
             )
+
+
+def _note(api: Api, asked: Asked, peer: str, duration_s: float, size_bytes: int) -> RequestNote:
+    client_id = asked.client_id[:CLIENT_ID_CHARS_MAX]
+    return RequestNote(api.name, asked.version, client_id, peer, duration_s, size_bytes)
 
 
 def code_name(code: int) -> str:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from lakelog.runtime.api import Clock
-from lakelog.server.monitoring.requests import RequestMetrics, RequestNote
+from lakelog.server.monitoring.requests import CLIENT_ID_CHARS_MAX, RequestMetrics, RequestNote
 
 TAILS_MAX = 4
 _KEPT_MAX = 10_000
@@ -25,7 +25,7 @@ class RequestTail:
     def __init__(self, clock: Clock, *, api: str = "", client_id: str = "") -> None:
         self._clock = clock
         self._api = api.lower()
-        self._client_id = client_id
+        self._client_id = client_id[:CLIENT_ID_CHARS_MAX]
         self._lines: deque[bytes] = deque()
         self._missed = 0
         self._woken = asyncio.Event()

@@ -13,7 +13,7 @@ from lakelog.protocol.metadata import (
 )
 from lakelog.protocol.registry import APIS
 from lakelog.server.log_window import LINES_MAX
-from lakelog.server.monitoring.requests import RequestMetrics, RequestNote
+from lakelog.server.monitoring.requests import CLIENT_ID_CHARS_MAX, RequestMetrics, RequestNote
 from storage_kit import ManualClock
 
 FETCH, METADATA, CREATE_TOPICS = APIS[1], APIS[3], APIS[19]
@@ -68,6 +68,18 @@ def test_a_crowd_of_slow_requests_has_few_lines(
         for _ in range(100):
             _answer_all(requests, 1.0)
     assert len(caplog.records) == LINES_MAX
+
+
+def test_of_a_long_client_id_the_beginning_is_shown(
+    requests: RequestMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[RequestNote] = []
+    requests.watch(seen.append)
+    requests.log_slower_than(0)
+    requests.on_noteworthy(METADATA, Asked(client_id="c" * 32_767), PEER, 1.0, 32_800)
+    assert seen[0].client_id == "c" * CLIENT_ID_CHARS_MAX
+    (record,) = caplog.records
+    assert len(record.getMessage()) < 400
 
 
 def test_who_watches_sees_every_request_until_he_leaves(requests: RequestMetrics) -> None:
