@@ -38,7 +38,8 @@ class Sync:
         status, out, err = self.end()
         assert status == 0, err
         assert "Traceback" not in err
-        return json.loads(out)
+        (document,) = json.loads(out)
+        return document
 
     def first_note(self) -> str:
         assert self._process.stderr is not None

@@ -44,8 +44,15 @@ class Shell:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
 
-    def json(self, *words: str) -> Any:
-        return json.loads(self.out(*words, "--format", "json"))
+    def json(self, *words: str) -> list[Any]:
+        rows = json.loads(self.out(*words, "--format", "json"))
+        assert isinstance(rows, list)
+        return rows
+
+    def one(self, *words: str) -> Any:
+        """The only thing in the array that a command prints."""
+        (row,) = self.json(*words)
+        return row
 
     def refusal(self, *words: str, given: bytes = b"") -> tuple[int, str, str]:
         """Exit status, code, and message with hint, of a command that must print nothing else."""
@@ -67,13 +74,13 @@ def test_a_topic_from_creation_to_deletion(shell: Shell, unused: str) -> None:
     shell.out("topic", "create", unused, "--if-not-exists")
     assert unused in [row["name"] for row in shell.json("topic", "list")]
     shell.out("topic", "alter", unused, "--partitions", "4", "--config", "max.message.bytes=2000")
-    described = shell.json("topic", "describe", unused)
+    described = shell.one("topic", "describe", unused)
     assert len(described["partitions"]) == 4
     configs = {row["name"]: row["value"] for row in described["configs"]}
     assert configs["retention.ms"] == "1000000"
     assert configs["max.message.bytes"] == "2000"
     shell.out("topic", "alter", unused, "--unset", "retention.ms")
-    described = shell.json("topic", "describe", unused)
+    described = shell.one("topic", "describe", unused)
     assert "retention.ms" not in [row["name"] for row in described["configs"]]
     assert shell.refusal("topic", "delete", unused)[:2] == (2, "LL0901")
     shell.out("topic", "delete", unused, "--yes")
@@ -132,7 +139,7 @@ def test_keys_headers_and_json_lines(shell: Shell, topic: str) -> None:
 def test_a_file_is_summed_up(shell: Shell, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"".join(b"%d\n" % number for number in range(5000)))
-    summary = json.loads(shell.out("produce", topic, str(file), "--format", "json"))
+    summary = shell.one("produce", topic, str(file))
     assert (summary["records"], summary["failed"]) == (5000, 0)
     assert summary["partitions"] == [
         {"partition": 0, "records": 5000, "first_offset": 0, "last_offset": 4999}
@@ -177,7 +184,7 @@ def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str) -> None:
     shell.out("produce", topic, given=b"0\n1\n2\n3\n4\n")
     words = ("consume", topic, "-g", group, "-o", "start")
     assert shell.out(*words, "-n", "2") == b"0\n1\n"
-    offsets = shell.json("group", "describe", group)["offsets"]
+    offsets = shell.one("group", "describe", group)["offsets"]
     assert [(row["committed_offset"], row["lag"]) for row in offsets] == [(2, 3)]
     assert 0 < offsets[0]["lag_seconds"] < 3600
     assert shell.out(*words, "-e") == b"2\n3\n4\n"
@@ -185,12 +192,12 @@ def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str) -> None:
 
     done = shell.run("group", "reset", group, "--to", "77")
     assert f"77 is outside the log of {topic}-0" in done.stderr.decode()
-    planned = shell.json("group", "reset", group, "--to", "+1")
+    planned = shell.one("group", "reset", group, "--to", "+1")
     assert (planned["executed"], planned["plan"][0]["change"]) == (False, -4)
     assert shell.out(*words, "-e") == b""
     shell.out("group", "reset", group, "--to-offset", "1", "--execute")
     assert shell.out(*words, "-e") == b"1\n2\n3\n4\n"
-    assert shell.json("group", "describe", group)["lag_seconds"] == 0
+    assert shell.one("group", "describe", group)["lag_seconds"] == 0
 
     assert shell.refusal("group", "delete", group)[:2] == (2, "LL0901")
     shell.out("group", "delete", group, "--yes")
@@ -204,7 +211,7 @@ def test_a_group_of_the_consumer_protocol(shell: Shell, topic: str, bootstrap: s
     with closing(ConfluentConsumerProtocol(bootstrap).consumer(group, topic)) as consumer:
         assert len(poll_count(consumer, 3)) == 3
         consumer.commit()
-        described = shell.json("group", "describe", group)
+        described = shell.one("group", "describe", group)
         assert (described["type"], described["protocol"]) == ("consumer", "uniform")
         assert (described["state"], described["lag"]) == ("Stable", 0)
         (member,) = described["members"]
@@ -229,12 +236,12 @@ def test_a_group_with_members_cannot_be_moved(shell: Shell, topic: str) -> None:
             assert member.wait(_TIMEOUT_S) == 130
         finally:
             member.kill()
-    assert shell.json("group", "describe", group)["members"] == []
+    assert shell.one("group", "describe", group)["members"] == []
 
 
 def _is_stable(shell: Shell, group: str) -> bool:
     done = shell.run("group", "describe", group, "--format", "json")
-    return done.returncode == 0 and json.loads(done.stdout)["state"] == "Stable"
+    return done.returncode == 0 and json.loads(done.stdout)[0]["state"] == "Stable"
 
 
 def test_an_unknown_group(shell: Shell, topic: str) -> None:
@@ -250,7 +257,7 @@ def test_an_unknown_group(shell: Shell, topic: str) -> None:
     assert shell.refusal("group", "describe", group)[:2] == (3, "LL0201")
     done = shell.run(*words, "--topic", topic, "--execute")
     assert f"group '{group}' did not exist before" in done.stderr.decode()
-    assert shell.json("group", "describe", group)["offsets"][0]["committed_offset"] == 0
+    assert shell.one("group", "describe", group)["offsets"][0]["committed_offset"] == 0
     near = shell.run("group", "reset", f"{group}x", "--to", "start")
     assert f"did you mean '{group}'?" in near.stderr.decode()
 
@@ -335,7 +342,7 @@ def test_dev_says_what_to_do_next(tmp_path: Path) -> None:
             assert found is not None, said
             shell = Shell(found[1])
             shell.out("produce", "made-on-the-way", given=b"hello\n")
-            assert len(shell.json("topic", "describe", "made-on-the-way")["partitions"]) == 2
+            assert len(shell.one("topic", "describe", "made-on-the-way")["partitions"]) == 2
             process.send_signal(signal.SIGTERM)
             assert process.wait(_TIMEOUT_S) == 0
         finally:
@@ -351,7 +358,7 @@ def test_settings_are_shown_changed_and_explained(shell: Shell, unused: str) -> 
     shown = {row["name"]: (row["value"], row["source"]) for row in shell.json("config", "get", *of)}
     assert shown == {"retention.ms": ("9000", "topic"), "segment.ms": ("8000", "topic")}
 
-    planned = shell.json("config", "set", "flush.ms=1", "--dry-run", *of)
+    planned = shell.one("config", "set", "flush.ms=1", "--dry-run", *of)
     assert planned["changes"] == [{"name": "flush.ms", "value": "1"}]
     assert (planned["resource_type"], planned["resource"]) == ("topic", unused)
     assert planned["executed"] is False
@@ -361,7 +368,7 @@ def test_settings_are_shown_changed_and_explained(shell: Shell, unused: str) -> 
     assert (refused[:2], "did you mean 'retention.ms'?" in refused[2]) == ((2, "LL0501"), True)
     shell.out("config", "set", "--unset", "segment.ms", *of)
     assert [row["name"] for row in shell.json("config", "get", *of)] == ["retention.ms"]
-    explained = shell.json("config", "explain", "retention.ms", *of)
+    explained = shell.one("config", "explain", "retention.ms", *of)
     assert explained["type"] == "long"
     assert (explained["chain"][0]["in_force"], explained["chain"][0]["source"]) == (True, "topic")
     table = shell.out("config", "explain", "segment.bytes", *of).decode()

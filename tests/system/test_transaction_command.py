@@ -69,10 +69,10 @@ def test_list_and_describe(broker: BrokerProcess) -> None:
         assert as_json(broker, "list", "--state", "Empty") == []
         assert as_json(broker, "list", "--longer-than", "1h") == []
         assert len(as_json(broker, "list", "--match", "bill.*")) == 1
-        found = as_json(broker, "describe", "billing")
+        (found,) = as_json(broker, "describe", "billing")
         assert found["partitions"] == [{"topic": "orders", "partition": 1}]
         assert found["running_ms"] >= 0
-    assert as_json(broker, "describe", "billing")["partitions"] == []
+    assert as_json(broker, "describe", "billing")[0]["partitions"] == []
     assert as_json(broker, "list", "--longer-than", "0s") == [], "nothing is running"
     assert "did you mean 'billing'?" in txn(broker, "describe", "biling").stderr
     table = txn(broker, "list").stdout
@@ -99,7 +99,7 @@ def test_a_hanging_transaction_is_aborted(broker: BrokerProcess) -> None:
         producer.send("orders", b"held back", partition=0)
     assert read_all(broker.bootstrap, "orders", COMMITTED) == []
     assert "LL0901" in txn(broker, "abort", "orders", "0").stderr, "it asks first"
-    done = as_json(broker, "abort", "orders", "0", "--yes")
+    (done,) = as_json(broker, "abort", "orders", "0", "--yes")
     assert (done["topic"], done["partition"], done["producer_id"]) == ("orders", 0, 4711)
     assert read_all(broker.bootstrap, "orders", COMMITTED) == [b"held back"]
 
@@ -114,4 +114,4 @@ def test_one_that_has_a_coordinator_is_left_to_it(broker: BrokerProcess) -> None
         assert "billing" in refused.stderr
         forced = txn(broker, "abort", "orders", "0", "--yes", "--force")
         assert forced.returncode == 0, forced.stderr
-        assert as_json(broker, "describe", "billing")["state"] == "Ongoing"
+        assert as_json(broker, "describe", "billing")[0]["state"] == "Ongoing"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -277,7 +277,8 @@ def document(
     ends: Mapping[TopicPartition, int],
     ages_s: Mapping[TopicPartition, float],
 ) -> Document:
-    """Everything about one group. A partition without commit or without log shows null.
+    """Everything about one group. A partition without commit or without log shows null, and so does
+    the group's lag then.
 
     Args:
         ages_s: of the oldest record that is not read, in seconds; 0 where there is none.
@@ -289,7 +290,6 @@ def document(
         for key in sorted({*committed, *owners})
     ]
     members = [_member(member) for member in group.members]
-    lags = [row["lag"] for row in offsets if row["lag"] is not None]
     facts = {
         "group": group.group_id,
         "state": group.state,
@@ -297,8 +297,8 @@ def document(
         "protocol_type": group.protocol_type or None,
         "protocol": group.protocol or None,
         "epoch": group.epoch if group.epoch >= 0 else None,
-        "lag": sum(lags) if lags else None,
-        "lag_seconds": _rounded(max(ages_s.values(), default=None)),
+        "lag": _over_all(sum, [row["lag"] for row in offsets]),
+        "lag_seconds": _over_all(max, [row["lag_seconds"] for row in offsets]),
     }
     parts = [Listing(offsets, _OFFSET_COLUMNS, empty="no offsets are committed")]
     if members:
@@ -316,6 +316,14 @@ def _member(member: GroupMember) -> dict[str, Any]:
         "epoch": member.epoch if member.epoch >= 0 else None,
         "partitions": [f"{topic}-{number}" for topic, number in member.partitions],
     }
+
+
+def _over_all(
+    combine: Callable[[Iterable[float]], float], values: Sequence[float | None]
+) -> float | None:
+    """The group's value; unknown while that of any partition is."""
+    known = [value for value in values if value is not None]
+    return combine(known) if known and len(known) == len(values) else None
 
 
 def _rounded(seconds: float | None) -> float | None:

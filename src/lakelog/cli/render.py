@@ -1,20 +1,24 @@
 """Prints results on stdout and notes on stderr; the only place that knows both forms.
 
-A command hands over a `Listing` (rows), a `Document` (one thing with parts) or plain text. As JSON
-every key is always there, null when it does not apply.
+A command hands over a `Listing` (rows), a `Document` (one thing with parts) or plain text. `json`
+is one array, however many things were asked for; `jsonl` is one object per line. Every key is
+present, null where it does not apply.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from lakelog.cli.layout import Column
+
+_GAP = 2
 _PIPED_WIDTH = 100_000
 Row = Mapping[str, Any]
 
@@ -47,19 +51,17 @@ def show(result: Result, form: str = "table") -> None:
 
 
 def show_all(results: Sequence[Result], form: str = "table") -> None:
-    """Prints several; as JSON they become one array."""
+    """Prints several results; as JSON their rows become one array."""
     if form == "table":
         for number, result in enumerate(results):
             _show_table(result, first=number == 0)
         return
     rows = [row for result in results for row in _rows(result)]
-    single = len(results) == 1 and isinstance(results[0], Document)
     if form == "jsonl":
         for row in rows:
             sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
     else:
-        value = rows[0] if single else rows
-        sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+        sys.stdout.write(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
 
 
 def note(text: str, *, quiet: bool = False) -> None:
@@ -90,9 +92,8 @@ def _show_table(result: Result, *, first: bool) -> None:
     elif isinstance(result, Listing):
         _print_listing(result)
     else:
-        width = max((len(name) for name in result.facts), default=0)
-        for name, value in result.facts.items():
-            sys.stdout.write(f"{_heading(name):<{width}}  {cell(value)}\n")
+        if result.facts:
+            sys.stdout.write(_fields(result.facts, result.facts) + "\n")
         for part in result.parts:
             sys.stdout.write("\n")
             _print_listing(part)
@@ -105,37 +106,60 @@ def _print_listing(listing: Listing) -> None:
         return
     from rich.console import Console
 
+    from lakelog.cli.layout import fit
+
     console = Console(file=sys.stdout, highlight=False)
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
+    columns = [_column(name, listing.rows) for name in listing.columns]
+    fitting = fit(columns, console.width, _GAP)
+    if not fitting:
+        sys.stdout.write("\n\n".join(_fields(row, listing.columns) for row in listing.rows) + "\n")
+        return
     with console.capture() as capture:
-        console.print(_table(listing))
+        console.print(_table(listing.title, fitting))
     sys.stdout.write(
         "\n".join(line.rstrip() for line in capture.get().splitlines() if line.strip())
     )
     sys.stdout.write("\n")
+    shown = [column for column, _ in fitting]
+    hidden = [column.heading for column in columns if column not in shown]
+    if hidden:
+        note(f"not shown on {console.width} columns: {', '.join(hidden)}; -f json shows everything")
 
 
-def _table(listing: Listing) -> Table:
+def _column(name: str, rows: Sequence[Row]) -> Column:
+    from lakelog.cli.layout import Column
+
+    values = [row.get(name) for row in rows]
+    return Column(_heading(name), [cell(value) for value in values], all(map(_is_number, values)))
+
+
+def _table(title: str, columns: Sequence[tuple[Column, int]]) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     table = Table(
-        title=listing.title or None,
+        title=title or None,
         title_justify="left",
         box=SIMPLE_HEAD,
+        padding=(0, _GAP - 1, 0, 0),
         pad_edge=False,
         show_edge=False,
     )
-    for name in listing.columns:
-        values = [row.get(name) for row in listing.rows]
-        is_number = all(_is_number(value) for value in values)
-        justify = "right" if is_number else "left"
-        table.add_column(_heading(name), justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for row in listing.rows:
-        table.add_row(*(Text(cell(row.get(name))) for name in listing.columns))
+    for column, width in columns:
+        justify = "right" if column.is_number else "left"
+        table.add_column(column.heading, justify=justify, overflow="fold", width=width)  # type: ignore[arg-type]
+    for cells in zip(*(column.cells for column, _ in columns), strict=True):
+        table.add_row(*map(Text, cells))
     return table
+
+
+def _fields(facts: Row, names: Collection[str]) -> str:
+    """A line for each name, with its value."""
+    width = max(map(len, names), default=0)
+    return "\n".join(f"{_heading(name):<{width}}  {cell(facts.get(name))}" for name in names)
 
 
 def _is_number(value: object) -> bool:

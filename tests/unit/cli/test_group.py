@@ -27,10 +27,19 @@ def test_a_description_joins_commits_ends_and_owners() -> None:
     assert rows["orders", 1]["member_id"] is None
     assert rows["orders", 2]["committed_offset"] is None
     assert rows["gone", 0]["log_end_offset"] is None
-    assert data["lag"] == 6
+    assert data["lag"] is None, "that of orders-2 may be any number"
     assert [row["lag_seconds"] for row in rows.values()] == [None, 12.346, 0.0, None]
-    assert (data["lag_seconds"], data["type"], data["epoch"]) == (12.346, "classic", None)
+    assert (data["lag_seconds"], data["type"], data["epoch"]) == (None, "classic", None)
     assert data["members"][0]["partitions"] == ["orders-0", "orders-2"]
+
+
+def test_the_lag_of_a_group_is_that_of_its_partitions() -> None:
+    committed, ends = {("orders", 0): 4, ("orders", 2): 1}, {("orders", 0): 10, ("orders", 2): 3}
+    data = document(_GROUP, committed, ends, {("orders", 0): 2.0, ("orders", 2): 3.5}).data
+    assert (data["lag"], data["lag_seconds"]) == (8, 3.5)
+    half = document(_GROUP, {("orders", 0): 10}, ends, {("orders", 0): 0.0}).data
+    assert [row["lag"] for row in half["offsets"]] == [0, None]
+    assert (half["lag"], half["lag_seconds"]) == (None, None)
 
 
 def test_lag_of_nothing_is_unknown() -> None:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from lakelog.cli import render
 from lakelog.cli.render import Document, Listing, cell, show, show_all
 
 _ROWS = [
@@ -37,16 +38,65 @@ def test_nothing_is_an_empty_array_and_a_note(capsys: pytest.CaptureFixture[str]
     assert (printed.out, printed.err) == ("", "no topics\n")
 
 
-def test_one_document_is_an_object_and_two_are_an_array(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_json_is_an_array_of_however_many(capsys: pytest.CaptureFixture[str]) -> None:
     document = Document({"name": "a", "parts": _ROWS}, {"name": "a"}, [_LISTING])
-    show(document, "json")
-    assert json.loads(capsys.readouterr().out)["name"] == "a"
-    show_all([document, document], "json")
-    assert len(json.loads(capsys.readouterr().out)) == 2
+    for results in ([], [document], [document, document]):
+        show_all(results, "json")
+        assert json.loads(capsys.readouterr().out) == [document.data] * len(results)
     show(document)
     assert capsys.readouterr().out.startswith("name  a\n\nname")
+
+
+_WIDE = Listing(
+    [
+        {
+            "topic": f"orders-of-the-year-{number}",
+            "partition": number,
+            "committed_offset": 9_000_000_000 + number,
+            "lag": 123_456_789,
+            "owner": "a-client-with-a-long-name",
+            "limit": "9223372036854775807",
+        }
+        for number in range(2)
+    ],
+    ("topic", "partition", "committed_offset", "lag", "owner", "limit"),
+)
+
+
+@pytest.mark.parametrize("columns", [20, 40, 50, 60, 72, 80, 120])
+def test_a_number_is_never_broken(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(render, "_PIPED_WIDTH", columns)
+    show(_WIDE)
+    shown = capsys.readouterr()
+    printed = shown.out.split()
+    for row in _WIDE.rows:
+        assert {str(row["committed_offset"]), str(row["lag"])} <= set(printed)
+        assert str(row["limit"]) in printed or "not shown" in shown.err
+    assert max(map(len, shown.out.splitlines())) <= max(columns, 44)
+
+
+def test_a_narrow_table_folds_text_then_drops_it_then_becomes_fields(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(columns: int) -> tuple[list[str], str]:
+        monkeypatch.setattr(render, "_PIPED_WIDTH", columns)
+        show(_WIDE)
+        captured = capsys.readouterr()
+        return captured.out.splitlines(), captured.err
+
+    lines, notes = shown(106)
+    assert (len(lines), notes) == (5, ""), "heading of two lines"
+    lines, notes = shown(76)
+    assert "limit" in lines[1]
+    assert (len(lines) > 5, notes) == (True, "")
+    lines, notes = shown(56)
+    assert "limit" not in lines[1]
+    assert notes == "not shown on 56 columns: limit; -f json shows everything\n"
+    lines, notes = shown(20)
+    assert lines[1].split() == ["partition", "0"]
+    assert (lines.count(""), notes) == (1, "")
 
 
 def test_cells() -> None:

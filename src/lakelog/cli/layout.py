@@ -1,0 +1,80 @@
+"""Column widths of a table on a terminal of limited width; no I/O.
+
+A number is never broken over two lines: a column is at least as wide as the longest number in it.
+Headings wrap between words, and text folds down to `_TEXT_WIDTH_MIN`. If that is not enough, text
+columns are left out from the right, except the first column. If the numbers alone do not fit, there
+is no layout, and the caller prints each row as a list of fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+_TEXT_WIDTH_MIN = 8
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """A heading and its cells; `is_number` if every cell is a number or missing."""
+
+    heading: str
+    cells: Sequence[str]
+    is_number: bool
+
+    @property
+    def full(self) -> int:
+        """Width at which nothing wraps."""
+        return max(cell_len(self.heading), self._longest)
+
+    @property
+    def folded(self) -> int:
+        """Width at which only the heading wraps."""
+        return max(_longest(self.heading.split()), self._longest)
+
+    @property
+    def least(self) -> int:
+        """Width below which a number or a word of the heading breaks."""
+        if self.is_number:
+            return self.folded
+        words = [word for cell in self.cells for word in cell.split() if _NUMBER.fullmatch(word)]
+        text = min(self._longest, _TEXT_WIDTH_MIN)
+        return max(_longest(self.heading.split()), _longest(words), text)
+
+    @property
+    def _longest(self) -> int:
+        return _longest(self.cells)
+
+
+def fit(columns: Sequence[Column], room: int, gap: int) -> list[tuple[Column, int]]:
+    """Columns that share `room` cells, `gap` between them, with their widths; empty: none fit."""
+    shown = list(columns)
+    while shown:
+        inner = room - gap * (len(shown) - 1)
+        if sum(column.least for column in shown) <= inner:
+            return list(zip(shown, _widths(shown, inner), strict=True))
+        texts = [column for column in shown[1:] if not column.is_number]
+        if not texts:
+            break
+        shown.remove(texts[-1])
+    return []
+
+
+def _widths(columns: Sequence[Column], room: int) -> list[int]:
+    full = [column.full for column in columns]
+    if sum(full) <= room:
+        return full
+    wanted = [column.folded for column in columns]
+    given = [column.least for column in columns]
+    for _ in range(min(room, sum(wanted)) - sum(given)):
+        narrow = [number for number, width in enumerate(given) if width < wanted[number]]
+        given[min(narrow, key=given.__getitem__)] += 1
+    return given
+
+
+def _longest(texts: Sequence[str]) -> int:
+    return max(map(cell_len, texts), default=0)
