@@ -80,7 +80,7 @@ class SweptDisk(MemoryDisk):
     """Tells of each call that changes or syncs something, before it is done."""
 
     def __init__(self, clock: ManualClock) -> None:
-        super().__init__(clock)
+        super().__init__(clock, names_in_order=False)
         self.on_call: Callable[[int, str], None] | None = None
         self._subject: Path | None = None
 

@@ -208,3 +208,14 @@ def test_the_time_of_a_change_can_be_set(place: Place) -> None:
     assert place.disk.modified_ms(path) == 1_600_000_000_123
     with pytest.raises(FileNotFoundError):
         place.disk.set_modified_ms(place.folder / "none", 1)
+
+
+def test_files_and_folders_are_for_their_owner_alone(tmp_path: Path) -> None:
+    disk, folder = PosixDisk(), tmp_path / "data"
+    disk.make_dirs(folder)
+    disk.open(folder / "opened", create=True).close()
+    disk.write_atomic(folder / "replaced", b"")
+    disk.lock(folder / "locked").release()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert modes == dict.fromkeys(("opened", "replaced", "locked"), 0o600)

@@ -115,3 +115,15 @@ def test_metadata_missing_or_corrupt(data: Path, damage: str) -> None:
 
 def test_a_folder_of_another_node(data: Path) -> None:
     assert "node" in _refusal(BrokerProcess(data, arguments=("--node-id", "7")))
+
+
+def test_what_a_broker_stores_is_for_its_user_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with BrokerProcess(data) as broker, WireClient(broker.bootstrap) as client:
+        create_topic(client, "secrets")
+        produce(client, "secrets", batch_of(b"a password"))
+        found = {path: path.stat().st_mode & 0o777 for path in (data, *data.rglob("*"))}
+    names = {path.name for path in found}
+    assert {"metadata.db", "metadata.db-wal", "metadata.db-end", ".lock", "secrets-0"} <= names
+    open_to_others = {path: oct(mode) for path, mode in found.items() if mode & 0o077}
+    assert open_to_others == {}

@@ -81,7 +81,7 @@ class Disk(Protocol):
     """A file system. Paths are absolute. Every method may raise `OSError`."""
 
     def open(self, path: Path, *, create: bool = False) -> File:
-        """For reading and writing; `FileNotFoundError` unless `create`."""
+        """For reading and writing; `FileNotFoundError` unless `create`, for its owner alone."""
         ...
 
     def read(self, path: Path) -> bytes: ...
@@ -104,7 +104,9 @@ class Disk(Protocol):
 
     def is_dir(self, path: Path) -> bool: ...
 
-    def make_dirs(self, path: Path) -> None: ...
+    def make_dirs(self, path: Path) -> None:
+        """Creates a folder, for its owner alone, and missing parents. Not durable."""
+        ...
 
     def rename(self, source: Path, target: Path) -> None:
         """Atomic; replaces a file of that name. Durable only after `sync_dir` of the parent."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from lakelog.runtime.api import Buffer, File, FileLock
 
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_OWN_FILE, _OWN_FOLDER = 0o600, 0o700
+"""Permissions: records and metadata concern nobody but the user that the broker runs as."""
 _PROBE = (bytearray(1),)
 """Takes bytes that nobody looks at."""
 
@@ -130,7 +132,7 @@ class PosixDisk:
 
     def open(self, path: Path, *, create: bool = False) -> PosixFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return PosixFile(path, os.open(path, flags, 0o644), self._on_sync)
+        return PosixFile(path, os.open(path, flags, _OWN_FILE), self._on_sync)
 
     def read(self, path: Path) -> bytes:
         """Without the layers of `open()`, which cost a small file five times as much."""
@@ -142,7 +144,7 @@ class PosixDisk:
 
     def write_atomic(self, path: Path, data: Buffer) -> None:
         temporary = path.with_name(path.name + ".tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _OWN_FILE)
         file = PosixFile(temporary, fd)
         try:
             file.write_at(0, data)
@@ -171,7 +173,7 @@ class PosixDisk:
         return path.is_dir()
 
     def make_dirs(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(_OWN_FOLDER, parents=True, exist_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
@@ -201,7 +203,7 @@ class PosixDisk:
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def lock(self, path: Path) -> FileLock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWN_FILE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:

@@ -54,6 +54,8 @@ class Recovery:
 
     segments_scanned: int = 0
     bytes_cut: int = 0
+    segments_set_aside: int = 0
+    """Empty ones included."""
     reasons: list[str] = field(default_factory=list)
 
 
@@ -115,7 +117,7 @@ class LogLoader:
             from_device = SYNC_FAILED in names or request.config.durability == FSYNC
             scanned = self._recover(segments, request, recovery, from_device)
         self._check_end(segments, request, recovery)
-        if recovery.bytes_cut:
+        if recovery.segments_set_aside:
             self._disk.sync_dir(folder)  # or a power failure brings back what was set aside
         start = max(request.log_start_offset, segments[0].base_offset)
         snapshots = ProducerSnapshots(
@@ -245,6 +247,7 @@ class LogLoader:
                 continue
             for later in segments[number + 1 :]:
                 recovery.bytes_cut += set_aside(later)
+                recovery.segments_set_aside += 1
             del segments[number + 1 :]
             segment.sealed = False
             break
@@ -264,6 +267,7 @@ class LogLoader:
                 raise CorruptLog(last.path(LOG), last.size, reason)
             for segment in segments:
                 recovery.bytes_cut += set_aside(segment)
+                recovery.segments_set_aside += 1
             segments[:] = [self._new_segment(request, request.log_start_offset).create()]
 
     def _epochs(self, request: LoadRequest, segments: list[Segment], start: int) -> EpochCache:

@@ -36,7 +36,7 @@ class Ownership:
 
     def take(self, random: Random, cluster_id: str | None, node_id: int) -> None:
         """Raises `DirectoryInUse` or `WrongDirectory`; the lock is then free again."""
-        self._disk.make_dirs(self.path)
+        self._make_folder()
         try:
             self._lock = self._disk.lock(self.path / _LOCK)
         except BlockingIOError:
@@ -52,6 +52,15 @@ class Ownership:
         if found not in (None, _CLEAN_SHUTDOWN_CONTENT):
             _logger.warning("%s is damaged; all is recovered", self.path / CLEAN_SHUTDOWN)
         self.clean = found == _CLEAN_SHUTDOWN_CONTENT
+
+    def _make_folder(self) -> None:
+        """Creates a missing folder durably: without its name, all that it holds would be lost."""
+        missing = [
+            folder for folder in (self.path, *self.path.parents) if not self._disk.exists(folder)
+        ]
+        self._disk.make_dirs(self.path)
+        for folder in reversed(missing):
+            self._disk.sync_dir(folder.parent)
 
     def claim_clean(self) -> None:
         self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)

@@ -46,9 +46,16 @@ class ProducerSnapshots:
         return -1, {}
 
     def remove_beyond(self, offset: int) -> None:
-        """Removes those of a part of the log that no longer exists."""
-        for beyond in self.offsets[bisect_right(self.offsets, offset) :]:
+        """Removes durably those of a part of the log that no longer exists.
+
+        A power failure must not bring one back: the log may have reached its offset again by then,
+        with other producers.
+        """
+        removed = self.offsets[bisect_right(self.offsets, offset) :]
+        for beyond in removed:
             self._remove(beyond)
+        if removed:
+            self._disk.sync_dir(self.folder)
 
     def remove_before(self, offset: int) -> None:
         """Removes those that the first segment, which begins at `offset`, does not need."""

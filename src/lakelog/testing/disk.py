@@ -2,9 +2,9 @@
 
 What survives a power failure is what the `Disk` contract promises and no more: file contents up to
 the last `sync`, and names up to the last operation that a `sync_dir` covered (names change in
-order, as a journalling file system keeps them). Given randomness, a power failure keeps some of
-the rest: later names, unsynced truncations, and unsynced writes whole, torn at a sector or not at
-all.
+order, as a journalling file system keeps them, or each folder's by themselves). Given randomness, a
+power failure keeps some of the rest: later names, unsynced truncations, and unsynced writes whole,
+torn at a sector or not at all.
 
 It does not model time, permissions or a device that lies about syncing.
 """
@@ -106,11 +106,19 @@ class MemoryLock:
 
 
 class MemoryDisk:
-    """See `lakelog.runtime.api.Disk`. `capacity` is in bytes over all files."""
+    """See `lakelog.runtime.api.Disk`.
 
-    def __init__(self, clock: Clock, *, capacity: int | None = None) -> None:
+    Args:
+        capacity: in bytes over all files.
+        names_in_order: whether the sync of one folder makes earlier names of others durable, too.
+    """
+
+    def __init__(
+        self, clock: Clock, *, capacity: int | None = None, names_in_order: bool = True
+    ) -> None:
         self.clock = clock
         self.capacity = capacity
+        self._names_in_order = names_in_order
         self.generation = 0
         self.steps = 0
         """Operations so far that change or sync something."""
@@ -187,7 +195,7 @@ class MemoryDisk:
         return self._other(self._left_by_crash(random))
 
     def _other(self, tree: _Tree) -> MemoryDisk:
-        other = MemoryDisk(self.clock, capacity=self.capacity)
+        other = MemoryDisk(self.clock, capacity=self.capacity, names_in_order=self._names_in_order)
         other._tree, other._durable = tree, dict(tree)
         return other
 
@@ -197,8 +205,10 @@ class MemoryDisk:
             for _, change in self._journal[: random.below(len(self._journal) + 1)]:
                 change(tree)
         left: _Tree = {}
-        for path, node in tree.items():
-            left[path] = node and node.after_crash(random)
+        for path in sorted(tree):  # a folder before what is in it
+            if path.parent == path or path.parent in left:
+                node = tree[path]
+                left[path] = node and node.after_crash(random)
         return left
 
     def step(self, operation: Operation, path: Path) -> Fault | None:
@@ -318,9 +328,13 @@ class MemoryDisk:
         self.step("sync", path)
         covered = [number for number, entry in enumerate(self._journal, 1) if path in entry[0]]
         end = max(covered, default=0)
-        for _, change in self._journal[:end]:
-            change(self._durable)
-        del self._journal[:end]
+        left = []
+        for folders, change in self._journal[:end]:
+            if self._names_in_order or path in folders:
+                change(self._durable)
+            else:
+                left.append((folders, change))
+        self._journal[:end] = left
 
     def _change(self, path: Path, folders: set[Path], change: Callable[[_Tree], None]) -> None:
         self.step("name", path)

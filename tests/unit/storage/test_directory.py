@@ -82,6 +82,18 @@ def test_a_damaged_identity_refuses(content: bytes) -> None:
         make_directory(disk).open(None, 1)
 
 
+def test_a_new_folder_survives_a_power_failure_with_its_parents() -> None:
+    disk = MemoryDisk(ManualClock(), names_in_order=False)
+    folder = Path("/srv/lakelog/data")
+    directory = LogDirectory(folder, disk, ManualClock(), SeededRandom(1))
+    directory.open(None, 1)
+    cluster_id = directory.cluster_id
+    disk.crash()
+    again = LogDirectory(folder, disk, ManualClock(), SeededRandom(2))
+    again.open(None, 1)
+    assert again.cluster_id == cluster_id
+
+
 def test_what_kafka_writes_in_meta_properties_is_understood() -> None:
     disk = MemoryDisk(ManualClock())
     disk.make_dirs(DATA)

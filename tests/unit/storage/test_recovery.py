@@ -18,6 +18,7 @@ from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
     NOW,
+    ManualClock,
     Store,
     append,
     index_entries,
@@ -239,6 +240,54 @@ def test_what_follows_a_segment_that_was_never_durable_is_set_aside() -> None:
     aside = [name for name in store.disk.list(FOLDER) if name.endswith(".0.cut")]
     assert len(aside) == len(later)
     fill(log, 5)
+
+
+def test_an_empty_segment_that_was_set_aside_does_not_come_back() -> None:
+    """Its name would end the log where acknowledged batches have been written since."""
+    store = Store(MemoryDisk(ManualClock(), names_in_order=False))
+    assert isinstance(store.disk, MemoryDisk)
+    log = store.create()
+    fill(log, 2)
+    log.flush()
+    whole = log.segments[0].size
+    fill(log, 1, 2)
+    log.roll(NOW)
+    store.disk.write_back()
+    file = store.disk.open(log.segments[0].path(LOG))
+    file.truncate(whole)
+    file.sync()
+    log = store.killed()
+    assert len(log.segments) == 1
+    assert store.directory.recoveries["topic", 0].bytes_cut == 0
+    fill(log, 5)
+    log.flush()
+    kept, end = read_batches(log), log.log_end_offset
+    store.disk.crash()
+    store.start()
+    assert (read_batches(store.log), store.log.log_end_offset) == (kept, end)
+
+
+@pytest.mark.parametrize("how", ["recovery", "truncation"])
+def test_a_snapshot_beyond_a_cut_does_not_come_back(how: str) -> None:
+    """It would speak of producers that the log does not know once it is as long again."""
+    store = Store(MemoryDisk(ManualClock(), names_in_order=False))
+    assert isinstance(store.disk, MemoryDisk)
+    log = store.create()
+    append(log, make_batch(3))
+    log.flush()
+    last = log.segments[0].size
+    append(log, make_batch(3, producer=(7, 0, 0)))
+    log.roll(NOW)
+    assert log.snapshots.offsets == [6]
+    store.disk.write_back()
+    if how == "recovery":
+        flip(store.disk, log.segments[0].path(LOG), last + 70)
+        log = store.killed()
+    else:
+        log.truncate_to(3)
+    assert log.log_end_offset == 3
+    store.disk.crash()
+    assert not store.disk.exists(FOLDER / "00000000000000000006.snapshot")
 
 
 def damage(disk: Disk, path: Path, how: str) -> None:

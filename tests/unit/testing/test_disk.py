@@ -46,6 +46,22 @@ def test_a_rename_is_undone_unless_its_folder_was_synced() -> None:
     assert disk.list(ROOT) == ["new"]
 
 
+def test_the_sync_of_a_folder_may_leave_the_names_of_others() -> None:
+    disk = MemoryDisk(ManualClock(), names_in_order=False)
+    disk.make_dirs(ROOT / "a")
+    disk.make_dirs(ROOT / "b")
+    disk.sync_dir(ROOT)
+    disk.open(ROOT / "a" / "lost", create=True)
+    disk.open(ROOT / "b" / "kept", create=True)
+    disk.make_dirs(ROOT / "c")
+    disk.open(ROOT / "c" / "without a folder", create=True)
+    disk.sync_dir(ROOT / "b")
+    disk.sync_dir(ROOT / "c")
+    disk.crash()
+    assert disk.list(ROOT) == ["a", "b"]
+    assert (disk.list(ROOT / "a"), disk.list(ROOT / "b")) == ([], ["kept"])
+
+
 def test_a_kill_keeps_everything_but_locks_and_open_files() -> None:
     disk = make()
     file = disk.open(FILE, create=True)

@@ -11,6 +11,7 @@ says less, but nothing wrong.
 from __future__ import annotations
 
 import logging
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -22,9 +23,11 @@ _logger = logging.getLogger(__name__)
 
 def note_committed(path: Path, end: int, controller_epoch: int) -> None:
     """Replaces the content in place, whatever it was."""
-    with path.open("r+b" if path.exists() else "wb", buffering=0) as file:
-        file.write(encode_note(end, controller_epoch))
-        file.truncate()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(descriptor, os.write(descriptor, encode_note(end, controller_epoch)))
+    finally:
+        os.close(descriptor)
 
 
 def encode_note(end: int, controller_epoch: int) -> bytes:

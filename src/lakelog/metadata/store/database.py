@@ -5,7 +5,9 @@ Only this knows where they lie. The simulation has another one, over its own dis
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -46,6 +48,9 @@ class DatabaseFile:
         return self.path.exists()
 
     def connect(self) -> sqlite3.Connection:
+        # SQLite would let others read a new file; its journals get the permissions of the file.
+        with suppress(OSError):  # SQLite raises its own error
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         return sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 
     def note_committed(self, end: int, controller_epoch: int) -> None:

@@ -30,7 +30,7 @@ class Registration:
         """Raises `BrokerIdInUse`. A short probe by a neighbour is waited out."""
         self._monotonic = monotonic
         self._incarnation_id = incarnation_id
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not _try_lock(self._fd, fcntl.LOCK_EX, _LOCK_TRIES):
             os.close(self._fd)
             raise BrokerIdInUse(f"{path} is held by another process that runs this broker id")
