@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulation import (
+    planted_in_durability,
     planted_in_groups,
     planted_in_logs,
     planted_in_service,
@@ -13,6 +14,7 @@ from simulation.planted_bug import BUGS, Bug
 __all__ = [
     "BUGS",
     "Bug",
+    "planted_in_durability",
     "planted_in_groups",
     "planted_in_logs",
     "planted_in_service",

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from lakelog.coordinator.group.classic import ClassicGroup
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import ConfigRecord, ResourceType
 from lakelog.replica.fetch_session import FetchPlan, FetchSession
 from lakelog.replica.purgatory import Purgatory
 from lakelog.server.maintenance import Maintenance
@@ -118,3 +120,18 @@ def _stop_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         raise LookupError("planted")
 
     monkeypatch.setattr(Maintenance, "stop", failing)
+
+
+@bug("the first value of a setting stays", Law.CONFIG_KEPT, "administration")
+def _first_setting_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    apply_all = MetadataImage.apply_all
+
+    def is_new(image: MetadataImage, record: Any) -> bool:
+        if not isinstance(record, ConfigRecord):
+            return True
+        return record.key not in image.configs(ResourceType.TOPIC, record.resource_name)
+
+    def keeping(self: MetadataImage, records: Any, end: int) -> MetadataImage:
+        return apply_all(self, [record for record in records if is_new(self, record)], end)
+
+    monkeypatch.setattr(MetadataImage, "apply_all", keeping)

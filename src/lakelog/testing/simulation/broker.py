@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 DATA = Path("/data")
 PORT = 9092
 _OPEN_FILES_MAX = 24
+_THREAD_S_MAX = 0.01
 
 
 class BrokerHost:
@@ -54,6 +55,8 @@ class BrokerHost:
         self.starts = 0
         self.metadata_unknown_percent = 0
         self.helper_death = 0.0
+        self.thread_s_max = _THREAD_S_MAX
+        """How long work in a thread takes at most to begin, and to be told of."""
         self._died: asyncio.Future[None] | None = None
 
     @property
@@ -104,6 +107,7 @@ class BrokerHost:
     def _outside(self, process: Process) -> Outside:
         world = self.world
         tasks, chance = SimulatedTasks(world.loop, self.rng), ChanceRandom(self.rng)
+        tasks.delay_s_max = self.thread_s_max
         store = self._store = self.metadata.handle(tasks, lambda: process.alive)
         faulty = FaultyStore(
             store, chance, unknown_percent=self.metadata_unknown_percent, delay_turns_max=2

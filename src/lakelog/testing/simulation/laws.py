@@ -17,6 +17,7 @@ class Law(Enum):
     ONE_VALUE = "an offset has one value"
     ONCE = "what an idempotent producer sends is there once"
     KEPT = "what was acknowledged is there"
+    DURABLE = "what clients know of survives the power where every record is synced"
     KEYS_KEPT = "compaction keeps the newest value of each key"
     INTACT = "no damaged batch is served"
     ADJACENT = "a fetch goes on where the one before has ended"
@@ -26,6 +27,8 @@ class Law(Enum):
     START_KEPT = "a log begins where it began unless somebody deletes"
     END_KEPT = "a log reaches to where it reached"
     TRIMMED = "a log begins at or above what DeleteRecords was asked for"
+    TOPIC_KEPT = "a topic that was made is there until somebody deletes it"
+    CONFIG_KEPT = "a setting that was made is there until somebody changes it"
     SESSION_COMPLETE = "a fetch session leaves out only what has not changed"
     SESSION_FORGETS = "a fetch session tells nothing of what was forgotten"
 

@@ -103,6 +103,8 @@ class Ledger:
         self.transactions: list[Transaction] = []
         self.forgets: Callable[[Place, float], bool] = lambda place, since: False
         """Whether a broker may have forgotten its producers by their age, since some time."""
+        self.on_promise: Callable[[], object] = lambda: None
+        """Called when a client has been told that something is done."""
 
     def violation(self, law: Law, text: str) -> None:
         self.broken.add(law)
@@ -145,6 +147,7 @@ class Ledger:
             if base_offset >= 0:
                 sent.acked = base_offset + number
                 self._note(place, sent.acked, value, "acknowledged")
+        self.on_promise()
 
     def begin(self, name: str) -> Transaction:
         transaction = Transaction(name)
@@ -216,6 +219,23 @@ class Ledger:
         for transaction in self.transactions:
             if place in transaction.places or place[0].startswith("__"):
                 transaction.torn |= transaction.ends.get(place, end + 1) > end
+
+    def check_durable(self, place: Place, end: int, damaged_at: int | None) -> None:
+        """Check that whatever clients know of is below `end`, where the log ends after a restart.
+
+        From `damaged_at` on there may be nothing left: a bit has flipped there.
+        """
+        partition = self.partition(place)
+        lost = {
+            offset: value
+            for offset, value in partition.values.items()
+            if max(end, partition.start) <= offset and (damaged_at is None or offset < damaged_at)
+        }
+        self.expect(
+            Law.DURABLE,
+            not lost,
+            f"{place} ends at {end} after a restart; clients know of {lost}",
+        )
 
     def deleted(self, place: Place, start: int) -> None:
         """Records below `start` may be gone."""

@@ -22,6 +22,9 @@ _DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-chec
 _PASSING = frozenset({".tmp", ".cleaned", ".swap", ".deleted"})
 """Endings of files that are there for a moment."""
 
+_AT_A_PROMISE = 0.7
+"""Chance that a power failure waits for an acknowledgement."""
+
 _MAY_CUT = frozenset({"plain", "orders", "trimmed", "events"})
 """Topics of which the end may go, as nothing else goes by what their logs remember."""
 
@@ -77,7 +80,10 @@ class Nemesis:
         await self._come_back(host)
 
     async def _power(self) -> None:
+        """Often right after a client was told something, before anything else is synced."""
         host = self._some_broker()
+        if self._rng.random() < _AT_A_PROMISE:
+            await self._world.next_promise(5.0)
         self._world.net.down.add(host.name)
         host.kill(power=True, torn=self._rng.random() < 0.7)
         await asyncio.sleep(self._rng.random() * 2)

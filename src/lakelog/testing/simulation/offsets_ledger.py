@@ -45,6 +45,7 @@ class OffsetsLedger:
         """
         commits = self._commits[group, place]
         self._ledger.counts["offsets committed"] += 1
+        self._ledger.on_promise()
         if commits.sent[value] is None:
             commits.acked[value] = ends
 

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _report_one(world: World) -> int:
     plan = world.plan
     _say(f"seed {world.seed}: {', '.join(sorted(plan.workloads))}")
-    _say(f"faults: {', '.join(sorted(plan.faults)) or 'none'}; synced at once: {plan.durable}")
+    _say(f"faults: {', '.join(sorted(plan.faults)) or 'none'}; synced at once: {plan.is_durable}")
     outcome = world.run()
     _say(f"{outcome.steps} steps in {outcome.virtual_s:.1f} virtual seconds, hash {outcome.hash}")
     _say_counts("faults", outcome.faults)

@@ -50,6 +50,16 @@ def _end_found(partition: Partition) -> int:
     return begun.get(partition.leader_epoch, partition.log.log_end_offset)
 
 
+class Cut(NamedTuple):
+    """A log that ends before where it had ended."""
+
+    end: int
+    damaged_at: int | None
+    """Where a damage above the recovery point must have ended it."""
+    allowed: bool
+    """Whether the broker's own recovery point allows for it."""
+
+
 class Watcher:
     """Of one data folder, through all its brokers. Keys are topic, topic id and partition."""
 
@@ -98,9 +108,9 @@ class Watcher:
                 with contextlib.suppress(OSError):  # it may be told to fail
                     self._batches[key] = self._read(partition)
 
-    def compare(self, partitions: list[Partition], *, power: bool) -> dict[Place, int]:
-        """After the next start; the places whose ends went back as they may, and to where."""
-        ends = {}
+    def compare(self, partitions: list[Partition], *, power: bool) -> dict[Place, Cut]:
+        """Looks at the logs after the next start, and returns those whose ends went back."""
+        cuts = {}
         if power:
             self._unpowered.update(self._marks)
         for partition in partitions:
@@ -112,13 +122,13 @@ class Watcher:
             if before is not None:
                 promised = self._promised(before, cut, power=key in self._unpowered)
                 self._compare_marks(key, before, found, cut, promised)
-                if promised <= found.end < before.end:
-                    ends[place] = found.end
+                if found.end < before.end:
+                    cuts[place] = Cut(found.end, cut, promised <= found.end)
             self._marks[key] = now
             self._unpowered.discard(key)
             if "compact" not in partition.log.config.cleanup_policy:
                 self._compare_bytes(key, partition, found.end)
-        return ends
+        return cuts
 
     def _promised(self, before: Marks, cut: int | None, *, power: bool) -> int:
         """`cut` is where a damage above the recovery point must have ended the log."""

@@ -30,13 +30,14 @@ from lakelog.testing.simulation.members_ledger import MembersLedger
 from lakelog.testing.simulation.nemesis import Nemesis
 from lakelog.testing.simulation.network import Network
 from lakelog.testing.simulation.offsets_ledger import OffsetsLedger
-from lakelog.testing.simulation.plan import COLD_READS, EXPIRATION, Plan, plan_of
+from lakelog.testing.simulation.plan import COLD_READS, EXPIRATION, SLOW_DISK, Plan, plan_of
 from lakelog.testing.simulation.seams import WALL_START_MS
 from lakelog.testing.simulation.settling import settle
-from lakelog.testing.simulation.watcher import Watcher
+from lakelog.testing.simulation.watcher import Cut, Watcher
 from lakelog.testing.sqlite_vfs import seed_sqlite
 
 _COLD = 0.3
+_SLOW_THREAD_S_MAX = 0.2
 _PEACE_S = 3.0
 _PATIENCE_S = 300.0
 """Of virtual time: whoever has not come to an end by then never will."""
@@ -70,6 +71,8 @@ class World:
         self.ledger.forgets = self._may_have_forgotten
         self.offsets = OffsetsLedger(self.ledger)
         self.members = MembersLedger(self.ledger)
+        self._promised: asyncio.Future[None] | None = None
+        self.ledger.on_promise = self._on_promise
         self.is_troubled = True
         """Until peace comes."""
         self.clients: list[Client] = []
@@ -98,6 +101,8 @@ class World:
                 host.metadata_unknown_percent = 20
             if COLD_READS in self.plan.faults:
                 host.disk.cold = _COLD
+            if SLOW_DISK in self.plan.faults:
+                host.thread_s_max = _SLOW_THREAD_S_MAX
             if "helper death" in self.plan.faults:
                 host.helper_death = 0.2
 
@@ -193,6 +198,15 @@ class World:
     def wall_ms(self) -> int:
         return WALL_START_MS + int(self.loop.time() * 1000)
 
+    async def next_promise(self, timeout_s: float) -> None:
+        """Waits until a client has been told that something is done."""
+        self._promised = self.loop.create_future()
+        await asyncio.wait({self._promised}, timeout=timeout_s)
+
+    def _on_promise(self) -> None:
+        if self._promised is not None and not self._promised.done():
+            self._promised.set_result(None)
+
     def is_new_producer(self, host: BrokerHost, producer_id: int, epoch: int) -> bool:
         is_new = (host.name, producer_id, epoch) not in self.producers
         self.producers.add((host.name, producer_id, epoch))
@@ -205,16 +219,28 @@ class World:
         partitions = list(host.server.broker.partitions)
         power = host.name in self._power
         self._power.discard(host.name)
-        cut = self._watchers[host.name].compare(partitions, power=power)
-        for place, end in cut.items():
-            self.ledger.cut(place, end)
-            self.offsets.cut(place, end)
-            self.members.cut(place)
+        cuts = self._watchers[host.name].compare(partitions, power=power)
+        forgiven = [self._forgive(place, cut) for place, cut in cuts.items()]
         self.damages[host.name].on_started()
-        if cut:
+        if any(forgiven):
             self.cut_at = self.loop.time()
             self._lose_late_answers()
         self.trace("started", host.name, host.disk.steps)
+
+    def _forgive(self, place: Place, cut: Cut) -> bool:
+        """Whether what lay behind the end may be missing: the page cache was trusted with it, or a
+        bit of it has flipped.
+
+        In a durable world only the clients' word counts, not the broker's recovery point.
+        """
+        if self.plan.is_durable:
+            self.ledger.check_durable(place, cut.end, cut.damaged_at)
+        if not cut.allowed or (self.plan.is_durable and cut.damaged_at is None):
+            return False
+        self.ledger.cut(place, cut.end)
+        self.offsets.cut(place, cut.end)
+        self.members.cut(place)
+        return True
 
     def _lose_late_answers(self) -> None:
         """What a broker has told of records that are lost comes before that, or not at all."""

@@ -11,6 +11,7 @@ from lakelog.protocol.delete_records import (
     DeleteRecordsTopic,
 )
 from lakelog.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from lakelog.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from lakelog.protocol.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -43,6 +44,10 @@ class Trimmer(Client):
     def __init__(self, world: World, name: str, places: list[Place]) -> None:
         super().__init__(world, name)
         self._places = places
+        self._made: dict[str, str] = {}
+        """Settings that were answered, as the last request for each left them."""
+        self._unsure: set[str] = set()
+        """Names of settings of which a request without an answer may still arrive."""
 
     def replaced(self) -> Trimmer:
         return Trimmer(self.world, self.next_name, self._places)
@@ -50,10 +55,18 @@ class Trimmer(Client):
     async def run(self) -> None:
         while not self.world.is_ending:
             await self.pause(0.5, 4.0)
-            if self.rng.random() < 0.5:
+            choice = self.rng.random()
+            if choice < 0.5:
                 await self._trim(self.some_place(self._places))
-            else:
+            elif choice < 0.8:
                 await self._configure(self._places[0][0])
+            elif self._is_alone:
+                await self._describe(self._places[0][0])
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether no predecessor's requests can be on their way."""
+        return "'" not in self.name
 
     async def _trim(self, place: Place) -> None:
         end = await list_offset(self, place, LATEST, committed=False)
@@ -78,32 +91,65 @@ class Trimmer(Client):
 
     async def _configure(self, topic: str) -> None:
         name, values = self.rng.choice(_SETTINGS)
-        change = AlterableConfig(name=name, config_operation=0, value=self.rng.choice(values))
+        value = self.rng.choice(values)
+        change = AlterableConfig(name=name, config_operation=0, value=value)
         resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=topic, configs=[change])
         try:
             response = await self.connection.call(
                 IncrementalAlterConfigsRequest(resources=[resource]), 1
             )
         except Lost:
+            self._unsure.add(name)
             return
         code = response.responses[0].error_code
-        if code and code not in RETRIABLE:
-            self.unexpected("IncrementalAlterConfigs", code)
+        if code == 0:
+            self._made[name] = value
+            self.ledger.on_promise()
+        else:
+            self._unsure.add(name)
+            if code not in RETRIABLE:
+                self.unexpected("IncrementalAlterConfigs", code)
+
+    async def _describe(self, topic: str) -> None:
+        resource = DescribeConfigsResource(
+            resource_type=_TOPIC, resource_name=topic, configuration_keys=None
+        )
+        try:
+            response = await self.connection.call(DescribeConfigsRequest(resources=[resource]), 4)
+        except Lost:
+            return
+        (result,) = response.results
+        if result.error_code:
+            if result.error_code not in RETRIABLE:
+                self.unexpected("DescribeConfigs", result.error_code)
+            return
+        found = {entry.name: entry.value for entry in result.configs}
+        for name in sorted(self._made.keys() - self._unsure):
+            self.ledger.expect(
+                Law.CONFIG_KEPT,
+                found.get(name) == self._made[name],
+                f"{topic} has {name}={found.get(name)} after {self._made[name]} was answered",
+            )
 
 
 class TopicMaker(Client):
     """Makes a topic, writes to it, deletes it, and makes it again under the same name."""
 
+    _may_be_deleted = False
+    """Whether a deletion that was not answered may still arrive."""
+
     def replaced(self) -> TopicMaker:
         return TopicMaker(self.world, self.next_name)
 
     async def run(self) -> None:
-        topic = self.name.partition("'")[0]
+        topic, _, predecessor = self.name.partition("'")
+        self._may_be_deleted = bool(predecessor)
         await self._delete(topic)
         while not self.world.is_ending:
             if not await create_topic(self, topic, 2, {}):
                 await self._delete(topic)
                 continue
+            self.ledger.on_promise()
             await self._use((topic, self.rng.randrange(2)))
             await self._delete(topic)
             await self.pause(0.0, 2.0)
@@ -115,6 +161,11 @@ class TopicMaker(Client):
             values = self.new_values(2)
             self.ledger.will_send(place, values)
             answer = answer_of(await self.ask(produce_request(place, batch_of(self, values)), 12))
+            self.ledger.expect(
+                Law.TOPIC_KEPT,
+                answer.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or self._may_be_deleted,
+                f"{place} is unknown, and nobody has deleted it",
+            )
             if answer.error_code == 0:
                 self.ledger.acknowledged(place, answer.base_offset, values)
                 written += values
@@ -127,7 +178,12 @@ class TopicMaker(Client):
     async def _delete(self, topic: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=5_000)
         while True:
-            (answer,) = (await self.ask(request, 6)).responses
+            try:
+                (answer,) = (await self.connection.call(request, 6)).responses
+            except Lost:
+                self._may_be_deleted = True
+                await self.pause(0.05, 0.5)
+                continue
             if answer.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 break
             if answer.error_code not in RETRIABLE:

@@ -1,0 +1,160 @@
+"""Acknowledgements before the fsync that they stand for, in worlds where every record is synced.
+
+Each bug leaves the broker's own account consistent: only what clients were told betrays it. The
+worlds cut the power right after acknowledgements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakelog.base.topic_keys import PAGE_CACHE
+from lakelog.metadata.store.sqlite import SqliteLog
+from lakelog.replica.partition import Partition
+from lakelog.server import offsets_log
+from lakelog.server.handlers import produce
+from lakelog.storage import local_log, run
+from lakelog.storage.flush import FlushJob
+from lakelog.storage.local_log import LocalLog
+from lakelog.storage.segment import Segment
+from lakelog.testing.simulation.laws import Law
+from lakelog.testing.simulation.plan import SLOW_DISK
+from simulation.planted_bug import bug
+
+BY_FLUSH = {"log.durability": "fsync"}
+POWER = ("power", SLOW_DISK)
+AT_ONCE = {"log.flush.interval.messages": "1"}
+
+
+@bug("committed by the append", Law.DURABLE, "idempotent", faults=POWER, settings=BY_FLUSH)
+def _committed_by_append(monkeypatch: pytest.MonkeyPatch) -> None:
+    def note_flush(self: Partition) -> None:
+        self._commit(self.log.log_end_offset)
+
+    monkeypatch.setattr(Partition, "note_flush", note_flush)
+
+
+@bug("a produce waits for no flush", Law.DURABLE, "plain", faults=POWER, settings=BY_FLUSH)
+def _waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(broker: Any, context: Any, request: Any, response: Any, waiting: Any) -> Any:
+        return response if request.acks else None
+
+    monkeypatch.setattr(produce, "_answer", answer)
+
+
+@bug(
+    "a run of known requests waits for no flush",
+    Law.DURABLE,
+    "plain",
+    "idempotent",
+    faults=POWER,
+    settings=BY_FLUSH,
+    seconds=40.0,
+)
+def _run_waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    def takes_runs(config: Any) -> bool:
+        return run.takes_runs(config._replace(durability=PAGE_CACHE))
+
+    monkeypatch.setattr(local_log, "takes_runs", takes_runs)
+
+
+@bug("no flush at an append", Law.DURABLE, "idempotent", faults=POWER, settings=AT_ONCE)
+def _no_flush_at_append(monkeypatch: pytest.MonkeyPatch) -> None:
+    def follow(self: Partition) -> None:
+        self.high_watermark = self.log.log_end_offset
+
+    monkeypatch.setattr(Partition, "_follow_append", follow)
+
+
+@bug("a flush without fdatasync", Law.DURABLE, "idempotent", faults=POWER, settings=BY_FLUSH)
+def _without_fdatasync(monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = FlushJob._sync
+
+    def names_only(self: FlushJob) -> None:
+        handles, self.handles = self.handles, []
+        sync(self)
+        self.handles = handles
+
+    monkeypatch.setattr(FlushJob, "_sync", names_only)
+
+
+@bug(
+    "a flush syncs the active segment alone",
+    Law.DURABLE,
+    "plain",
+    "idempotent",
+    "transactions",
+    faults=POWER,
+    settings=BY_FLUSH,
+    seconds=40.0,
+)
+def _roll_without_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    unflushed = LocalLog.unflushed_segments
+
+    def newest(self: LocalLog) -> list[Segment]:
+        return [one for one in unflushed(self) if one is self.active_segment]
+
+    monkeypatch.setattr(LocalLog, "unflushed_segments", newest)
+
+
+@bug(
+    "a new segment's name is not synced",
+    Law.DURABLE,
+    "idempotent",
+    faults=POWER,
+    settings=AT_ONCE,
+)
+def _name_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalLog, "_names_to_sync", lambda self: [])
+
+
+@bug(
+    "a flush stands for what was appended during it",
+    Law.DURABLE,
+    "plain",
+    "idempotent",
+    faults=POWER,
+    settings=BY_FLUSH,
+)
+def _stands_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = LocalLog.finish_flush
+
+    def generous(self: LocalLog, job: FlushJob) -> None:
+        job.end_offset = self.log_end_offset
+        finish(self, job)
+
+    monkeypatch.setattr(LocalLog, "finish_flush", generous)
+
+
+@bug(
+    "a committed offset waits for no flush",
+    Law.OFFSET_FORWARD,
+    "classic group",
+    faults=POWER,
+    settings=BY_FLUSH,
+)
+def _offset_waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(*arguments: Any) -> None:
+        return None
+
+    monkeypatch.setattr(offsets_log, "committed", at_once)
+
+
+@bug(
+    "a change of metadata is answered before it is synced",
+    Law.TOPIC_KEPT,
+    "administration",
+    faults=("power",),
+    seeds=20,
+)
+def _metadata_below_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = SqliteLog._connect
+
+    def hasty(self: SqliteLog) -> Any:
+        connection = connect(self)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    monkeypatch.setattr(SqliteLog, "_connect", hasty)

@@ -1,0 +1,29 @@
+"""An acknowledgement before its fsync is no rare find: worlds made for it show it often."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.testing.simulation import World
+from simulation import planted_in_durability
+from simulation.planted_bugs import BUGS, Bug
+
+SEEDS = 20
+ENOUGH = 7
+"""Of so many worlds that have to show each bug; most show it in nearly all."""
+
+PREMATURE = [bug for bug in BUGS if bug.patch.__module__ == planted_in_durability.__name__]
+
+
+@pytest.mark.parametrize("bug", PREMATURE, ids=[bug.name for bug in PREMATURE])
+def test_many_worlds_show_it(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.patch(monkeypatch)
+    showing = (seed for seed in range(1, SEEDS + 1) if World(seed, bug.plan()).run().violations)
+    assert sum(1 for _, _ in zip(range(ENOUGH), showing, strict=False)) == ENOUGH
+
+
+def test_the_worlds_promise_durability() -> None:
+    """But for the log of metadata, which is always synced."""
+    durable = [bug.plan().is_durable for bug in PREMATURE]
+    assert durable.count(False) == 1
+    assert len(durable) > 1
