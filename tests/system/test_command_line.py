@@ -8,6 +8,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -66,6 +67,22 @@ class Shell:
 @pytest.fixture
 def shell(bootstrap: str) -> Shell:
     return Shell(bootstrap)
+
+
+def test_listing_topics_imports_nothing_that_it_does_not_need(shell: Shell, unused: str) -> None:
+    """The time of this command is that of its imports: 150 ms is its budget."""
+    shell.out("topic", "create", unused)
+    code = (
+        "import sys; from lakelog.cli.main import run; run(['topic', 'list']);"
+        "sys.stderr.write(' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=shell.environment, capture_output=True, check=True
+    )
+    assert unused in done.stdout.decode()
+    heavy = {"asyncio", "ssl", "rich", "crc32c", "cramjam", "re2", "lakelog.records", "json"}
+    heavy |= {"lakelog.server", "lakelog.client.consumer", "lakelog.client.admin.groups"}
+    assert set(done.stderr.decode().split()) & heavy == set()
 
 
 def test_a_topic_from_creation_to_deletion(shell: Shell, unused: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import TYPE_CHECKING
 
-from lakelog.runtime.api import Random
+if TYPE_CHECKING:
+    from lakelog.runtime.api import Random
 
 ZERO_UUID = bytes(16)
 """Stands for "no id" on the wire."""

@@ -91,6 +91,12 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _run_noun(name: str, tokens: list[str]) -> int:
+    from lakelog.cli.stored_help import wanted_page
+
+    page = wanted_page(name, tokens)
+    if page is not None:
+        sys.stdout.write(page)
+        return 0
     if name == "serve":
         from lakelog.cli.broker import parse_plainly, run_broker
 

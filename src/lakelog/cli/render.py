@@ -7,9 +7,9 @@ present, null where it does not apply.
 
 from __future__ import annotations
 
-import json
+import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakelog.cli.layout import Column
 
 _GAP = 2
-_PIPED_WIDTH = 100_000
+_RULE = "─"
 Row = Mapping[str, Any]
 
 
@@ -56,6 +56,8 @@ def show_all(results: Sequence[Result], form: str = "table") -> None:
         for number, result in enumerate(results):
             _show_table(result, first=number == 0)
         return
+    import json
+
     rows = [row for result in results for row in _rows(result)]
     if form == "jsonl":
         for row in rows:
@@ -104,13 +106,15 @@ def _print_listing(listing: Listing) -> None:
         if listing.empty:
             note(listing.empty)
         return
+    text = _aligned(listing)
+    if not sys.stdout.isatty() or _fits(text):
+        sys.stdout.write(text)
+        return
     from rich.console import Console
 
     from lakelog.cli.layout import fit
 
     console = Console(file=sys.stdout, highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPED_WIDTH
     columns = [_column(name, listing.rows) for name in listing.columns]
     fitting = fit(columns, console.width, _GAP)
     if not fitting:
@@ -128,11 +132,42 @@ def _print_listing(listing: Listing) -> None:
         note(f"not shown on {console.width} columns: {', '.join(hidden)}; -f json shows everything")
 
 
+def _aligned(listing: Listing) -> str:
+    """The table with no line broken; nothing is imported for it."""
+    rows = [
+        [_heading(name) for name in listing.columns],
+        *([cell(row.get(name)) for name in listing.columns] for row in listing.rows),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = [_are_numbers(row.get(name) for row in listing.rows) for name in listing.columns]
+    gap = " " * _GAP
+    lines = [
+        gap.join(
+            text.rjust(width) if is_number else text.ljust(width)
+            for text, width, is_number in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    lines.insert(1, _RULE * (sum(widths) + _GAP * (len(widths) - 1)))
+    if listing.title:
+        lines.insert(0, listing.title)
+    return "\n".join(lines) + "\n"
+
+
+def _fits(text: str) -> bool:
+    """Whether a terminal shows the lines as they are; a wide character takes two columns of it."""
+    columns = os.get_terminal_size(sys.stdout.fileno()).columns
+    lines = text.splitlines()
+    return all(
+        len(line) <= columns and (line.isascii() or line == _RULE * len(line)) for line in lines
+    )
+
+
 def _column(name: str, rows: Sequence[Row]) -> Column:
     from lakelog.cli.layout import Column
 
     values = [row.get(name) for row in rows]
-    return Column(_heading(name), [cell(value) for value in values], all(map(_is_number, values)))
+    return Column(_heading(name), [cell(value) for value in values], _are_numbers(values))
 
 
 def _table(title: str, columns: Sequence[tuple[Column, int]]) -> Table:
@@ -162,8 +197,11 @@ def _fields(facts: Row, names: Collection[str]) -> str:
     return "\n".join(f"{_heading(name):<{width}}  {cell(facts.get(name))}" for name in names)
 
 
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+def _are_numbers(values: Iterable[object]) -> bool:
+    return all(
+        value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+        for value in values
+    )
 
 
 def _heading(name: str) -> str:

@@ -6,7 +6,6 @@ may have been done by the broker although no answer came is never retried here.
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -276,6 +275,8 @@ class Cluster:
         return topic
 
     def _similar(self, name: str) -> str:
+        import difflib
+
         close = difflib.get_close_matches(name, self.refresh().topics, n=1)
         return f"Did you mean {close[0]!r}?" if close else ""
 

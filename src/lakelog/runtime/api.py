@@ -11,11 +11,13 @@ files. Only `write_atomic` and `rename` promise all or nothing.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio  # half the start of a command that never runs a loop
+    from pathlib import Path
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview

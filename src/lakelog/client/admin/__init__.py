@@ -1,17 +1,25 @@
-"""Administration: topics, groups and configurations."""
+"""Administration: topics, groups and configurations.
+
+Each name is imported when it is first used: a command that lists topics needs neither the messages
+of groups nor those of transactions, and declaring them takes a third of its time.
+"""
 
 from __future__ import annotations
 
-from lakelog.client.admin.api import Admin, LogDir
-from lakelog.client.admin.configs import (
-    ConfigEntry,
-    ConfigSource,
-    ConfigSynonym,
-    ResourceType,
-)
-from lakelog.client.admin.group_descriptions import Group, GroupMember
-from lakelog.client.admin.groups import GroupListing, Lag
-from lakelog.client.admin.transactions import ActiveProducer, Transaction, TransactionListing
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakelog.client.admin.api import Admin, LogDir
+    from lakelog.client.admin.configs import (
+        ConfigEntry,
+        ConfigSource,
+        ConfigSynonym,
+        ResourceType,
+    )
+    from lakelog.client.admin.group_descriptions import Group, GroupMember
+    from lakelog.client.admin.groups import GroupListing, Lag
+    from lakelog.client.admin.transactions import ActiveProducer, Transaction, TransactionListing
 
 __all__ = [
     "ActiveProducer",
@@ -28,3 +36,18 @@ __all__ = [
     "Transaction",
     "TransactionListing",
 ]
+
+_HOMES = {
+    "api": ("Admin", "LogDir"),
+    "configs": ("ConfigEntry", "ConfigSource", "ConfigSynonym", "ResourceType"),
+    "group_descriptions": ("Group", "GroupMember"),
+    "groups": ("GroupListing", "Lag"),
+    "transactions": ("ActiveProducer", "Transaction", "TransactionListing"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

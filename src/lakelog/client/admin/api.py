@@ -11,17 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from lakelog.client.admin.configs import Configs
-from lakelog.client.admin.groups import Groups
-from lakelog.client.admin.topics import Topics
-from lakelog.client.admin.transactions import Transactions
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import check
 from lakelog.client.offsets import OffsetAt, TopicPartition, list_offsets
 from lakelog.client.view import ClusterView
 from lakelog.protocol.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+if TYPE_CHECKING:
+    from lakelog.client.admin.configs import Configs
+    from lakelog.client.admin.groups import Groups
+    from lakelog.client.admin.topics import Topics
+    from lakelog.client.admin.transactions import Transactions
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,10 +48,30 @@ class Admin:
         self._cluster = Cluster(
             bootstrap, client_id=client_id, timeout_s=timeout_s, request_timeout_s=timeout_s
         )
-        self.topics = Topics(self._cluster)
-        self.configs = Configs(self._cluster)
-        self.groups = Groups(self._cluster)
-        self.transactions = Transactions(self._cluster)
+
+    @cached_property
+    def topics(self) -> Topics:
+        from lakelog.client.admin.topics import Topics
+
+        return Topics(self._cluster)
+
+    @cached_property
+    def configs(self) -> Configs:
+        from lakelog.client.admin.configs import Configs
+
+        return Configs(self._cluster)
+
+    @cached_property
+    def groups(self) -> Groups:
+        from lakelog.client.admin.groups import Groups
+
+        return Groups(self._cluster)
+
+    @cached_property
+    def transactions(self) -> Transactions:
+        from lakelog.client.admin.transactions import Transactions
+
+        return Transactions(self._cluster)
 
     def close(self) -> None:
         self._cluster.close()

@@ -11,7 +11,6 @@ from lakelog.client.admin.group_descriptions import Group, classic_group, consum
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, commit_offsets, fetch_committed
 from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableError, check
-from lakelog.client.first_times import first_times
 from lakelog.client.offsets import LATEST, TopicPartition, list_offsets
 from lakelog.protocol.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -114,6 +113,8 @@ class Groups:
     def unread_since(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """When the first record from each offset on was written, in milliseconds since the epoch;
         partitions without one are left out."""
+        from lakelog.client.first_times import first_times  # it brings all that reads records
+
         return first_times(self._cluster, offsets)
 
     def offsets(
