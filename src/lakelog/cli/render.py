@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _GAP = 2
 _RULE = "─"
+_WIDTH_UNKNOWN = 80
 Row = Mapping[str, Any]
 
 
@@ -107,16 +108,17 @@ def _print_listing(listing: Listing) -> None:
             note(listing.empty)
         return
     text = _aligned(listing)
-    if not sys.stdout.isatty() or _fits(text):
+    width = _terminal_width()
+    if width is None or _fits(text, width):
         sys.stdout.write(text)
         return
     from rich.console import Console
 
     from lakelog.cli.layout import fit
 
-    console = Console(file=sys.stdout, highlight=False)
+    console = Console(file=sys.stdout, highlight=False, width=width)
     columns = [_column(name, listing.rows) for name in listing.columns]
-    fitting = fit(columns, console.width, _GAP)
+    fitting = fit(columns, width, _GAP)
     if not fitting:
         sys.stdout.write("\n\n".join(_fields(row, listing.columns) for row in listing.rows) + "\n")
         return
@@ -129,7 +131,7 @@ def _print_listing(listing: Listing) -> None:
     shown = [column for column, _ in fitting]
     hidden = [column.heading for column in columns if column not in shown]
     if hidden:
-        note(f"not shown on {console.width} columns: {', '.join(hidden)}; -f json shows everything")
+        note(f"not shown on {width} columns: {', '.join(hidden)}; -f json shows everything")
 
 
 def _aligned(listing: Listing) -> str:
@@ -154,12 +156,18 @@ def _aligned(listing: Listing) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fits(text: str) -> bool:
-    """Whether a terminal shows the lines as they are; a wide character takes two columns of it."""
-    columns = os.get_terminal_size(sys.stdout.fileno()).columns
-    lines = text.splitlines()
+def _terminal_width() -> int | None:
+    """Columns of the terminal that stdout is, or None if it is none."""
+    if not sys.stdout.isatty():
+        return None
+    return os.get_terminal_size(sys.stdout.fileno()).columns or _WIDTH_UNKNOWN
+
+
+def _fits(text: str, width: int) -> bool:
+    """Whether the lines can be shown as they are; a wide character takes two columns."""
     return all(
-        len(line) <= columns and (line.isascii() or line == _RULE * len(line)) for line in lines
+        len(line) <= width and (line.isascii() or line == _RULE * len(line))
+        for line in text.splitlines()
     )
 
 

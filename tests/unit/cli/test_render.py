@@ -67,7 +67,7 @@ _WIDE = Listing(
 def test_a_number_is_never_broken(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(render, "_PIPED_WIDTH", columns)
+    monkeypatch.setattr(render, "_terminal_width", lambda: columns)
     show(_WIDE)
     shown = capsys.readouterr()
     printed = shown.out.split()
@@ -81,7 +81,7 @@ def test_a_narrow_table_folds_text_then_drops_it_then_becomes_fields(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def shown(columns: int) -> tuple[list[str], str]:
-        monkeypatch.setattr(render, "_PIPED_WIDTH", columns)
+        monkeypatch.setattr(render, "_terminal_width", lambda: columns)
         show(_WIDE)
         captured = capsys.readouterr()
         return captured.out.splitlines(), captured.err
