@@ -9,6 +9,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.partition import Partition
+from lakelog.server.maintenance import Maintenance
 from lakelog.storage import checking, loader, recovery, retention
 from lakelog.storage.compaction import clean
 from lakelog.storage.directory import LogDirectory
@@ -184,6 +185,19 @@ def _trimmed_by_segment(monkeypatch: pytest.MonkeyPatch) -> None:
         return delete_records(self, max(base for base in [0, *bases] if base <= before))
 
     monkeypatch.setattr(Partition, "delete_records", to_segment)
+
+
+@bug(
+    "DeleteRecords is answered before it is durable",
+    Law.STAYS_TRIMMED,
+    "administration",
+    faults=("kill", "power"),
+)
+def _trimmed_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(self: Maintenance) -> bool:
+        return True
+
+    monkeypatch.setattr(Maintenance, "checkpointed", at_once)
 
 
 @bug("compaction drops the newest value of a key", Law.KEYS_KEPT, "compaction")

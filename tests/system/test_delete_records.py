@@ -173,6 +173,29 @@ def test_other_clients_delete_records(broker: BrokerProcess) -> None:
     assert (row["log_start_offset"], row["log_end_offset"], row["deleted"]) == (8, 10, 2)
 
 
+def test_what_was_deleted_stays_deleted_after_a_kill(broker: BrokerProcess) -> None:
+    """Five times: the kill comes right after the answer."""
+    with WireClient(broker.bootstrap) as wire:
+        for topic in ("first", "second"):
+            create_topic(wire, topic, partitions=2)
+            produce(wire, topic, keyed(*[b"%d" % number for number in range(20)]))
+    for before in range(3, 18, 3):
+        with WireClient(broker.bootstrap) as wire:
+            partition = DeleteRecordsPartition(partition_index=0, offset=before)
+            topics = [
+                DeleteRecordsTopic(name=name, partitions=[partition])
+                for name in ("first", "second")
+            ]
+            request = DeleteRecordsRequest(topics=topics, timeout_ms=10_000)
+            for topic in wire.call(request, 2).topics:
+                result = topic.partitions[0]
+                assert (result.error_code, result.low_watermark) == (0, before)
+            broker.kill()
+        broker.start()
+        with WireClient(broker.bootstrap) as wire:
+            assert start_of(wire, "first")[0] == start_of(wire, "second")[0] == before
+
+
 @pytest.mark.parametrize("version", [3, 7, 8, 12])
 def test_records_without_a_key_are_named(wire: WireClient, version: int) -> None:
     """KIP-467: every record at fault, and nothing appended."""

@@ -64,7 +64,7 @@ API_NOTES = (
         f"At most 10,000 partitions in one request; {_REPLICATION}.",
     ),
     ApiNote(20, "DeleteTopics", "By name and by id."),
-    ApiNote(21, "DeleteRecords", "All."),
+    ApiNote(21, "DeleteRecords", "All; answered when it is durable."),
     ApiNote(
         22,
         "InitProducerId",

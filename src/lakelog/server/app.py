@@ -136,7 +136,7 @@ class Server:
             transactions=coordinators.transactions,
             markers=coordinators.markers,
             disk_space=lambda: world.disk.space(options.data),
-            checkpoint=lambda: self._maintenance.checkpoint_soon(),
+            checkpointed=lambda: self._maintenance.checkpointed(),
             advertised=options.advertise,
             static_config=options.config,
             requests=RequestMetrics(clock),

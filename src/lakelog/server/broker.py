@@ -5,7 +5,7 @@ It decides nothing and does no I/O; `app` builds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class Node:
 @dataclass(slots=True)
 class Broker:
     """One per process. `advertised` maps a listener's name to the address clients are told;
-    `checkpoint` has written soon where the logs begin."""
+    `checkpointed` waits until it is durable where the logs begin, and tells if it is."""
 
     node_id: int
     cluster_id: str
@@ -59,7 +59,7 @@ class Broker:
     transactions: TransactionCoordinator
     markers: LocalMarkers
     disk_space: Callable[[], tuple[int, int]]
-    checkpoint: Callable[[], None]
+    checkpointed: Callable[[], Awaitable[bool]]
     advertised: Mapping[str, tuple[str, int]]
     static_config: BrokerConfig
     requests: RequestMetrics

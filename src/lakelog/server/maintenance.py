@@ -69,7 +69,7 @@ class Maintenance:
         self._checkpointing = self._checkpoint_again = False
         self._written_marks: object = None
         """As they were for the last checkpoint that was written."""
-        self._unserved: list[asyncio.Future[None]] = []
+        self._unserved: list[asyncio.Future[bool]] = []
         """Who waits for the next checkpoint to be written."""
         self._stopped = False
 
@@ -205,12 +205,15 @@ class Maintenance:
         if not self._stopped:
             self._tasks.call_soon(self._checkpoint)
 
-    async def checkpointed(self) -> None:
-        """Returns when what is known by now has been written; a failure is logged, not raised."""
-        waiter: asyncio.Future[None] = self._tasks.future()
+    async def checkpointed(self) -> bool:
+        """Waits until what is known by now is durable, with all who wait; false if it cannot be.
+
+        A failure is logged.
+        """
+        waiter: asyncio.Future[bool] = self._tasks.future()
         self._unserved.append(waiter)
         self._checkpoint()
-        await waiter
+        return await waiter
 
     def _checkpoint_changes(self) -> None:
         if self._marks() != self._written_marks:
@@ -235,7 +238,7 @@ class Maintenance:
         work.add_done_callback(partial(self._on_checkpointed, served, marks))
 
     def _on_checkpointed(
-        self, served: list[asyncio.Future[None]], marks: object, work: asyncio.Future[None]
+        self, served: list[asyncio.Future[bool]], marks: object, work: asyncio.Future[None]
     ) -> None:
         self._under_way.discard(work)
         self._checkpointing = False
@@ -245,7 +248,7 @@ class Maintenance:
             self._written_marks = marks
         for waiter in served:
             if not waiter.done():
-                waiter.set_result(None)
+                waiter.set_result(work.exception() is None)
         if self._unserved or (
             self._checkpoint_again and not self._stopped and work.exception() is None
         ):
@@ -266,7 +269,23 @@ class Maintenance:
             self._tasks.call_soon(self._go_on_with, left, chore)
 
     def _retain(self) -> None:
-        self._for_each(partial(_retain_one, self._clock.wall_ms()))
+        self._for_each(partial(self._retain_one, self._clock.wall_ms()))
+
+    def _retain_one(self, now_ms: int, partition: Partition) -> None:
+        try:
+            deleted = partition.delete_old_segments(now_ms)
+        except KafkaError as error:  # the others have their turn all the same
+            logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
+            return
+        if deleted:
+            self.checkpoint_soon()
+            logger.info(
+                "retention: %s-%d now starts at offset %d (%d segments deleted)",
+                partition.topic,
+                partition.index,
+                partition.log.log_start_offset,
+                deleted,
+            )
 
     def _purge(self) -> None:
         """Directories of deleted topics, when their delay has passed."""
@@ -284,22 +303,6 @@ class Maintenance:
             partition.log.producers.remove_expired(now)
 
         self._for_each(expire)
-
-
-def _retain_one(now_ms: int, partition: Partition) -> None:
-    try:
-        deleted = partition.delete_old_segments(now_ms)
-    except KafkaError as error:  # the others have their turn all the same
-        logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
-        return
-    if deleted:
-        logger.info(
-            "retention: %s-%d now starts at offset %d (%d segments deleted)",
-            partition.topic,
-            partition.index,
-            partition.log.log_start_offset,
-            deleted,
-        )
 
 
 def _log_failed_removal(path: Path, work: asyncio.Future[None]) -> None:

@@ -71,7 +71,7 @@ class Replicas:
         flush_soon: Callable[[Partition], object],
         settled: Callable[[Partition], object],
         tasks: Tasks,
-        checkpointed: Callable[[], Awaitable[None]],
+        checkpointed: Callable[[], Awaitable[bool]],
     ) -> None:
         self._node_id = node_id
         self._directory = directory

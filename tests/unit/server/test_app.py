@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.errors import KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.topics import (
     NewTopic,
     TopicReference,
@@ -21,11 +21,18 @@ from lakelog.metadata.controller.topics import (
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, ResourceType
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
+from lakelog.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
+from lakelog.runtime.api import Buffer
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server, StartError, World
+from lakelog.server.handlers import delete_records
 from lakelog.storage.checkpoint import (
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -250,6 +257,92 @@ def test_a_stop_leaves_the_checkpoints_of_that_moment(tmp_path: Path) -> None:
     assert offsets(HIGH_WATERMARKS) == {("orders", 0): 10, ("orders", 1): 0}
     assert offsets(RECOVERY_POINTS) == {("orders", 0): 10, ("orders", 1): 0}
     assert offsets(LOG_STARTS) == {("orders", 0): 8}
+
+
+def log_starts(path: Path) -> dict[tuple[str, int], int]:
+    file = path / "data" / LOG_STARTS
+    found = decode_offsets(file.read_bytes()) if file.exists() else {}
+    return {key: offset for key, offset in found.items() if key[0] == "orders"}
+
+
+def deletion(*offsets: int) -> DeleteRecordsRequest:
+    partitions = [
+        DeleteRecordsPartition(partition_index=index, offset=offset)
+        for index, offset in enumerate(offsets)
+    ]
+    topic = DeleteRecordsTopic(name="orders", partitions=partitions)
+    return DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
+
+
+def test_deletions_are_durable_when_they_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    write_atomic = PosixDisk.write_atomic
+
+    def watched(self: PosixDisk, path: Path, data: Buffer) -> None:
+        written.append(path.name)
+        write_atomic(self, path, data)
+
+    def full(self: PosixDisk, path: Path, data: Buffer) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    async def scenario(running: Running) -> None:
+        await running.create("orders", 3)
+        now = running.clock.wall_ms()
+        for index in range(3):
+            running.partition("orders", index).append(make_batch(9, timestamp=now), now)
+        assert await running.broker.checkpointed()
+        monkeypatch.setattr(PosixDisk, "write_atomic", watched)
+        context: Any = None
+        first = delete_records.handle(running.broker, context, deletion(4, 5, 99))
+        second = delete_records.handle(running.broker, context, deletion(6))
+        third = delete_records.handle(running.broker, context, deletion(7))
+        answers = await asyncio.gather(first, second, third)
+        found = [[(r.error_code, r.low_watermark) for r in a.topics[0].partitions] for a in answers]
+        assert found == [[(0, 4), (0, 5), (1, -1)], [(0, 6)], [(0, 7)]]
+        assert log_starts(tmp_path) == {("orders", 0): 7, ("orders", 1): 5}
+        assert written.count(LOG_STARTS) <= 2
+        monkeypatch.setattr(PosixDisk, "write_atomic", full)
+        answer = await delete_records.handle(running.broker, context, deletion(8))
+        (result,) = answer.topics[0].partitions
+        assert (result.error_code, result.low_watermark) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        monkeypatch.setattr(PosixDisk, "write_atomic", write_atomic)
+        await delete_records.handle(running.broker, context, deletion(8))
+        assert log_starts(tmp_path)["orders", 0] == 8
+
+    run(tmp_path, scenario, replica_high_watermark_checkpoint_interval_ms="3600000")
+
+
+def test_where_logs_begin_is_written_down_after_retention(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_atomic = PosixDisk.write_atomic
+
+    async def scenario(running: Running) -> None:
+        loop, written = asyncio.get_running_loop(), asyncio.Event()
+
+        def watched(self: PosixDisk, path: Path, data: Buffer) -> None:
+            write_atomic(self, path, data)
+            if path.name == LOG_STARTS:
+                loop.call_soon_threadsafe(written.set)
+
+        await running.create("orders")
+        partition = running.partition("orders")
+        old = running.clock.wall_ms() - 60_000
+        partition.append(make_batch(5, timestamp=old), old)
+        monkeypatch.setattr(PosixDisk, "write_atomic", watched)
+        partition.log.roll(old)
+        await written.wait()
+        assert log_starts(tmp_path) == {("orders", 0): 5}
+
+    run(
+        tmp_path,
+        scenario,
+        replica_high_watermark_checkpoint_interval_ms="3600000",
+        log_retention_ms="1000",
+        log_retention_check_interval_ms="50",
+    )
 
 
 def test_the_backlog_is_the_configured_one(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """DeleteRecords (21): moves where partitions begin; version 2 differs in encoding only.
 
 Records before the offset cannot be read from then on; their segments go with the next retention
-run. A topic that is only compacted refuses: what is gone from it is decided by key.
+run. The answer waits until the new beginnings are on the device, all of them and those of other
+requests with one write: what somebody had deleted comes back neither after a kill nor after a power
+failure. A topic that is only compacted refuses: what is gone from it is decided by key.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _HIGH_WATERMARK = -1
 _UNKNOWN = -1
 
 
-def handle(
+async def handle(
     broker: Broker, context: Context, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     topics = [
@@ -32,7 +34,11 @@ def handle(
         )
         for topic in request.topics
     ]
-    broker.checkpoint()
+    results = [result for topic in topics for result in topic.partitions if not result.error_code]
+    if results and not await broker.checkpointed():
+        for result in results:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            result.low_watermark = _UNKNOWN
     return DeleteRecordsResponse(topics=topics)
 
 

@@ -29,6 +29,7 @@ class Law(Enum):
     TRIMMED = "a log begins at or above what DeleteRecords was asked for"
     TOPIC_KEPT = "a topic that was made is there until somebody deletes it"
     CONFIG_KEPT = "a setting that was made is there until somebody changes it"
+    STAYS_TRIMMED = "no start brings back what DeleteRecords has acknowledged"
     SESSION_COMPLETE = "a fetch session leaves out only what has not changed"
     SESSION_FORGETS = "a fetch session tells nothing of what was forgotten"
 

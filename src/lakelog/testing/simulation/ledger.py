@@ -80,6 +80,8 @@ class PartitionLedger:
     values: dict[int, bytes] = field(default_factory=dict)
     start: int = 0
     """Below it records may be missing: they were deleted, or are old enough to be."""
+    trimmed: int = 0
+    """A client was told that records below it are deleted."""
     end: int = 0
     compacted: bool = False
     cuts: int = 0
@@ -241,6 +243,11 @@ class Ledger:
         """Records below `start` may be gone."""
         partition = self.partition(place)
         partition.start = max(partition.start, start)
+
+    def trimmed(self, place: Place, start: int) -> None:
+        """A client was told that the partition begins there."""
+        partition = self.partition(place)
+        partition.trimmed = max(partition.trimmed, start)
 
     def begins(self, place: Place, start: int) -> None:
         """A reader was told so."""

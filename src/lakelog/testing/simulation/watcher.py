@@ -119,6 +119,12 @@ class Watcher:
             before, now = self._marks.get(key), marks_of(partition)
             found = now._replace(end=_end_found(partition))
             cut = self._damages.cut_of(place)
+            trimmed = self._ledger.partition(place).trimmed
+            self._ledger.expect(
+                Law.STAYS_TRIMMED,
+                now.start >= trimmed,
+                f"{place} begins at {now.start}; {trimmed} was acknowledged",
+            )
             if before is not None:
                 promised = self._promised(before, cut, power=key in self._unpowered)
                 self._compare_marks(key, before, found, cut, promised)

@@ -81,6 +81,7 @@ class Trimmer(Client):
         except Lost:
             return
         if answer.error_code == 0:
+            self.ledger.trimmed(place, answer.low_watermark)
             self.ledger.expect(
                 Law.TRIMMED,
                 answer.low_watermark >= before,
