@@ -112,6 +112,54 @@ OF_A_BROKER = [
 ]
 
 
+OF_A_BROKER += [
+    Case("IncrementalAlterConfigs", f"broker: {key}={value}", _of_broker((key, SET, str(value))))
+    for key, values in (
+        ("background.threads", (4, 5, 20, 21)),
+        ("log.cleaner.threads", (0, 1, 2, 3, 100_000)),
+        ("num.io.threads", (3, 4, 16, 17)),
+        ("num.network.threads", (1, 6, 7)),
+        ("num.recovery.threads.per.data.dir", (1, 4, 5)),
+        ("num.replica.fetchers", (1, 2, 3)),
+        ("remote.log.reader.threads", (4, 5, 20, 21)),
+        ("remote.log.manager.copier.thread.pool.size", (4, 5, 20, 21)),
+        ("remote.log.manager.expiration.thread.pool.size", (4, 5, 20, 21)),
+        ("remote.log.manager.follower.thread.pool.size", (1, 4, 5)),
+        ("max.connections", (-1, 0, 1)),
+        ("max.connections.per.ip", (0, 1)),
+        ("max.connection.creation.rate", (-1, 0, 1)),
+        ("log.cleaner.backoff.ms", (-1, 0)),
+        ("log.cleaner.io.buffer.size", (-1, 0)),
+        ("log.cleaner.io.max.bytes.per.second", (0, 1)),
+        ("log.cleaner.dedupe.buffer.size", (1, 1 << 20, (1 << 20) + 1)),
+        ("log.segment.bytes", (1, 1 << 20)),
+        ("log.index.size.max.bytes", (3, 4)),
+        ("log.retention.ms", (-1, 0, 1)),
+        ("producer.id.expiration.ms", (0, 1)),
+        ("message.max.bytes", (0,)),
+        ("min.insync.replicas", (0,)),
+        ("log.flush.interval.messages", (0, 1)),
+        ("log.cleaner.min.cleanable.ratio", (-1, 0, 1, 2)),
+        ("log.cleaner.max.compaction.lag.ms", (0, 1)),
+    )
+    for value in values
+]
+OF_A_BROKER += [
+    Case(
+        "IncrementalAlterConfigs",
+        "broker: log.retention.ms=-2",
+        _of_broker(("log.retention.ms", SET, "-2")),
+        differs=Difference("INVALID_REQUEST", "NONE", "only -1 means no limit"),
+    ),
+    Case(
+        "IncrementalAlterConfigs",
+        "broker: min.insync.replicas=1",
+        _of_broker(("min.insync.replicas", SET, "1")),
+        differs=Difference("NONE", "INVALID_CONFIG", "there are no eligible leader replicas here"),
+    ),
+]
+
+
 def _replace(
     *configs: tuple[str, str | None], kind: int = TOPIC, name: str | None = None, copies: int = 1
 ) -> Callable[[World], Any]:

@@ -1,15 +1,17 @@
 """A broker's settings: Kafka's keys with typed values, and what was said about the rest.
 
-Precedence is Kafka's: dynamic for this broker, dynamic for all brokers, static, default.
+Precedence is Kafka's: dynamic for this broker, dynamic for all brokers, static, default. A key that
+the command line sets (`serve --set`) goes before what was stored for it.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from lakelog.base.broker_keys import HONOURED_KEYS, REFUSED_KEYS
+from lakelog.base.broker_keys_cleaner import check_cleaner_keys
 from lakelog.base.broker_keys_consumer import check_consumer_group_keys
 from lakelog.base.broker_keys_inert import INERT_KEYS
 from lakelog.base.broker_keys_own import OWN_KEYS
@@ -44,20 +46,24 @@ _DEFAULTS: Mapping[str, ConfigValue] = {
 
 
 class BrokerConfig:
-    """Immutable. `static` and the dynamic layers are text, as they were given."""
+    """Immutable. `static` and the dynamic layers are text, as they were given. `forced` are static
+    keys for which no dynamic layer counts."""
 
-    __slots__ = ("_values", "dynamic_broker", "dynamic_default", "static")
+    __slots__ = ("_values", "dynamic_broker", "dynamic_default", "forced", "static")
 
     def __init__(
         self,
         static: Mapping[str, str],
         dynamic_default: Mapping[str, str] | None = None,
         dynamic_broker: Mapping[str, str] | None = None,
+        *,
+        forced: frozenset[str] = frozenset(),
     ) -> None:
         """Raises `ConfigError`. Every key must be in `BROKER_CONFIGS`."""
         self.static = MappingProxyType(dict(static))
-        self.dynamic_default = MappingProxyType(dict(dynamic_default or {}))
-        self.dynamic_broker = MappingProxyType(dict(dynamic_broker or {}))
+        self.forced = forced
+        self.dynamic_default = self._unforced(dynamic_default or {})
+        self.dynamic_broker = self._unforced(dynamic_broker or {})
         self._values: dict[str, ConfigValue] = {}
         for layer in (self.static, self.dynamic_default, self.dynamic_broker):
             for name, text in layer.items():
@@ -75,11 +81,19 @@ class BrokerConfig:
         self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]
     ) -> BrokerConfig:
         """The same static settings under other dynamic ones; raises `ConfigError`."""
-        return BrokerConfig(self.static, dynamic_default, dynamic_broker)
+        return BrokerConfig(self.static, dynamic_default, dynamic_broker, forced=self.forced)
 
     def with_static(self, values: Mapping[str, str]) -> BrokerConfig:
         """The same settings with these in place of what was given; raises `ConfigError`."""
-        return BrokerConfig({**self.static, **values}, self.dynamic_default, self.dynamic_broker)
+        static = {**self.static, **values}
+        return BrokerConfig(static, self.dynamic_default, self.dynamic_broker, forced=self.forced)
+
+    def with_forced(self, names: Collection[str]) -> BrokerConfig:
+        """The same static settings, of which these go before dynamic ones; raises `ConfigError`."""
+        return BrokerConfig(self.static, forced=frozenset(names) & self.static.keys())
+
+    def _unforced(self, values: Mapping[str, str]) -> Mapping[str, str]:
+        return MappingProxyType({key: values[key] for key in values if key not in self.forced})
 
     def get(self, name: str) -> ConfigValue:
         """The value in force; `KeyError` for a name that is no broker key."""
@@ -149,6 +163,10 @@ class BrokerConfig:
                 str(shortest),
                 f"above group.max.session.timeout.ms={self.get('group.max.session.timeout.ms')}",
             )
+        for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+            if self._values.get(name) == 0:
+                raise ConfigError(name, "0", "not allowed; allowed: -1 (no limit), 1 or more")
+        check_cleaner_keys(self.get_int)
         check_consumer_group_keys(self.get_int)
         self._check_plaintext()
         LogConfig.from_values({}, self)

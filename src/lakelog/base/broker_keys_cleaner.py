@@ -5,7 +5,17 @@ Names, defaults and bounds follow `CleanerConfig` and `AbstractKafkaConfig` of K
 
 from __future__ import annotations
 
-from lakelog.base.config import ConfigKey, ConfigType, UpdateMode, Validator, at_least, between
+from collections.abc import Callable
+
+from lakelog.base.config import (
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    UpdateMode,
+    Validator,
+    at_least,
+    between,
+)
 from lakelog.base.topic_keys import DAY_MS, LONG_MAX
 
 _INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
@@ -23,7 +33,11 @@ CLEANER_KEYS = (
         "log.cleaner.enable", ConfigType.BOOLEAN, "true", "Whether compacted topics are compacted."
     ),
     _dynamic(
-        "log.cleaner.threads", _INT, 1, "Helper processes that may compact at once.", at_least(0)
+        "log.cleaner.threads",
+        _INT,
+        1,
+        "Helper processes that may compact at once; more than 32 are taken for 32.",
+        at_least(0),
     ),
     _dynamic(
         "log.cleaner.backoff.ms",
@@ -84,3 +98,14 @@ CLEANER_KEYS = (
         between(0, 1),
     ),
 )
+
+
+def check_cleaner_keys(get_int: Callable[[str], int]) -> None:
+    """Raises `ConfigError` unless each helper has more than 1 MiB for keys, as Kafka requires."""
+    size, threads = get_int("log.cleaner.dedupe.buffer.size"), get_int("log.cleaner.threads")
+    if size // max(threads, 1) <= _MAP_BYTES_MIN:
+        raise ConfigError(
+            "log.cleaner.dedupe.buffer.size",
+            str(size),
+            f"not allowed with log.cleaner.threads={threads}; allowed: more than 1 MiB for each",
+        )

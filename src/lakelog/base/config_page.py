@@ -21,6 +21,30 @@ come from `--properties FILE` and `--set key=value`, and those marked dynamic ca
 the broker runs (`kafka-configs.sh --alter` or any admin client). Topic keys are set when a topic is
 created and altered later; a topic that does not set one has the broker key of the last column.
 
+## Which value is in force
+
+From the strongest to the weakest:
+
+1. a value altered for this broker while it runs, then one altered for all brokers;
+2. `--set`, and after it `--properties`;
+3. the default.
+
+An altered value is stored and outlives a restart. A dynamic key given with `--set` at a start goes
+before the values stored by then: the broker warns of each (`stored_setting_overruled`), and a value
+altered after that start is in force again. `--properties` has no such precedence.
+
+```console
+$ lakelog config get --offline DATA_FOLDER                     # what a stopped broker has stored
+$ lakelog config set --offline DATA_FOLDER --broker 1 --unset max.connections
+```
+
+The second line repairs a broker that a stored value keeps from starting or its clients from
+connecting. While a broker runs on the folder both are refused.
+
+While a broker runs, the number of its threads (`log.cleaner.threads`, `num.io.threads` and the
+like) changes by at most a factor of two at once, and `max.connections`,
+`max.connection.creation.rate` and `log.cleaner.threads` cannot become 0, as in Apache Kafka.
+
 A value of the wrong type or out of bounds refuses to start and says what is allowed. An unknown key
 is named in a warning, with the nearest known one.
 

@@ -154,18 +154,25 @@ def load_config(arguments: BrokerArguments) -> BrokerConfig:
     values: dict[str, str] = {}
     if arguments.properties is not None:
         values.update(_read_properties(Path(arguments.properties)))
-    for text in arguments.settings:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise CliError("LL0902", f"--set {text!r} is not KEY=VALUE")
-        values[key.strip()] = value.strip()
+    told = _settings(arguments)
+    values.update(told)
     try:
         config, warnings = BrokerConfig.from_mapping(values)
     except ConfigError as error:
         raise CliError("LL0501", str(error)) from error
     for warning in warnings:
         logging.getLogger(__name__).warning("configuration: %s", warning)
-    return config
+    return config.with_forced(told)
+
+
+def _settings(arguments: BrokerArguments) -> dict[str, str]:
+    told: dict[str, str] = {}
+    for text in arguments.settings:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise CliError("LL0902", f"--set {text!r} is not KEY=VALUE")
+        told[key.strip()] = value.strip()
+    return told
 
 
 def _read_properties(path: Path) -> dict[str, str]:

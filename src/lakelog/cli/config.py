@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 app = noun("config", "Show, change and explain settings of topics and brokers.")
 
 _COLUMNS = ("name", "value", "source")
+_STORED_COLUMNS = ("resource_type", "resource", "name", "value")
 _CHAIN_COLUMNS = ("in_force", "value", "source", "key")
 
 
@@ -45,6 +47,15 @@ class Of:
         """Kind and name as the protocol has them; raises `CliError` for more than one."""
         from lakelog.client.admin import ResourceType
 
+        named = self.named()
+        if named is not None:
+            return named
+        return ResourceType.BROKER, str(min(admin.describe_cluster().brokers))
+
+    def named(self) -> tuple[ResourceType, str] | None:
+        """The same without a broker to ask; None if none of the options was given."""
+        from lakelog.client.admin import ResourceType
+
         named: list[tuple[ResourceType, str]] = []
         if self.topic is not None:
             named.append((ResourceType.TOPIC, self.topic))
@@ -56,9 +67,7 @@ class Of:
             named.append((ResourceType.BROKER, ""))
         if len(named) > 1:
             raise CliError("LL0902", "settings of one thing at a time", "say one of the options")
-        if named:
-            return named[0]
-        return ResourceType.BROKER, str(min(admin.describe_cluster().brokers))
+        return named[0] if named else None
 
 
 THE_BROKER = Of()
@@ -69,6 +78,7 @@ def get(
     *keys: str,
     of: Of = THE_BROKER,
     everything: Annotated[bool, Parameter(name=["--all", "-a"], negative="")] = False,
+    offline: Path | None = None,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -80,7 +90,13 @@ def get(
         Keys to show.
     everything
         Show what is at its default as well.
+    offline
+        Data folder of a stopped broker; shows the values stored there, of all topics, brokers and
+        groups unless one is named.
     """
+    if offline is not None:
+        show(_stored_listing(offline, of, keys), output.format)
+        return
     with _admin(session) as admin:
         entries = _described(admin, of, keys)
     shown = [entry for entry in entries if keys or everything or not entry.is_default]
@@ -93,6 +109,7 @@ def set_values(
     of: Of = THE_BROKER,
     unset: Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)] = None,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
+    offline: Path | None = None,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -106,17 +123,23 @@ def set_values(
         KEY to put back to its default; may be repeated.
     dry_run
         Let the broker check the change without making it.
+    offline
+        Data folder of a stopped broker whose stored values are changed; for values that keep the
+        broker from starting or its clients from connecting.
     """
     values: dict[str, str | None] = dict(split_pair(text, "setting") for text in changes)
     values |= dict.fromkeys(unset or ())
     if not values:
         raise CliError("LL0902", "nothing to change", "say KEY=VALUE or --unset KEY")
-    with _admin(session) as admin:
-        kind, name = of.resource(admin)
-        try:
-            admin.configs.alter(kind, name, values, validate_only=dry_run)
-        except KafkaError as error:
-            raise _refusal(admin, kind, name, values, error) from error
+    if offline is not None:
+        kind, name = _change_offline(offline, of, values, dry_run=dry_run)
+    else:
+        with _admin(session) as admin:
+            kind, name = of.resource(admin)
+            try:
+                admin.configs.alter(kind, name, values, validate_only=dry_run)
+            except KafkaError as error:
+                raise _refusal(admin, kind, name, values, error) from error
     if output.format != "table":
         show(altered(kind, name, values, dry_run=dry_run), output.format)
     did = "could be changed" if dry_run else "is changed"
@@ -142,6 +165,35 @@ def explain(
     with _admin(session) as admin:
         entries = _described(admin, of, (key, *keys))
     show_all([document(entry) for entry in entries], output.format)
+
+
+def _stored_listing(folder: Path, of: Of, keys: tuple[str, ...]) -> Listing:
+    from lakelog.cli.stored_configs import read_stored
+
+    wanted = of.named()
+    rows = [
+        {"resource_type": kind.name.lower(), "resource": name or None, "name": key, "value": value}
+        for (kind, name), values in read_stored(folder).items()
+        if wanted is None or (int(wanted[0]), wanted[1]) == (int(kind), name)
+        for key, value in values.items()
+        if not keys or key in keys
+    ]
+    return Listing(rows, _STORED_COLUMNS, empty="no values are stored")
+
+
+def _change_offline(
+    folder: Path, of: Of, values: Mapping[str, str | None], *, dry_run: bool
+) -> tuple[ResourceType, str]:
+    from lakelog.cli.stored_configs import change_stored
+    from lakelog.metadata import records
+
+    named = of.named()
+    if named is None or dry_run:
+        what = "--dry-run has no broker to check the change" if dry_run else "no resource is named"
+        hint = "" if dry_run else "specify --broker NODE, --all-brokers, --topic or --group"
+        raise CliError("LL0902", f"{what} with --offline", hint)
+    change_stored(folder, records.ResourceType(int(named[0])), named[1], values)
+    return named
 
 
 def _admin(session: Session) -> Admin:

@@ -44,7 +44,8 @@ def serve(
     properties
         A server.properties file with Kafka's keys.
     settings
-        KEY=VALUE with Kafka's keys; may be repeated, and goes before the file.
+        KEY=VALUE with Kafka's keys; may be repeated, and goes before the file and before values
+        that `lakelog config set` has stored.
     node_id
         Number of this broker (else node.id of the properties, else 1).
     http

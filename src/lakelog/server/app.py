@@ -22,7 +22,6 @@ from lakelog.metadata.controller.brokers import (
     plan_producer_ids,
     plan_register_broker,
 )
-from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
@@ -53,6 +52,7 @@ from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.routes import newer_api_versions, routes
+from lakelog.server.settings import Settings
 from lakelog.server.slow_batches import SlowBatches
 from lakelog.server.topics import Topics
 from lakelog.storage.directory import LogDirectory
@@ -141,6 +141,7 @@ class Server:
             static_config=options.config,
             requests=RequestMetrics(clock),
         )
+        self._settings = Settings(self.broker)
         self._dispatcher = Dispatcher(
             routes(self.broker),
             newer_api_versions(self.broker),
@@ -241,7 +242,7 @@ class Server:
                 rack=rack if isinstance(rack, str) else None,
             )
         )
-        self._use_dynamic_config(self._metadata.image)
+        self._settings.start(self._metadata.image)
 
     def _advertised_endpoints(self) -> tuple[Endpoint, ...]:
         return tuple(
@@ -287,8 +288,7 @@ class Server:
     async def follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
-        if new.config_map is not old.config_map:
-            self._use_dynamic_config(new)
+        self._settings.follow(old, new)
         gone = await self._replicas.follow(old, new, records)
         if gone:
             self._coordinators.on_topics_deleted(gone)
@@ -317,14 +317,6 @@ class Server:
             topic = old.topic_by_id(topic_id)
             for index in sorted(topic.partitions) if topic is not None else ():
                 self.broker.purgatory.check((topic_id, index))
-
-    def _use_dynamic_config(self, image: MetadataImage) -> None:
-        try:
-            self.broker.use_config(
-                effective_broker_config(image, self._options.config, self._options.node_id)
-            )
-        except ConfigError as error:
-            logger.warning("dynamic configuration is ignored: %s", error)
 
     async def _reserve_producer_ids(self) -> range:
         return await self._metadata.submit(

@@ -33,6 +33,8 @@ from lakelog.storage.errors import StorageError
 logger = logging.getLogger(__name__)
 
 HELPER = "lakelog.server.cleaner_helper"
+_HELPERS_MAX = 32
+"""Processes, whatever `log.cleaner.threads` says; each takes some 20 MiB before its first job."""
 _DEATHS_MAX = 3
 _MAP_BYTES_MAX = (1 << 31) - 1
 
@@ -136,13 +138,17 @@ class Cleaner:
         if not config.get_bool("log.cleaner.enable"):
             return
         self._forget_retired()
-        while len(self._workers) < config.get_int("log.cleaner.threads"):
+        while len(self._workers) < self._helpers_allowed:
             found = self._choose()
             if found is None:
                 return
             worker = self._tasks.spawn(self._work(*found), name="cleaner")
             self._workers.add(worker)
             worker.add_done_callback(self._on_worker_done)
+
+    @property
+    def _helpers_allowed(self) -> int:
+        return min(self._config().get_int("log.cleaner.threads"), _HELPERS_MAX)
 
     def _on_worker_done(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
@@ -235,7 +241,7 @@ class Cleaner:
 
     def _limits(self) -> CleanerLimits:
         config = self._config()
-        threads = max(config.get_int("log.cleaner.threads"), 1)
+        threads = max(self._helpers_allowed, 1)
         rate = config.get_float("log.cleaner.io.max.bytes.per.second")
         return CleanerLimits(
             min(config.get_int("log.cleaner.dedupe.buffer.size") // threads, _MAP_BYTES_MAX),

@@ -176,6 +176,18 @@ def test_it_may_be_switched_off(setting: str, value: str) -> None:
     run(scenario())
 
 
+def test_helpers_are_bounded_whatever_is_configured() -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG))
+        values = {"log.cleaner.threads": "100", "log.cleaner.dedupe.buffer.size": str(32 << 30)}
+        bench.config = BrokerConfig(values)
+        assert bench.cleaner._helpers_allowed == 32
+        assert bench.cleaner._limits().map_bytes == 1 << 30
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("work", [dying, dying_later])
 def test_a_log_whose_helpers_die_is_given_up_after_some(
     work: Work, caplog: pytest.LogCaptureFixture

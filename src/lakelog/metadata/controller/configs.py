@@ -6,7 +6,7 @@ takes broker keys it does not know, for plug-ins to read; here they are refused 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -14,11 +14,19 @@ from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
 from lakelog.base.broker_keys_consumer import GROUP_CONFIGS, check_group_configs
 from lakelog.base.config import ConfigError, ConfigKey, ConfigType, UpdateMode
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.running_changes import check_running_change
 from lakelog.base.topic_config import TOPIC_CONFIGS, LogConfig
 from lakelog.metadata.controller.names import check_topic_name
+from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, Record, ResourceType
+
+_TABLES: Mapping[int, Mapping[str, ConfigKey]] = {
+    ResourceType.TOPIC: TOPIC_CONFIGS,
+    ResourceType.BROKER: BROKER_CONFIGS,
+    ResourceType.GROUP: GROUP_CONFIGS,
+}
 
 
 class Operation(IntEnum):
@@ -68,7 +76,10 @@ def plan_alter_configs(
     broker: BrokerConfig,
     validate_only: bool = False,
 ) -> Plan[list[ConfigResult]]:
-    """Results in the order asked. `broker` has this broker's static settings."""
+    """Results in the order asked. `broker` has this broker's static settings.
+
+    A change is judged from the settings in force to those that it would put in force.
+    """
     records: list[Record] = []
     results = []
     names = [(change.resource_type, change.resource_name) for change in resources]
@@ -94,6 +105,38 @@ def plan_replace_configs(
     """As `plan_alter_configs`, for the older request that names every setting."""
     changes = [_as_change(image, resource) for resource in resources]
     return plan_alter_configs(image, changes, broker=broker, validate_only=validate_only)
+
+
+def plan_stored_configs(
+    image: MetadataImage,
+    resource_type: ResourceType,
+    resource_name: str,
+    values: Mapping[str, str | None],
+) -> Plan[None]:
+    """Changes what is stored while no broker runs; None removes a value.
+
+    Removing always succeeds, so that a value that no broker can start with can go. Raises
+    `KafkaError`: INVALID_CONFIG for a key or a value that no broker takes, and
+    UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    table = _TABLES.get(resource_type, {})
+    if resource_type is ResourceType.TOPIC and resource_name not in image.topic_ids:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {resource_name}")
+    for name, value in values.items():
+        if value is None:
+            continue
+        if name not in table:
+            raise _invalid(f"unknown {resource_type.name.lower()} configuration {name}")
+        if table[name].update_mode is UpdateMode.READ_ONLY and table is BROKER_CONFIGS:
+            raise _invalid(f"{name} can only be set when a broker starts")
+        try:
+            table[name].parse(value)
+        except ConfigError as error:
+            raise _invalid(str(error)) from error
+    present = image.configs(resource_type, resource_name)
+    changed = [name for name in sorted(values) if values[name] != present.get(name)]
+    records = [ConfigRecord(resource_type, resource_name, name, values[name]) for name in changed]
+    return Plan(tuple(records), None)
 
 
 def _as_change(image: MetadataImage, wanted: Replacement) -> ResourceChange:
@@ -148,10 +191,9 @@ def _alter_topic(
         if key is None and item.operation != Operation.DELETE:
             raise _invalid(f"unknown topic configuration {item.key}")
         _operate(new, item, key)
+    known = {key: value for key, value in new.items() if key in TOPIC_CONFIGS}
     try:
-        LogConfig.from_values(
-            {key: value for key, value in new.items() if key in TOPIC_CONFIGS}, broker
-        )
+        LogConfig.from_values(known, effective_broker_config(image, broker, broker.node_id))
     except ConfigError as error:
         raise _invalid(str(error)) from error
     return _differences(change, old, new)
@@ -170,12 +212,20 @@ def _alter_broker(
         if item.operation != Operation.DELETE:
             _check_dynamic(key, item.key, name)
         _operate(new, item, key)
-    known = {key: value for key, value in new.items() if key in BROKER_CONFIGS}
+    records = _differences(change, old, new)
+    keys = {item.key for item in change.changes}
     try:
-        broker.with_dynamic(*((known, {}) if not name else ({}, known)))
+        check_running_change(
+            effective_broker_config(image, broker, broker.node_id),
+            effective_broker_config(
+                image.apply_all(records, image.end),
+                broker.with_forced(broker.forced - keys),
+                broker.node_id,
+            ),
+        )
     except ConfigError as error:
         raise _request(str(error)) from error
-    return _differences(change, old, new)
+    return records
 
 
 def _alter_group(

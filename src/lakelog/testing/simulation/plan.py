@@ -61,7 +61,7 @@ _SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "1000",
     "log.cleaner.backoff.ms": "3000",
     "log.cleaner.min.cleanable.ratio": "0.1",
-    "log.cleaner.dedupe.buffer.size": "1048576",
+    "log.cleaner.dedupe.buffer.size": "1048577",
     "log.index.interval.bytes": "200",
     "log.retention.check.interval.ms": "5000",
     "offsets.topic.num.partitions": "2",

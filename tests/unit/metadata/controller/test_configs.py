@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.configs import (
     ConfigChange,
     Operation,
@@ -11,6 +11,7 @@ from lakelog.metadata.controller.configs import (
     ResourceChange,
     plan_alter_configs,
     plan_replace_configs,
+    plan_stored_configs,
 )
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import ConfigRecord, ResourceType
@@ -140,3 +141,62 @@ def test_a_replacement_puts_back_what_it_does_not_name(image: MetadataImage) -> 
         refused = plan_replace_configs(image, [Replacement(TOPIC, "orders", bad)], broker=STATIC)
         assert refused.result[0].error is ErrorCode.INVALID_REQUEST
         assert not refused.records
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_a_broker_key_changes_from_what_is_in_force(image: MetadataImage, name: str) -> None:
+    refused = ErrorCode.INVALID_REQUEST
+    for value, code in (("100000", refused), ("2", None), ("4", None), ("1", refused)):
+        image, error = _alter(image, BROKER, name, ("log.cleaner.threads", SET, value))
+        assert error is (code or ErrorCode.NONE), value
+    assert dict(image.configs(BROKER, name)) == {"log.cleaner.threads": "4"}
+    image, error = _alter(image, BROKER, name, ("log.cleaner.threads", DELETE, None))
+    assert error is refused
+    image, error = _alter(image, BROKER, name, ("max.connections", SET, "0"))
+    assert error is refused
+
+
+def test_an_overruled_default_is_not_what_a_change_is_measured_by(image: MetadataImage) -> None:
+    image, _ = _alter(image, BROKER, "1", ("log.cleaner.threads", SET, "2"))
+    image, _ = _alter(image, BROKER, "1", ("log.cleaner.threads", SET, "4"))
+    image, error = _alter(image, BROKER, "", ("log.cleaner.threads", SET, "100"))
+    assert error is ErrorCode.NONE, "it is not in force, as in Apache Kafka"
+    image, error = _alter(image, BROKER, "1", ("log.cleaner.threads", DELETE, None))
+    assert error is ErrorCode.INVALID_REQUEST
+
+
+def test_a_change_of_what_the_command_line_set_is_checked(image: MetadataImage) -> None:
+    image = image.apply(ConfigRecord(BROKER, "1", "log.cleaner.threads", "50"))
+    static = BrokerConfig({"log.cleaner.threads": "3"}).with_forced({"log.cleaner.threads"})
+    for value, code in (("7", ErrorCode.INVALID_REQUEST), ("6", ErrorCode.NONE)):
+        change = ConfigChange("log.cleaner.threads", SET, value)
+        plan = plan_alter_configs(image, [ResourceChange(BROKER, "1", [change])], broker=static)
+        assert plan.result[0].error is code
+
+
+def test_stored_values_are_repaired_while_no_broker_runs(image: MetadataImage) -> None:
+    for key, value in (("max.connections", "0"), ("log.segment.bytes", "1"), ("new.key", "1")):
+        image = image.apply(ConfigRecord(BROKER, "1", key, value))
+    values = {"max.connections": None, "log.segment.bytes": None, "new.key": None, "gone": None}
+    plan = plan_stored_configs(image, BROKER, "1", values)
+    image = image.apply_all(plan.records, image.end)
+    assert dict(image.configs(BROKER, "1")) == {}
+    plan = plan_stored_configs(image, BROKER, "", {"log.cleaner.threads": "9"})
+    assert plan.records == (ConfigRecord(BROKER, "", "log.cleaner.threads", "9"),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value"),
+    [
+        (BROKER, "1", "max.connections", "many"),
+        (BROKER, "1", "node.id", "7"),
+        (BROKER, "1", "no.such.key", "7"),
+        (TOPIC, "orders", "retention.ms", "soon"),
+        (TOPIC, "none", "retention.ms", "5"),
+    ],
+)
+def test_no_wrong_value_is_stored(
+    image: MetadataImage, kind: ResourceType, name: str, key: str, value: str
+) -> None:
+    with pytest.raises(KafkaError):
+        plan_stored_configs(image, kind, name, {key: value})

@@ -1,0 +1,63 @@
+"""The broker's settings in force: what it was started with under what has been set since.
+
+`serve --set` goes before values that earlier runs have stored. A value that is set while the broker
+runs goes before `--set`, so the newest statement counts.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from lakelog.base.config import ConfigError
+from lakelog.metadata.describe_configs import effective_broker_config
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import ResourceType
+from lakelog.server.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+
+class Settings:
+    """Keeps `broker.config`, and which static settings go before stored ones."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def start(self, image: MetadataImage) -> None:
+        """Warns of stored values that the command line overrules."""
+        self._use(image)
+        static = self._broker.static_config
+        for key in sorted(static.forced):
+            if stored := self._stored(image, key):
+                logger.warning(
+                    "%s=%s of the command line overrules the stored value %s until the stored "
+                    "value changes; `lakelog config set --unset %s` removes it",
+                    key,
+                    static.static[key],
+                    stored[-1],
+                    key,
+                    extra={"event": "stored_setting_overruled"},
+                )
+
+    def follow(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Called for each new image."""
+        if new.config_map is old.config_map:
+            return
+        forced = self._broker.static_config.forced
+        kept = {key for key in forced if self._stored(old, key) == self._stored(new, key)}
+        if kept != forced:
+            self._broker.static_config = self._broker.static_config.with_forced(kept)
+        self._use(new)
+
+    def _use(self, image: MetadataImage) -> None:
+        static = self._broker.static_config
+        try:
+            self._broker.use_config(effective_broker_config(image, static, self._broker.node_id))
+        except ConfigError as error:
+            logger.warning("dynamic configuration is ignored: %s", error)
+
+    def _stored(self, image: MetadataImage, key: str) -> list[str]:
+        """The values of a key that were set for all brokers and for this one."""
+        names = ("", str(self._broker.node_id))
+        layers = [image.configs(ResourceType.BROKER, name) for name in names]
+        return [layer[key] for layer in layers if key in layer]
