@@ -4,64 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
 import sys
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from broker_process import LAKELOG, eventually
 from clients.adapters.confluent import ConfluentConsumerProtocol
 from clients.reading import poll_count
+from command_shell import Shell, on_a_terminal
 
 _TIMEOUT_S = 120
-
-
-class Shell:
-    """Runs commands against one broker."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.environment = os.environ | {"LAKELOG_BROKERS": bootstrap, "NO_COLOR": "1"}
-
-    def run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [LAKELOG, *words],
-            input=given,
-            capture_output=True,
-            env=self.environment,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-
-    def out(self, *words: str, given: bytes = b"") -> bytes:
-        """What a command that must succeed prints on stdout."""
-        done = self.run(*words, given=given)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout
-
-    def json(self, *words: str) -> list[Any]:
-        rows = json.loads(self.out(*words, "--format", "json"))
-        assert isinstance(rows, list)
-        return rows
-
-    def one(self, *words: str) -> Any:
-        """The only thing in the array that a command prints."""
-        (row,) = self.json(*words)
-        return row
-
-    def refusal(self, *words: str, given: bytes = b"") -> tuple[int, str, str]:
-        """Exit status, code, and message with hint, of a command that must print nothing else."""
-        done = self.run(*words, given=given)
-        assert done.stdout == b""
-        match = re.match(r"error\[(LL\d{4})\] (.+\nhint: .+)\n$", done.stderr.decode())
-        assert match is not None, done.stderr.decode()
-        return done.returncode, match[1], match[2]
 
 
 @pytest.fixture
@@ -192,7 +150,8 @@ def test_where_consuming_begins(shell: Shell, topic: str) -> None:
     assert shell.out("consume", topic, "-o", "+4", "-e") == b"4\n"
     assert shell.out("consume", topic, "-o", f"@{before}", "-n", "2") == b"0\n1\n"
     assert shell.out("consume", topic, "-o", "@2099-01-01", "-e") == b""
-    assert shell.out("consume", topic, "-e") == b""
+    assert shell.out("consume", topic, "-o", "end", "-e") == b""
+    assert shell.out("consume", topic, "-e") == b"0\n1\n2\n3\n4\n"
     assert shell.refusal("consume", topic, "-p", "7")[:2] == (3, "LL0104")
 
 
@@ -207,8 +166,13 @@ def test_a_group_goes_on_where_it_committed(shell: Shell, topic: str) -> None:
     assert shell.out(*words, "-e") == b"2\n3\n4\n"
     assert group in [row["group"] for row in shell.json("group", "list")]
 
-    done = shell.run("group", "reset", group, "--to", "77")
-    assert f"77 is outside the log of {topic}-0" in done.stderr.decode()
+    refused = shell.refusal("group", "reset", group, "--to-offset", "77", "--execute")
+    assert refused[:2] == (1, "LL0107")
+    assert refused[2].startswith(f"{topic}-0 has offsets 0 to 5 (exclusive), not 77\n")
+    assert shell.refusal("group", "reset", group, "--to", "+77")[:2] == (1, "LL0107")
+    assert shell.one("group", "describe", group)["lag"] == 0
+    cut = shell.run("group", "reset", group, "--shift-by", "-77")
+    assert f"{topic}-0: the log ends the shift at 0" in cut.stderr.decode()
     planned = shell.one("group", "reset", group, "--to", "+1")
     assert (planned["executed"], planned["plan"][0]["change"]) == (False, -4)
     assert shell.out(*words, "-e") == b""
@@ -280,26 +244,6 @@ def test_an_unknown_group(shell: Shell, topic: str) -> None:
 
 
 _COLOR = re.compile(r"\x1b\[[\d;]*3\dm")
-
-
-def on_a_terminal(shell: Shell, *words: str, **environment: str) -> str:
-    """What a command writes to a terminal that is its standard error."""
-    ours, theirs = pty.openpty()
-    plain = {name: value for name, value in shell.environment.items() if name != "NO_COLOR"}
-    with subprocess.Popen(
-        [LAKELOG, *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        env=plain | {"TERM": "xterm-256color", "COLUMNS": "80"} | environment,
-    ):
-        os.close(theirs)
-        said = b""
-        with suppress(OSError):  # how Linux tells that nobody has the other end any more
-            while some := os.read(ours, 65536):
-                said += some
-    os.close(ours)
-    return said.decode()
 
 
 def test_a_bar_and_colors_are_for_terminals_only(shell: Shell, topic: str, tmp_path: Path) -> None:

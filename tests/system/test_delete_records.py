@@ -15,7 +15,11 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 
 from broker_process import LAKELOG, BrokerProcess, eventually
+from command_shell import Shell
 from lakelog.base.errors import ErrorCode
+from lakelog.client.admin import Admin
+from lakelog.client.admin.records import HIGH_WATERMARK
+from lakelog.client.errors import OffsetOutOfRangeError
 from lakelog.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -194,6 +198,36 @@ def test_what_was_deleted_stays_deleted_after_a_kill(broker: BrokerProcess) -> N
         broker.start()
         with WireClient(broker.bootstrap) as wire:
             assert start_of(wire, "first")[0] == start_of(wire, "second")[0] == before
+
+
+def test_nothing_is_deleted_before_an_offset_that_does_not_exist(
+    broker: BrokerProcess,
+) -> None:
+    """Of several partitions none, although the first ones have the offset."""
+    with WireClient(broker.bootstrap) as wire, Admin(broker.bootstrap) as admin:
+        create_topic(wire, "uneven", partitions=2)
+        produce(wire, "uneven", batch_of(*[b"x"] * 10))
+        keys = ("uneven", 0), ("uneven", 1)
+
+        def starts() -> list[int]:
+            found = admin.list_offsets(dict.fromkeys(keys, EARLIEST))
+            return [found[key].offset for key in keys]
+
+        with pytest.raises(OffsetOutOfRangeError, match=r"uneven-1 has offsets 0 to 0 .*, not 5"):
+            admin.topics.delete_records(dict.fromkeys(keys, 5))
+        with pytest.raises(OffsetOutOfRangeError):
+            admin.topics.delete_records({keys[0]: -2})
+        shell = Shell(broker.bootstrap)
+        for before in ("999999999", "11", "5", "+11"):
+            refused = shell.refusal("topic", "delete-records", "uneven", "--before", before, "-y")
+            assert refused[:2] == (1, "LL0107"), before
+        assert starts() == [0, 0]
+        words = ("topic", "delete-records", "uneven", "--yes", "--before")
+        assert shell.one(*words, "10", "-p", "0")["deleted"] == 10
+        assert admin.topics.delete_records(dict.fromkeys(keys, HIGH_WATERMARK)) == {
+            keys[0]: 10,
+            keys[1]: 0,
+        }
 
 
 @pytest.mark.parametrize("version", [3, 7, 8, 12])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from lakelog.cli.positions import Anchor, Bounds, Position, resolve
+from lakelog.cli.positions import Anchor, Bounds, Position, beyond, resolve
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
@@ -34,3 +34,14 @@ def resolve_position(
         places = admin.list_offsets(dict.fromkeys(bounds, position.number))
         found = {key: place.offset for key, place in places.items() if place.offset >= 0}
     return resolve(position, bounds, lambda key, timestamp_ms: found.get(key))
+
+
+def check_reached(
+    position: Position, bounds: Mapping[TopicPartition, Bounds], hint: str = ""
+) -> None:
+    """Raises `OffsetOutOfRangeError` (LL0107) for the first partition that ends before an offset or
+    has fewer records than counted from its start."""
+    from lakelog.client.errors import OffsetOutOfRangeError
+
+    for key, offset in sorted(beyond(position, bounds).items()):
+        raise OffsetOutOfRangeError(*key, offset, *bounds[key], hint=hint)

@@ -10,10 +10,11 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, Protocol
 from cyclopts import Parameter
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.bounds import TopicPartition, read_bounds, resolve_position
+from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
 from lakelog.cli.failures import CliError
+from lakelog.cli.json_records import json_line
 from lakelog.cli.options import COMMON, DEFAULT_SESSION, Session, noun
-from lakelog.cli.positions import Anchor, Position, parse_position
+from lakelog.cli.positions import Anchor, Bounds, Position, before_start, beyond, parse_position
 from lakelog.cli.record_text import ConsumedRecord, Formatter, formatter
 from lakelog.cli.render import note
 from lakelog.cli.stopping import Stop, stopping
@@ -40,7 +41,9 @@ def consume(
     topic: str,
     /,
     *,
-    offset: Annotated[str, Parameter(name=["--offset", "-o"], allow_leading_hyphen=True)] = "end",
+    offset: Annotated[
+        str | None, Parameter(name=["--offset", "-o"], allow_leading_hyphen=True)
+    ] = None,
     count: Annotated[int | None, Parameter(name=["--count", "-n"])] = None,
     exit_at_end: Annotated[bool, Parameter(name=["--exit-at-end", "-e"], negative="")] = False,
     partition: Annotated[
@@ -62,8 +65,8 @@ def consume(
     topic
         Topic to read.
     offset
-        Where to begin: start, end (default), 42, +10 after the start, -10 before the end, or
-        @TIME with ISO 8601, epoch milliseconds, or -1h.
+        Where to begin: start, end, 42, +10 after the start, -10 before the end, or @TIME with
+        ISO 8601, epoch milliseconds, or -1h. Default end, with --exit-at-end start.
     count
         Stop after so many records.
     exit_at_end
@@ -77,10 +80,12 @@ def consume(
         read_committed leaves out what transactions aborted, and ends before the first that is
         still open. The default, read_uncommitted, shows every record.
     form
-        json (an object a line), or a format string: %t topic, %p partition, %o offset, %k key,
-        %v value, %h headers, %T timestamp, %D as ISO 8601 (default '%v\\n').
+        jsonl (one object per line), or a format string: %t topic, %p partition, %o offset, %k key,
+        %v value, %h headers, %T timestamp, %D as ISO 8601; %k{hex} and %v{base64} encode (default
+        '%v\\n').
     """
-    print_record = formatter(form)
+    print_record = json_line if form in ("json", "jsonl") else formatter(form)
+    offset = offset or ("start" if exit_at_end else "end")
     position = parse_position(offset, time.time_ns() // 1_000_000)
     if count is not None and count < 0:
         raise CliError("LL0902", f"--count {count} is below 0")
@@ -89,7 +94,7 @@ def consume(
     with _admin(session) as admin:
         chosen = _partitions(admin, topic, partition)
         bounds = read_bounds(admin, chosen, read_committed=isolation == "read_committed")
-        starts = {} if group is not None else resolve_position(admin, position, bounds)
+        starts = {} if group is not None else _starts(admin, position, bounds, session)
     ends = {key: limits.end for key, limits in bounds.items()} if exit_at_end else None
     consumer = _open_consumer(session, topic, group, position, starts, isolation)
     with consumer, stopping() as stop:
@@ -129,6 +134,27 @@ def _partitions(admin: Admin, topic: str, chosen: Sequence[int] | None) -> list[
                 "LL0104", f"topic '{topic}' has partitions 0 to {len(known) - 1}, not {number}"
             )
     return [(topic, number) for number in sorted(set(chosen or known))]
+
+
+def _starts(
+    admin: Admin,
+    position: Position,
+    bounds: Mapping[TopicPartition, Bounds],
+    session: Session,
+) -> dict[TopicPartition, int]:
+    """Where to begin. Raises `OffsetOutOfRangeError` (LL0107) for an offset that no partition has
+    reached; a note names partitions without it."""
+    starts = resolve_position(admin, position, bounds)
+    if position.anchor is not Anchor.OFFSET:
+        return starts
+    missing = beyond(position, bounds)
+    if len(missing) == len(bounds):
+        check_reached(position, bounds, "-o end waits for new records")
+    for key in sorted([*missing, *before_start(position, bounds)]):
+        where = "ends" if key in missing else "begins"
+        text = f"{key[0]}-{key[1]} {where} at {starts[key]}: reading from there"
+        note(text, quiet=session.quiet)
+    return starts
 
 
 def _open_consumer(

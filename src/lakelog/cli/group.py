@@ -10,8 +10,9 @@ from cyclopts import Parameter
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm, for_each
-from lakelog.cli.bounds import TopicPartition, read_bounds, resolve_position
+from lakelog.cli.bounds import TopicPartition, read_bounds
 from lakelog.cli.failures import CliError, suggestion
+from lakelog.cli.group_plan import chosen, cut_short, existing, plan, resolve_inside, shifted
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
     DEFAULT_SESSION,
@@ -21,7 +22,7 @@ from lakelog.cli.options import (
     Session,
     noun,
 )
-from lakelog.cli.positions import Anchor, Bounds, Position, parse_position
+from lakelog.cli.positions import Position, parse_position
 from lakelog.cli.render import Document, Listing, note, show
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ _MEMBER_COLUMNS = (
     *("client_id", "client_host", "member_id", "instance_id"),
     *("protocol", "epoch", "partitions"),
 )
-_PLAN_COLUMNS = ("topic", "partition", "committed_offset", "new_offset", "change")
 
 
 @app.command(name="list")
@@ -72,7 +72,7 @@ def describe(
         assigned = [key for member in described.members for key in member.partitions]
         ends = {
             key: bounds.end
-            for key, bounds in read_bounds(admin, _existing(admin, [*committed, *assigned])).items()
+            for key, bounds in read_bounds(admin, existing(admin, [*committed, *assigned])).items()
         }
         unread = {
             key: offset for key, offset in committed.items() if key in ends and offset < ends[key]
@@ -109,7 +109,8 @@ def reset(
     group
         Group to move. It must have no members.
     topic
-        Only this topic; may be repeated. Else every partition the group has committed in.
+        Only this topic, or NAME:0,2 for some of its partitions; may be repeated. Else every
+        partition the group has committed in.
     to
         start, end, 42, +10, -10, @TIME, as for `consume -o`.
     shift_by
@@ -138,16 +139,17 @@ def reset(
         other = "" if found else _suggestion(admin, group)
         if not committed and not topic:
             raise _without_offsets(group, found, other)
-        keys = _chosen(admin, topic or [], committed)
+        keys = chosen(admin, topic or [], committed)
         bounds = read_bounds(admin, keys)
         if position is None:
             wanted = shifted(bounds, committed, shift_by or 0)
         else:
-            wanted = resolve_position(admin, position, bounds)
+            wanted = resolve_inside(admin, position, bounds)
         if execute:
             admin.groups.commit(group, wanted)
     show(plan(group, committed, wanted, executed=execute), output.format)
-    _note_outside(position, wanted, quiet=session.quiet)
+    if shift_by is not None:
+        _note_cut(committed, wanted, shift_by, quiet=session.quiet)
     if found is None:
         verb = "did not exist before" if execute else "does not exist yet"
         note(f"group '{group}' {verb}; {other}".rstrip("; "), quiet=session.quiet)
@@ -229,32 +231,6 @@ def _without_offsets(name: str, group: Group | None, hint: str) -> CliError:
 
 def _committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
     return {key: place.offset for key, place in admin.groups.offsets(group).items()}
-
-
-def _existing(admin: Admin, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Without what was deleted since."""
-    topics = {topic.name: len(topic.partitions) for topic in admin.topics.list(internal=True)}
-    return sorted({(name, number) for name, number in keys if number < topics.get(name, 0)})
-
-
-def _chosen(
-    admin: Admin, topics: Sequence[str], committed: Mapping[TopicPartition, int]
-) -> list[TopicPartition]:
-    if topics:
-        found = [admin.topics.describe(name) for name in topics]
-        return [(topic.name, row.partition) for topic in found for row in topic.partitions]
-    return _existing(admin, committed)
-
-
-def shifted(
-    bounds: Mapping[TopicPartition, Bounds], committed: Mapping[TopicPartition, int], by: int
-) -> dict[TopicPartition, int]:
-    """Committed offsets moved by a number, within the log; what has none is left out."""
-    return {
-        key: max(limits.start, min(limits.end, committed[key] + by))
-        for key, limits in bounds.items()
-        if key in committed
-    }
 
 
 def listing(groups: Iterable[GroupListing]) -> Listing:
@@ -346,38 +322,15 @@ def _progress(
     }
 
 
-def plan(
-    group: str,
+def _note_cut(
     committed: Mapping[TopicPartition, int],
     wanted: Mapping[TopicPartition, int],
+    by: int,
     *,
-    executed: bool,
-) -> Document:
-    """What a reset changes, or changed."""
-    rows = [
-        {
-            "topic": key[0],
-            "partition": key[1],
-            "committed_offset": committed.get(key),
-            "new_offset": offset,
-            "change": offset - committed[key] if key in committed else None,
-        }
-        for key, offset in sorted(wanted.items())
-    ]
-    data = {"group": group, "executed": executed, "plan": rows}
-    return Document(data, {"group": group, "executed": executed}, [Listing(rows, _PLAN_COLUMNS)])
-
-
-def _note_outside(
-    position: Position | None, wanted: Mapping[TopicPartition, int], *, quiet: bool
+    quiet: bool,
 ) -> None:
-    if position is None or position.anchor is not Anchor.OFFSET:
-        return
-    number = position.number
-    outside = [f"{topic}-{part}" for (topic, part), at in sorted(wanted.items()) if at != number]
-    if outside:
-        names = ", ".join(outside)
-        note(f"{number} is outside the log of {names}: the nearest offset is taken", quiet=quiet)
+    for key in cut_short(committed, wanted, by):
+        note(f"{key[0]}-{key[1]}: the log ends the shift at {wanted[key]}", quiet=quiet)
 
 
 def _say_what_next(group: Group | None, *, quiet: bool) -> None:

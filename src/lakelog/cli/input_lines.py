@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from lakelog.cli.failures import CliError
-from lakelog.cli.record_text import Header, InputRecord, parse_json_line
+from lakelog.cli.failures import CliError, suggestion
+from lakelog.cli.json_records import json_text, parse_json_line, parse_object
+from lakelog.cli.record_text import Header, InputRecord
 
 Progress = Callable[[int, int], None]
 """Told bytes and records read so far."""
@@ -19,7 +19,10 @@ _PROGRESS_EVERY = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineParser:
-    """How a line becomes a record; the line comes without its line feed."""
+    """How a line becomes a record; the line comes without its line feed.
+
+    keep_partitions: a JSON line's own partition counts, where it has one.
+    """
 
     input_format: str = "lines"
     key: bytes | None = None
@@ -27,6 +30,7 @@ class LineParser:
     key_field: str | None = None
     headers: tuple[Header, ...] = ()
     partition: int | None = None
+    keep_partitions: bool = False
 
     def __post_init__(self) -> None:
         sources = [self.key, self.key_separator, self.key_field]
@@ -34,6 +38,10 @@ class LineParser:
             raise CliError("LL0902", "--key, --key-separator and --key-field exclude each other")
         if self.input_format == "jsonl" and sources != [None, None, None]:
             raise CliError("LL0902", "with --input-format jsonl the key is in the line")
+        if self.keep_partitions and self.input_format != "jsonl":
+            raise CliError("LL0902", "--keep-partitions needs --input-format jsonl")
+        if self.keep_partitions and self.partition is not None:
+            raise CliError("LL0902", "--partition and --keep-partitions exclude each other")
         if self.key_separator == b"":
             raise CliError("LL0902", "--key-separator is empty")
 
@@ -41,7 +49,7 @@ class LineParser:
         """Raises `ValueError` for a line that is not of the promised form."""
         if self.input_format == "jsonl":
             record = parse_json_line(line)
-            partition = record.partition if self.partition is None else self.partition
+            partition = record.partition if self.keep_partitions else self.partition
             return record._replace(headers=record.headers + self.headers, partition=partition)
         key, value = self._split(line)
         return InputRecord(key, value, self.headers, self.partition)
@@ -56,13 +64,14 @@ class LineParser:
 
 
 def _field(line: bytes, name: str) -> bytes | None:
-    fields = json.loads(line)
-    if not isinstance(fields, dict):
-        raise ValueError("not a JSON object")
-    value = fields.get(name)
+    fields = parse_object(line)
+    if name not in fields:
+        hint = suggestion(name, fields) or "null is a record without key"
+        raise ValueError(f"field '{name}' for the key is missing; {hint}")
+    value = fields[name]
     if value is None:
         return None
-    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
+    return value.encode() if isinstance(value, str) else json_text(value)
 
 
 def read_records(

@@ -82,6 +82,23 @@ def resolve(
     }
 
 
+def beyond(position: Position, bounds: Mapping[K, Bounds]) -> dict[K, int]:
+    """Partitions that end before the offset that a position counts up to, with that offset."""
+    wanted = {
+        partition: position.number + (limits.start if position.anchor is Anchor.START else 0)
+        for partition, limits in bounds.items()
+        if position.anchor in (Anchor.START, Anchor.OFFSET)
+    }
+    return {key: offset for key, offset in wanted.items() if offset > bounds[key].end}
+
+
+def before_start(position: Position, bounds: Mapping[K, Bounds]) -> list[K]:
+    """Partitions that begin after an absolute offset."""
+    if position.anchor is not Anchor.OFFSET:
+        return []
+    return [key for key, limits in bounds.items() if position.number < limits.start]
+
+
 def _offset(
     position: Position,
     partition: K,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -49,6 +50,7 @@ def produce(
     ] = None,
     input_format: Literal["lines", "jsonl"] = "lines",
     partition: Annotated[int | None, Parameter(name=["--partition", "-p"])] = None,
+    keep_partitions: Annotated[bool, Parameter(negative="")] = False,
     compression: Annotated[Compression, Parameter(name=["--compression", "-z"])] = "none",
     acks: Annotated[Literal["all", "-1", "1", "0"], Parameter(allow_leading_hyphen=True)] = "all",
     linger: str = "5ms",
@@ -75,10 +77,12 @@ def produce(
     header
         NAME=VALUE to add to every record; may be repeated.
     input_format
-        lines (default), or jsonl: an object with key, value, headers, partition and timestamp_ms,
-        as `consume -f json` prints it.
+        lines (default), or jsonl: an object with key, value, headers and timestamp_ms, as
+        `consume -f jsonl` prints it. A value of null is a tombstone; other fields are refused.
     partition
         Partition for every record; without it the key decides as in Java's client.
+    keep_partitions
+        Write each record of jsonl to the partition that its line names.
     compression
         none (default), gzip, snappy, lz4 or zstd.
     acks
@@ -90,11 +94,12 @@ def produce(
 
     parser = LineParser(
         input_format=input_format,
-        key=None if key is None else key.encode(),
-        key_separator=None if key_separator is None else key_separator.encode(),
+        key=None if key is None else os.fsencode(key),
+        key_separator=None if key_separator is None else os.fsencode(key_separator),
         key_field=key_field,
         headers=tuple(_header(text) for text in header or ()),
         partition=partition,
+        keep_partitions=keep_partitions,
     )
     settings = _Settings(compression, _ACKS[acks], int(parse_duration_s(linger) * 1000))
     started = time.monotonic()
@@ -112,7 +117,7 @@ class _Settings(NamedTuple):
 
 def _header(text: str) -> tuple[str, bytes | None]:
     name, value = split_pair(text, "--header")
-    return name, value.encode()
+    return name, os.fsencode(value)
 
 
 def _produce(

@@ -1,29 +1,27 @@
-"""Records as text: format strings for people, JSON lines that lose nothing for programs.
-
-Fields of a format string, which is otherwise copied with its backslash escapes:
+"""Records as text by a format string, which is copied but for its fields and backslash escapes.
 
     %t topic   %p partition   %o offset   %T timestamp (ms)   %D timestamp (ISO 8601)
-    %k key     %v value       %h headers as name=value,...    %% a percent sign
+    %k key     %v value       %h headers as name=value,...    %% %{ %} the character itself
 
-Key and value are copied byte for byte; null is empty. In JSON, bytes that are not UTF-8 are base64,
-and `key_encoding` and `value_encoding` say which, so that `produce --input-format jsonl` reads back
-exactly what `consume -f json` wrote.
+Key and value are copied byte for byte; null is empty. A modifier in braces encodes them, and the
+values of headers: %k{hex}, %v{base64}, %h{base64raw} (without padding).
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
-import json
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import iso_utc
 
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
-_TOKEN = re.compile(r"%(.?)|\\(x[0-9A-Fa-f]{2}|.?)|([^%\\]+)", re.DOTALL)
+_TOKEN = re.compile(
+    r"%([A-Za-z])\{([^{}]*)\}|%([A-Za-z]\{|.?)|\\(x[0-9A-Fa-f]{2}|.?)|([^%\\]+)", re.DOTALL
+)
+_LITERALS = ("%", "{", "}")
 Header = tuple[str, bytes | None]
 
 
@@ -57,24 +55,31 @@ class InputRecord(NamedTuple):
 
 
 Formatter = Callable[[ConsumedRecord], bytes]
+Encoder = Callable[[bytes], bytes]
 
-_FIELDS: dict[str, Formatter] = {
+_FIELDS: Mapping[str, Formatter] = {
     "t": lambda record: record.topic.encode(),
     "p": lambda record: b"%d" % record.partition,
     "o": lambda record: b"%d" % record.offset,
     "T": lambda record: b"%d" % record.timestamp,
     "D": lambda record: (iso_utc(record.timestamp) or "-").encode(),
-    "k": lambda record: record.key or b"",
-    "v": lambda record: record.value or b"",
-    "s": lambda record: record.value or b"",
-    "h": lambda record: _headers_text(record.headers),
+}
+_CONTENTS: Mapping[str, Callable[[Encoder], Formatter]] = {
+    "k": lambda encode: lambda record: encode(record.key or b""),
+    "v": lambda encode: lambda record: encode(record.value or b""),
+    "s": lambda encode: lambda record: encode(record.value or b""),
+    "h": lambda encode: lambda record: _headers_text(record.headers, encode),
+}
+_ENCODERS: Mapping[str, Encoder] = {
+    "hex": lambda data: data.hex().encode(),
+    "base64": base64.b64encode,
+    "base64raw": lambda data: base64.b64encode(data).rstrip(b"="),
 }
 
 
 def formatter(form: str) -> Formatter:
-    """A function from a record to its bytes, for `json`, `jsonl` or a format string."""
-    if form in ("json", "jsonl"):
-        return json_line
+    """A function from a record to its bytes. Raises a usage error for an unknown field or modifier,
+    and for a format that prints nothing of a record."""
     parts = [_part(match) for match in _TOKEN.finditer(form)]
     if not any(callable(part) for part in parts):
         raise CliError(
@@ -86,104 +91,41 @@ def formatter(form: str) -> Formatter:
 
 
 def _part(match: re.Match[str]) -> bytes | Formatter:
-    field, escape, text = match.groups()
+    encoded, modifier, field, escape, text = match.groups()
     if text is not None:
-        return text.encode()
+        return text.encode("utf-8", "surrogateescape")
     if escape is not None:
         if len(escape) == 3:
             return bytes.fromhex(escape[1:])
         return _ESCAPES.get(escape, b"\\" + escape.encode())
-    if field == "%":
-        return b"%"
-    if field not in _FIELDS:
-        known = " ".join(f"%{name}" for name in _FIELDS)
-        raise CliError("LL0902", f"unknown field '%{field}'", f"fields are {known} and %%")
-    return _FIELDS[field]
+    if encoded is not None:
+        return _encoded(encoded, modifier)
+    if field in _LITERALS:
+        return field.encode()
+    if field[1:]:
+        raise CliError("LL0902", f"'%{field}' has no closing brace", f"%{field[0]}%{{ prints one")
+    return _field(field)
 
 
-def _headers_text(headers: Sequence[Header]) -> bytes:
-    return b",".join(name.encode() + b"=" + (value or b"") for name, value in headers)
+def _field(name: str) -> Formatter:
+    if name in _CONTENTS:
+        return _CONTENTS[name](bytes)
+    if name not in _FIELDS:
+        known = " ".join(f"%{name}" for name in [*_FIELDS, *_CONTENTS])
+        raise CliError("LL0902", f"unknown field '%{name}'", f"fields are {known} and %%")
+    return _FIELDS[name]
 
 
-def json_line(record: ConsumedRecord) -> bytes:
-    """One JSON object and a newline."""
-    key, key_encoding = _text(record.key)
-    value, value_encoding = _text(record.value)
-    fields = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": iso_utc(record.timestamp),
-        "timestamp_ms": record.timestamp,
-        "key": key,
-        "key_encoding": key_encoding,
-        "value": value,
-        "value_encoding": value_encoding,
-        "headers": [_header_fields(name, content) for name, content in record.headers],
-    }
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+def _encoded(name: str, modifier: str) -> Formatter:
+    _field(name)
+    if name not in _CONTENTS:
+        raise CliError("LL0902", f"'%{name}' takes no modifier", "%k, %v and %h do")
+    if modifier not in _ENCODERS:
+        known = ", ".join(f"{{{known}}}" for known in _ENCODERS)
+        hint = f"modifiers are {known}; %{name}%{{ prints a brace"
+        raise CliError("LL0902", f"unknown modifier '{{{modifier}}}' of '%{name}'", hint)
+    return _CONTENTS[name](_ENCODERS[modifier])
 
 
-def _header_fields(name: str, content: bytes | None) -> dict[str, str | None]:
-    value, encoding = _text(content)
-    return {"key": name, "value": value, "value_encoding": encoding}
-
-
-def _text(data: bytes | None) -> tuple[str | None, str | None]:
-    if data is None:
-        return None, None
-    try:
-        return data.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return base64.b64encode(data).decode(), "base64"
-
-
-def parse_json_line(line: bytes) -> InputRecord:
-    """The record that a line describes; `ValueError` says what is wrong with it."""
-    fields = json.loads(line)
-    if not isinstance(fields, dict):
-        raise ValueError("not a JSON object")
-    return InputRecord(
-        key=_content(fields, "key"),
-        value=_content(fields, "value"),
-        headers=tuple(_parse_headers(fields.get("headers"))),
-        partition=_whole(fields, "partition"),
-        timestamp_ms=_whole(fields, "timestamp_ms"),
-    )
-
-
-def _parse_headers(value: object) -> list[Header]:
-    if value is None:
-        return []
-    if isinstance(value, dict):
-        return [(name, _content(value, name)) for name in value]
-    if not isinstance(value, list):
-        raise ValueError("headers is neither a list nor an object")
-    headers: list[Header] = []
-    for item in value:
-        if not isinstance(item, dict) or not isinstance(item.get("key"), str):
-            raise ValueError("a header has no key")
-        headers.append((item["key"], _content(item, "value")))
-    return headers
-
-
-def _content(fields: dict[str, Any], name: str) -> bytes | None:
-    """Text as UTF-8, base64 where the encoding says so, any other JSON value as JSON text."""
-    value = fields.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).encode()
-    if fields.get(f"{name}_encoding") != "base64":
-        return value.encode()
-    try:
-        return base64.b64decode(value, validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"{name} is not base64: {error}") from None
-
-
-def _whole(fields: dict[str, Any], name: str) -> int | None:
-    value = fields.get(name)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    raise ValueError(f"{name} is not a whole number")
+def _headers_text(headers: Sequence[Header], encode: Encoder) -> bytes:
+    return b",".join(name.encode() + b"=" + encode(value or b"") for name, value in headers)

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import encode_uuid
 from lakelog.cli.asking import confirm, for_each
-from lakelog.cli.bounds import TopicPartition, read_bounds, resolve_position
+from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
@@ -230,6 +230,7 @@ def delete_records(
     with _admin(session) as admin:
         keys = [(name, index) for index in _chosen(admin.topics.describe(name), partition)]
         bounds = read_bounds(admin, keys)
+        check_reached(position, bounds, "--before end deletes every record")
         offsets = resolve_position(admin, position, bounds)
         count = sum(offset - bounds[key].start for key, offset in offsets.items())
         confirm(f"delete {count} records of '{name}'", yes=consent.yes)

@@ -95,12 +95,19 @@ class OffsetOutOfRangeError(ClientError):
     """The offset is not in the log, which reaches from `log_start` to before `log_end`."""
 
     def __init__(
-        self, topic: str, partition: int, offset: int, log_start: int, log_end: int
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        log_start: int,
+        log_end: int,
+        *,
+        hint: str = "",
     ) -> None:
         message = (
             f"{topic}-{partition} has offsets {log_start} to {log_end} (exclusive), not {offset}"
         )
-        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message, hint=hint)
         self.topic = topic
         self.partition = partition
         self.offset = offset

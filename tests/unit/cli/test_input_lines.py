@@ -32,9 +32,9 @@ def test_keys() -> None:
         (None, b"plain"),
         (b"", b"v"),
     ]
-    lines = b'{"id": "a"}\n{"id": 7}\n{"id": null}\n{}\n'
+    lines = b'{"id": "a"}\n{"id": 7}\n{"id": null}\n'
     from_field = _read(lines, LineParser(key_field="id"))
-    assert [record.key for record in from_field] == [b"a", b"7", None, None]
+    assert [record.key for record in from_field] == [b"a", b"7", None]
     assert from_field[1].value == b'{"id": 7}'
 
 
@@ -43,9 +43,19 @@ def test_headers_and_partition_go_to_every_record() -> None:
     assert _read(b"v", parser) == [InputRecord(None, b"v", (("h", b"1"),), 3)]
     json_parser = LineParser(input_format="jsonl", headers=(("h", b"1"),))
     line = b'{"key": null, "value": null, "headers": {"a": "b"}, "partition": 2, "timestamp_ms": 9}'
-    assert _read(line, json_parser) == [
-        InputRecord(None, None, (("a", b"b"), ("h", b"1")), 2, timestamp_ms=9)
-    ]
+    record = InputRecord(None, None, (("a", b"b"), ("h", b"1")), timestamp_ms=9)
+    assert _read(line, json_parser) == [record]
+    keeping = LineParser(input_format="jsonl", keep_partitions=True)
+    assert [found.partition for found in _read(line, keeping)] == [2]
+    chosen = LineParser(input_format="jsonl", partition=1)
+    assert [found.partition for found in _read(line, chosen)] == [1]
+
+
+def test_a_missing_key_field_is_an_error() -> None:
+    with pytest.raises(CliError, match="line 1: field 'id' for the key is missing; did you mean"):
+        _read(b'{"ids": 1}\n', LineParser(key_field="id"))
+    with pytest.raises(CliError, match="null is a record without key"):
+        _read(b"{}\n", LineParser(key_field="id"))
 
 
 def test_a_bad_line_is_named_after_the_good_ones() -> None:
@@ -70,6 +80,8 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         {"key": b"k", "key_separator": b":"},
         {"key": b"k", "input_format": "jsonl"},
         {"key_separator": b""},
+        {"keep_partitions": True},
+        {"keep_partitions": True, "input_format": "jsonl", "partition": 1},
     ],
 )
 def test_contradictions_are_usage_errors(arguments: dict[str, object]) -> None:

@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from lakelog.cli.failures import CliError
-from lakelog.cli.positions import Anchor, Bounds, Position, parse_position, resolve
+from lakelog.cli.positions import (
+    Anchor,
+    Bounds,
+    Position,
+    before_start,
+    beyond,
+    parse_position,
+    resolve,
+)
 
 _NOW_MS = 1_800_000_000_000
 
@@ -50,3 +58,23 @@ def test_offsets_stay_within_the_partition(position: Position, offsets: dict[int
     found = {(0, 1000): 12}
     resolved = resolve(position, bounds, lambda p, at: found.get((p, at)))
     assert resolved == offsets
+
+
+@pytest.mark.parametrize(
+    ("position", "too_far", "too_early"),
+    [
+        (Position(Anchor.OFFSET, 21), {0: 21, 1: 21}, []),
+        (Position(Anchor.OFFSET, 20), {1: 20}, []),
+        (Position(Anchor.OFFSET, 3), {}, [0]),
+        (Position(Anchor.START, 4), {1: 4}, []),
+        (Position(Anchor.START, 16), {0: 21, 1: 16}, []),
+        (Position(Anchor.END, 99), {}, []),
+        (Position(Anchor.TIME, 99), {}, []),
+    ],
+)
+def test_partitions_that_lack_an_offset(
+    position: Position, too_far: dict[int, int], too_early: list[int]
+) -> None:
+    bounds = {0: Bounds(5, 20), 1: Bounds(0, 3)}
+    assert beyond(position, bounds) == too_far
+    assert before_start(position, bounds) == too_early

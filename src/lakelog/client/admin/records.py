@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import ConnectionLostError, UnreachableError, check
-from lakelog.client.offsets import TopicPartition
+from lakelog.client.errors import (
+    ConnectionLostError,
+    OffsetOutOfRangeError,
+    UnreachableError,
+    check,
+)
+from lakelog.client.offsets import EARLIEST, LATEST, TopicPartition, list_offsets
 from lakelog.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+
+HIGH_WATERMARK = -1
+"""In place of an offset to delete before: the end of what may be read."""
+
+
+def check_reached(cluster: Cluster, before: Mapping[TopicPartition, int]) -> None:
+    """Raises `OffsetOutOfRangeError` for the first partition that ends before its offset."""
+    ends = list_offsets(cluster, dict.fromkeys(before, LATEST))
+    for key, offset in sorted(before.items()):
+        if not HIGH_WATERMARK <= offset <= ends[key].offset:
+            start = list_offsets(cluster, {key: EARLIEST})[key].offset
+            raise OffsetOutOfRangeError(*key, offset, start, ends[key].offset)
 
 
 def delete_before(cluster: Cluster, key: TopicPartition, offset: int) -> int:

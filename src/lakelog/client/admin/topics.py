@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.admin.change import change
-from lakelog.client.admin.records import delete_before
+from lakelog.client.admin.records import check_reached, delete_before
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import (
     ClientError,
@@ -128,9 +128,11 @@ class Topics:
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Deletes the records before each offset, for good; returns where the partitions begin now.
 
-        Raises OFFSET_OUT_OF_RANGE beyond the end, and POLICY_VIOLATION for a topic that is only
-        compacted; partitions that come before the refused one are then shorter already.
+        `HIGH_WATERMARK` deletes all records that may be read. Raises `OffsetOutOfRangeError` for an
+        offset beyond the end of any partition, before anything is deleted, and POLICY_VIOLATION for
+        a topic that is only compacted; partitions before the refused one are shorter then.
         """
+        check_reached(self._cluster, before)
         found: dict[TopicPartition, int] = {}
 
         def work() -> dict[TopicPartition, int]:

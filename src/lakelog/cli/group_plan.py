@@ -1,0 +1,108 @@
+"""What `lakelog group reset` changes: the partitions, their new offsets, and the plan to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lakelog.cli.bounds import TopicPartition, check_reached, resolve_position
+from lakelog.cli.failures import CliError
+from lakelog.cli.positions import Bounds, Position, before_start
+from lakelog.cli.render import Document, Listing
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import Admin
+
+_PLAN_COLUMNS = ("topic", "partition", "committed_offset", "new_offset", "change")
+
+
+def existing(admin: Admin, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The partitions that exist, in order."""
+    topics = {topic.name: len(topic.partitions) for topic in admin.topics.list(internal=True)}
+    return sorted({(name, number) for name, number in keys if number < topics.get(name, 0)})
+
+
+def chosen(
+    admin: Admin, topics: Sequence[str], committed: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    """Partitions of `topics`, each NAME or NAME:0,2, or those with committed offsets that exist."""
+    if not topics:
+        return existing(admin, committed)
+    keys: dict[TopicPartition, None] = {}
+    for text in topics:
+        name, numbers = parse_partitions(text)
+        known = [row.partition for row in admin.topics.describe(name).partitions]
+        for number in numbers or known:
+            if number not in known:
+                raise CliError("LL0104", f"topic '{name}' has no partition {number}")
+            keys[name, number] = None
+    return list(keys)
+
+
+def parse_partitions(text: str) -> tuple[str, list[int]]:
+    """Topic and partitions of NAME or NAME:0,2; no partitions for the topic as a whole."""
+    name, separator, numbers = text.partition(":")
+    if not separator:
+        return name, []
+    parts = numbers.split(",")
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
+        raise CliError("LL0902", f"--topic {text} is neither NAME nor NAME:0,2")
+    return name, [int(part) for part in parts]
+
+
+def shifted(
+    bounds: Mapping[TopicPartition, Bounds], committed: Mapping[TopicPartition, int], by: int
+) -> dict[TopicPartition, int]:
+    """Committed offsets moved by a number, within the log; what has none is left out."""
+    return {
+        key: max(limits.start, min(limits.end, committed[key] + by))
+        for key, limits in bounds.items()
+        if key in committed
+    }
+
+
+def plan(
+    group: str,
+    committed: Mapping[TopicPartition, int],
+    wanted: Mapping[TopicPartition, int],
+    *,
+    executed: bool,
+) -> Document:
+    """What a reset changes, or changed."""
+    rows = [
+        {
+            "topic": key[0],
+            "partition": key[1],
+            "committed_offset": committed.get(key),
+            "new_offset": offset,
+            "change": offset - committed[key] if key in committed else None,
+        }
+        for key, offset in sorted(wanted.items())
+    ]
+    data = {"group": group, "executed": executed, "plan": rows}
+    return Document(data, {"group": group, "executed": executed}, [Listing(rows, _PLAN_COLUMNS)])
+
+
+def check_inside(position: Position, bounds: Mapping[TopicPartition, Bounds]) -> None:
+    """Raises `OffsetOutOfRangeError` (LL0107) for an offset that a partition does not have."""
+    from lakelog.client.errors import OffsetOutOfRangeError
+
+    hint = "--topic NAME:0,2 resets some partitions only; --to start and --to end fit any"
+    check_reached(position, bounds, hint)
+    for key in sorted(before_start(position, bounds)):
+        raise OffsetOutOfRangeError(*key, position.number, *bounds[key], hint=hint)
+
+
+def resolve_inside(
+    admin: Admin, position: Position, bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, int]:
+    """The offset that a position means in each partition. Raises as `check_inside`."""
+    check_inside(position, bounds)
+    return resolve_position(admin, position, bounds)
+
+
+def cut_short(
+    committed: Mapping[TopicPartition, int], wanted: Mapping[TopicPartition, int], by: int
+) -> list[TopicPartition]:
+    """Partitions in which a shift stops at an end of the log."""
+    return [key for key, offset in sorted(wanted.items()) if offset != committed[key] + by]

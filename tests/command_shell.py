@@ -1,0 +1,76 @@
+"""The `lakelog` command as a user runs it, in a pipe or on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+from contextlib import suppress
+from typing import Any
+
+from broker_process import LAKELOG
+
+_TIMEOUT_S = 120
+
+
+class Shell:
+    """Runs commands against one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.environment = os.environ | {"LAKELOG_BROKERS": bootstrap, "NO_COLOR": "1"}
+
+    def run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [LAKELOG, *words],
+            input=given,
+            capture_output=True,
+            env=self.environment,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+
+    def out(self, *words: str, given: bytes = b"") -> bytes:
+        """What a command that must succeed prints on stdout."""
+        done = self.run(*words, given=given)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def json(self, *words: str) -> list[Any]:
+        rows = json.loads(self.out(*words, "--format", "json"))
+        assert isinstance(rows, list)
+        return rows
+
+    def one(self, *words: str) -> Any:
+        """The only thing in the array that a command prints."""
+        (row,) = self.json(*words)
+        return row
+
+    def refusal(self, *words: str, given: bytes = b"") -> tuple[int, str, str]:
+        """Exit status, code, and message with hint, of a command that must print nothing else."""
+        done = self.run(*words, given=given)
+        assert done.stdout == b""
+        match = re.match(r"error\[(LL\d{4})\] (.+\nhint: .+)\n$", done.stderr.decode())
+        assert match is not None, done.stderr.decode()
+        return done.returncode, match[1], match[2]
+
+
+def on_a_terminal(shell: Shell, *words: str, **environment: str) -> str:
+    """What a command writes to a terminal that is its standard error."""
+    ours, theirs = pty.openpty()
+    plain = {name: value for name, value in shell.environment.items() if name != "NO_COLOR"}
+    with subprocess.Popen(
+        [LAKELOG, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env=plain | {"TERM": "xterm-256color", "COLUMNS": "80"} | environment,
+    ):
+        os.close(theirs)
+        said = b""
+        with suppress(OSError):  # how Linux tells that nobody has the other end any more
+            while some := os.read(ours, 65536):
+                said += some
+    os.close(ours)
+    return said.decode()
