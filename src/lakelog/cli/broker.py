@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakelog.base.events import event
 from lakelog.cli.failures import CliError
 from lakelog.cli.log_lines import start_logging
 
@@ -161,7 +162,9 @@ def load_config(arguments: BrokerArguments) -> BrokerConfig:
     except ConfigError as error:
         raise CliError("LL0501", str(error)) from error
     for warning in warnings:
-        logging.getLogger(__name__).warning("configuration: %s", warning)
+        logging.getLogger(__name__).warning(
+            "configuration: %s", warning, extra=event("config_ignored")
+        )
     return config.with_forced(told)
 
 
@@ -210,11 +213,12 @@ def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
     """
     if arguments.listen or not config.is_set("listeners"):
         listen = arguments.listen or DEFAULT_LISTEN
-        hosts = [_address(listen, "--listen")[0]]
+        option, hosts = "--listen", [_address(listen, "--listen")[0]]
     else:
-        listen, hosts = "", [endpoint.host for endpoint in config.listeners]
+        listen, option = "", "listeners"
+        hosts = [endpoint.host for endpoint in config.listeners]
     for host in hosts:
-        _check_reach(arguments, host)
+        _check_reach(arguments, option, host)
     return listen
 
 
@@ -222,17 +226,22 @@ def _http_address(arguments: BrokerArguments) -> str:
     """HOST:PORT, or nothing. Raises `CliError` as `listen_address` does."""
     if arguments.http is None:
         return ""
-    _check_reach(arguments, _address(arguments.http, "--http")[0])
+    _check_reach(arguments, "--http", _address(arguments.http, "--http")[0])
     return arguments.http
 
 
-def _check_reach(arguments: BrokerArguments, host: str) -> None:
-    if not arguments.insecure and not host.startswith(_LOOPBACK):
+def _check_reach(arguments: BrokerArguments, option: str, host: str) -> None:
+    if host.startswith(_LOOPBACK):
+        return
+    place = host or "every interface"
+    text = f"{option} {place}: other hosts can reach it, and there is no authentication"
+    if not arguments.insecure:
         raise CliError(
-            "LL0402",
-            f"{host or 'every interface'} is reachable by others, and there is no authentication",
-            "listen on 127.0.0.1, or say --insecure if the network is trusted",
+            "LL0402", text, "listen on 127.0.0.1, or pass --insecure if the network is trusted"
         )
+    logging.getLogger(__name__).warning(
+        "%s", text, extra=event("listener_open", code="LL0402", host=host, option=option)
+    )
 
 
 def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, tuple[str, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 FORMATS = ("auto", "text", "json")
 
 _DATE = "%Y-%m-%dT%H:%M:%S"
-_PLACEHOLDER = re.compile(r"%[-#0 +.\d]*[a-z]")
-_BETWEEN_WORDS = re.compile(r"[^a-z0-9]+")
+_UNNAMED = "other"
 
 
 def start_logging(verbose: int, wanted: str | None = None, stream: TextIO | None = None) -> None:
@@ -34,16 +32,25 @@ def start_logging(verbose: int, wanted: str | None = None, stream: TextIO | None
 
 
 def text_lines() -> logging.Formatter:
-    line = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", datefmt=_DATE)
+    """Return the form for people: time, level, name of the event, message."""
+    line = TextLines("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", datefmt=_DATE)
     line.converter = time.gmtime
     return line
+
+
+class TextLines(logging.Formatter):
+    """One line, in which the name of the event stands before the message."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
+        record.message = f"{_event(record)}: {record.message}"
+        return super().formatMessage(record)
 
 
 class JsonLines(logging.Formatter):
     """One object a line, with `ts`, `level`, `event`, `message` and `logger`.
 
-    `event` stays the same while the particulars of a message differ: it is given by whoever logs,
-    or is the message without them. `code` (LL0000) and further fields are there where they apply.
+    `event` is a name that never changes (`lakelog.base.events`); lines of libraries are `other`.
+    `code` (LL0000) and further fields are there where they apply.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -53,7 +60,7 @@ class JsonLines(logging.Formatter):
         line = {
             "ts": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
-            "event": getattr(record, "event", None) or _event(str(record.msg)),
+            "event": _event(record),
             "message": record.getMessage(),
             "logger": record.name,
         }
@@ -66,6 +73,5 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def _event(template: str) -> str:
-    words = _BETWEEN_WORDS.sub("_", _PLACEHOLDER.sub("", template.lower()))
-    return words.strip("_") or "message"
+def _event(record: logging.LogRecord) -> str:
+    return str(getattr(record, "event", _UNNAMED))

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from lakelog.base.events import event
 from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
 from lakelog.records.record import Record, decode_records
@@ -77,9 +78,17 @@ def _compiled_decoder() -> CompiledDecoder | None:
 
         return CompiledDecoder()
     except ImportError as error:
-        _log.info("Decoding in plain Python: %s (pip install 'lakelog[fast]')", error)
+        _log.info(
+            "Decoding in plain Python: %s (pip install 'lakelog[fast]')",
+            error,
+            extra=event("decoder_plain"),
+        )
     except Exception as error:  # noqa: BLE001 - a compiler may fail in any way
-        _log.warning("Decoding in plain Python, the compiled loop failed: %r", error)
+        _log.warning(
+            "Decoding in plain Python, the compiled loop failed: %r",
+            error,
+            extra=event("decoder_plain"),
+        )
     return None
 
 

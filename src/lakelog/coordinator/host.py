@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
 from lakelog.coordinator.shard import (
     NOT_APPENDED,
     Now,
@@ -226,7 +227,13 @@ class ShardHost(Generic[S]):
             encoded = [hosted.shard.encode(record) for record in result.records]
         except WireError as error:
             logger.error(
-                "%s-%d: a record cannot be written: %s", self._topic, hosted.partition, error
+                "%s-%d: a record cannot be written: %s",
+                self._topic,
+                hosted.partition,
+                error,
+                extra=event(
+                    "coordinator_record_refused", topic=self._topic, partition=hosted.partition
+                ),
             )
             self._fail(hosted, [result], ErrorCode.UNKNOWN_SERVER_ERROR)
             return
@@ -244,7 +251,14 @@ class ShardHost(Generic[S]):
                 try:
                     goes_on = await self._append(hosted, results, records)
                 except Exception:
-                    logger.exception("%s-%d cannot go on", self._topic, hosted.partition)
+                    logger.exception(
+                        "%s-%d cannot go on",
+                        self._topic,
+                        hosted.partition,
+                        extra=event(
+                            "coordinator_failed", topic=self._topic, partition=hosted.partition
+                        ),
+                    )
                     code = ErrorCode.UNKNOWN_SERVER_ERROR
                     goes_on = self._not_committed(hosted, results, code)
                 if not goes_on:
@@ -291,7 +305,15 @@ class ShardHost(Generic[S]):
                 await self._log.append(hosted.partition, self._batch(producer, records))
         except (KafkaError, OSError) as error:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
-            logger.warning("append to %s-%d: %s", self._topic, hosted.partition, error)
+            logger.warning(
+                "append to %s-%d: %s",
+                self._topic,
+                hosted.partition,
+                error,
+                extra=event(
+                    "coordinator_append_failed", topic=self._topic, partition=hosted.partition
+                ),
+            )
             return self._not_committed(hosted, results, code)
         if hosted.dropped:
             self._fail(hosted, results, ErrorCode.NOT_COORDINATOR)
@@ -327,7 +349,13 @@ class ShardHost(Generic[S]):
         try:
             await self.load(partition)
         except _UNREADABLE as error:
-            logger.error("cannot load %s-%d again: %s", self._topic, partition, error)
+            logger.error(
+                "cannot load %s-%d again: %s",
+                self._topic,
+                partition,
+                error,
+                extra=event("coordinator_load_failed", topic=self._topic, partition=partition),
+            )
 
     # Timers
 

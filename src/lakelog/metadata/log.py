@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
@@ -161,7 +162,7 @@ class MetadataLog:
                 if self._jobs:
                     await self._commit_group(self._plan_group())
         except Exception as error:  # noqa: BLE001 - told to everybody who waits
-            _logger.warning("metadata log: %s", error)
+            _logger.warning("metadata log: %s", error, extra=event("metadata_log_failed"))
             while self._jobs:
                 self._jobs.popleft().settle(None, _as_kafka_error(error))
         finally:
@@ -283,7 +284,9 @@ class MetadataLog:
         try:
             await self._store.write_snapshot(Snapshot(image.end, payload))
         except MetadataError as error:
-            _logger.warning("metadata snapshot not written: %s", error)
+            _logger.warning(
+                "metadata snapshot not written: %s", error, extra=event("metadata_snapshot_failed")
+            )
 
 
 def _cost(record: Record, image: MetadataImage) -> int:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
 from lakelog.records.control import EndTransactionMarker
@@ -354,7 +355,7 @@ class Partition:
             self.topic,
             self.index,
             reason,
-            extra={"event": "partition_offline", "code": "LL0304"},
+            extra=event("partition_offline", code="LL0304", topic=self.topic, partition=self.index),
         )
         self.offline_reason = reason
         self._settled(self)
@@ -377,7 +378,9 @@ class Partition:
                 self.topic,
                 self.index,
                 error,
-                extra={"event": "records_damaged", "code": "LL0602"},
+                extra=event(
+                    "records_damaged", code="LL0602", topic=self.topic, partition=self.index
+                ),
             )
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
 

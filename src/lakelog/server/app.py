@@ -38,6 +38,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.server.broker import Broker
+from lakelog.server.change_log import log_changes
 from lakelog.server.checks import StoredChecks
 from lakelog.server.connection_sweep import ConnectionSweep
 from lakelog.server.coordinators import Coordinators
@@ -288,6 +289,7 @@ class Server:
     async def follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
+        log_changes(old, new, records)
         self._settings.follow(old, new)
         gone = await self._replicas.follow(old, new, records)
         if gone:

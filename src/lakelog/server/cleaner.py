@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.events import event
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Child, Clock, Processes, Tasks, Timer
@@ -131,7 +132,15 @@ class Cleaner:
             try:
                 partition.log.delete_old_segments(now, partition.high_watermark)
             except (OSError, StorageError) as error:
-                logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
+                logger.error(
+                    "retention: %s-%d: %s",
+                    partition.topic,
+                    partition.index,
+                    error,
+                    extra=event(
+                        "retention_failed", topic=partition.topic, partition=partition.index
+                    ),
+                )
 
     def _employ(self) -> None:
         config = self._config()
@@ -153,7 +162,9 @@ class Cleaner:
     def _on_worker_done(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         if not worker.cancelled() and worker.exception() is not None:
-            logger.error("compaction failed", exc_info=worker.exception())
+            logger.error(
+                "compaction failed", exc_info=worker.exception(), extra=event("cleaner_failed")
+            )
 
     def _compacted(self) -> list[Partition]:
         return [
@@ -195,7 +206,11 @@ class Cleaner:
 
     def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
         logger.error(
-            "%s-%d is not compacted any more: %s", partition.topic, partition.index, reason
+            "%s-%d is not compacted any more: %s",
+            partition.topic,
+            partition.index,
+            reason,
+            extra=event("compaction_disabled", topic=partition.topic, partition=partition.index),
         )
         self.uncleanable.add(partition)
         self.counts.uncleanable = len(self.uncleanable)
@@ -208,7 +223,11 @@ class Cleaner:
             child = await self._processes.start(HELPER)
         except OSError as error:
             self._in_progress.discard(partition)
-            logger.error("no helper for compaction can be started: %s", error)
+            logger.error(
+                "no helper for compaction can be started: %s",
+                error,
+                extra=event("helper_start_failed"),
+            )
             return
         following: tuple[Partition, CleanableLog] | None = (partition, found)
         try:
@@ -311,6 +330,13 @@ class Cleaner:
             stats.bytes_written,
             stats.records_read,
             stats.records_written,
+            extra=event(
+                "log_compacted",
+                topic=partition.topic,
+                partition=partition.index,
+                end_offset=done.end_offset,
+                duration_s=busy_s,
+            ),
         )
 
     def _on_failed(self, partition: Partition, kind: str, reason: str) -> None:
@@ -319,7 +345,13 @@ class Cleaner:
         if kind == "corrupt":
             self._mark_uncleanable(partition, reason)
             return
-        logger.warning("compaction: %s-%d: %s", partition.topic, partition.index, reason)
+        logger.warning(
+            "compaction: %s-%d: %s",
+            partition.topic,
+            partition.index,
+            reason,
+            extra=event("compaction_failed", topic=partition.topic, partition=partition.index),
+        )
         raise _GivenUp
 
     def _on_death(self, partition: Partition) -> None:
@@ -329,4 +361,8 @@ class Cleaner:
             self._mark_uncleanable(partition, f"{deaths} helpers died over it")
         else:
             name = f"{partition.topic}-{partition.index}"
-            logger.warning("the helper that compacted %s died; trying again later", name)
+            logger.warning(
+                "the helper that compacted %s died; trying again later",
+                name,
+                extra=event("helper_died", topic=partition.topic, partition=partition.index),
+            )

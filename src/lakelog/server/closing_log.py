@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from lakelog.base.errors import ErrorCode
+from lakelog.base.events import event
 from lakelog.runtime.api import Clock
 from lakelog.server.log_window import LogWindow, left_out_text, one_line
 
@@ -31,7 +32,9 @@ class ClosingLog:
         left_out = self._closings.admit()
         if left_out is not None:
             text = one_line(reason) + left_out_text(left_out)
-            logger.warning("closing %s: %s", peer, text, extra={"event": "connection_closed"})
+            logger.warning(
+                "closing %s: %s", peer, text, extra=event("connection_closed", peer=peer)
+            )
 
     def bug(self, api: str, peer: str, error: BaseException) -> None:
         """A handler failed with what is no answer."""
@@ -43,5 +46,5 @@ class ClosingLog:
                 peer,
                 code,
                 exc_info=error,
-                extra={"event": "request_failed"},
+                extra=event("request_failed", api=api, peer=peer),
             )

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
+from lakelog.base.events import event
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.transaction.config import TransactionConfig
@@ -132,4 +133,10 @@ class Coordinators:
             try:
                 await coordinator.load_partition(index)
             except (KafkaError, OSError, CorruptRecord, WireError) as error:
-                logger.error("%s-%d cannot be loaded: %s", name, index, error)
+                logger.error(
+                    "%s-%d cannot be loaded: %s",
+                    name,
+                    index,
+                    error,
+                    extra=event("coordinator_load_failed", topic=name, partition=index),
+                )

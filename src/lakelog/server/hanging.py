@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Iterable, Iterator
 
 from lakelog.base.errors import ErrorCode
+from lakelog.base.events import event
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.coordinator.transaction.hanging import OpenTransaction, find_hanging
 from lakelog.coordinator.transaction.markers import Marker
@@ -54,16 +55,41 @@ def end_hanging(
         tasks.spawn(_report(each, marker, markers.begin(marker)), name="hanging")
     for transactional_id, each_of in found.fences.items():
         for each in each_of:
-            logger.warning("%s: coordinator of %s is to abort it", _told(each), transactional_id)
+            logger.warning(
+                "%s: coordinator of %s is to abort it",
+                _told(each),
+                transactional_id,
+                extra=event(
+                    "hanging_txn_found",
+                    topic=each.topic,
+                    partition=each.partition,
+                    transactional_id=transactional_id,
+                ),
+            )
         transactions.fence(transactional_id, each_of)
 
 
 async def _report(found: OpenTransaction, marker: Marker, written: Awaitable[ErrorCode]) -> None:
     code = await written
     if code is not ErrorCode.NONE:
-        logger.error("%s: it cannot be ended: %s", _told(found), code.name)
+        logger.error(
+            "%s: it cannot be ended: %s",
+            _told(found),
+            code.name,
+            extra=event("hanging_txn_failed", topic=found.topic, partition=found.partition),
+        )
         return
-    logger.warning("%s: it was %s", _told(found), "committed" if marker.commit else "aborted")
+    logger.warning(
+        "%s: it was %s",
+        _told(found),
+        "committed" if marker.commit else "aborted",
+        extra=event(
+            "hanging_txn_ended",
+            topic=found.topic,
+            partition=found.partition,
+            committed=marker.commit,
+        ),
+    )
 
 
 def _told(found: OpenTransaction) -> str:

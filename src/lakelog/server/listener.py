@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.events import event
 from lakelog.runtime.api import Clock, Disk, Listener, Net, Socket, Tasks
 from lakelog.server.connection import Connection
 from lakelog.server.dispatch import Dispatcher
@@ -127,12 +128,22 @@ class Acceptor:
             self._tasks.call_later(_REFUSALS_NOTED_S, self._report_refusals, limit)
 
     def _report_refusals(self, limit: str) -> None:
-        logger.warning("%s: %d connections refused, %s", self.name, self._refused, limit)
+        logger.warning(
+            "%s: %d connections refused, %s",
+            self.name,
+            self._refused,
+            limit,
+            extra=event("connections_refused", listener=self.name, connections=self._refused),
+        )
         self._refused = 0
 
     def _pause(self, error: OSError) -> None:
         """Out of descriptors or memory: an accept that cannot succeed must not spin."""
-        logger.error("cannot accept a connection: %s", error)
+        logger.error(
+            "cannot accept a connection: %s",
+            error,
+            extra=event("accept_failed", listener=self.name),
+        )
         if error.errno in _EXHAUSTED:
             self._net.on_acceptable(self._listener, None)
             self._tasks.call_later(_EXHAUSTED_PAUSE_S, self.start)

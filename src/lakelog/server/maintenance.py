@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
+from lakelog.base.events import event
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
@@ -142,7 +143,7 @@ class Maintenance:
             try:
                 chore()
             except Exception:
-                logger.exception("%s failed", name)
+                logger.exception("%s failed", name, extra=event("chore_failed", chore=name))
             self._took(self._clock.monotonic() - begun)
             self._timers[name] = self._tasks.call_later(period_s(), run)
 
@@ -170,7 +171,12 @@ class Maintenance:
         except (OSError, CorruptLog) as error:
             if isinstance(error, OSError) and error.errno in _PASSING and not partition.log.broken:
                 name = partition.topic, partition.index
-                logger.warning("%s-%d cannot be flushed yet: %s", *name, error)
+                logger.warning(
+                    "%s-%d cannot be flushed yet: %s",
+                    *name,
+                    error,
+                    extra=event("flush_delayed", topic=name[0], partition=name[1]),
+                )
                 self._tasks.call_later(_FLUSH_RETRY_S, self.flush_soon, partition)
                 return
             self._fail(partition, error)
@@ -243,7 +249,11 @@ class Maintenance:
         self._under_way.discard(work)
         self._checkpointing = False
         if work.exception() is not None:
-            logger.error("the checkpoints could not be written: %s", work.exception())
+            logger.error(
+                "the checkpoints could not be written: %s",
+                work.exception(),
+                extra=event("checkpoint_failed"),
+            )
         else:
             self._written_marks = marks
         for waiter in served:
@@ -275,7 +285,13 @@ class Maintenance:
         try:
             deleted = partition.delete_old_segments(now_ms)
         except KafkaError as error:  # the others have their turn all the same
-            logger.error("retention: %s-%d: %s", partition.topic, partition.index, error)
+            logger.error(
+                "retention: %s-%d: %s",
+                partition.topic,
+                partition.index,
+                error,
+                extra=event("retention_failed", topic=partition.topic, partition=partition.index),
+            )
             return
         if deleted:
             self.checkpoint_soon()
@@ -285,6 +301,13 @@ class Maintenance:
                 partition.index,
                 partition.log.log_start_offset,
                 deleted,
+                extra=event(
+                    "segments_deleted",
+                    topic=partition.topic,
+                    partition=partition.index,
+                    log_start_offset=partition.log.log_start_offset,
+                    segments=deleted,
+                ),
             )
 
     def _purge(self) -> None:
@@ -308,4 +331,9 @@ class Maintenance:
 def _log_failed_removal(path: Path, work: asyncio.Future[None]) -> None:
     """The directory is tried again at the next start."""
     if work.exception() is not None:
-        logger.error("%s cannot be removed: %s", path, work.exception())
+        logger.error(
+            "%s cannot be removed: %s",
+            path,
+            work.exception(),
+            extra=event("folder_removal_failed", path=path),
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lakelog import __version__
 from lakelog.base.broker_config import BrokerConfig
@@ -24,6 +25,17 @@ class ReadyInfo:
         """HOST:PORT of the first listener."""
         _, host, port = self.listeners[0]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What a line of JSON says of it."""
+        return {
+            "version": __version__,
+            "listeners": [f"{name}://{host}:{port}" for name, host, port in self.listeners],
+            "data": self.data,
+            "node_id": self.node_id,
+            "cluster_id": self.cluster_id,
+        }
 
     def __str__(self) -> str:
         """The line that is logged."""

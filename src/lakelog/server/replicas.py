@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
+from lakelog.base.events import event
 from lakelog.base.topic_config import LogConfig
 from lakelog.metadata.describe_configs import effective_log_config
 from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -221,7 +222,13 @@ class Replicas:
             self._directory.add_log(log)
         for index, error in failures:
             reason = f"its log cannot be created: {error}"
-            logger.error("partition %s-%d is offline: %s", topic.name, index, reason)
+            logger.error(
+                "partition %s-%d is offline: %s",
+                topic.name,
+                index,
+                reason,
+                extra=event("partition_offline", code="LL0304", topic=topic.name, partition=index),
+            )
             self._partitions.add_offline(topic.name, topic.topic_id, index, reason)
 
     def _make_files(
@@ -244,7 +251,13 @@ class Replicas:
                 self._delete_partition(topic, index)
             except OSError as error:
                 # Its id is known no more: what is left of it becomes -stray at the next start.
-                logger.error("%s-%d cannot be deleted: %s", topic.name, index, error)
+                logger.error(
+                    "%s-%d cannot be deleted: %s",
+                    topic.name,
+                    index,
+                    error,
+                    extra=event("log_deletion_failed", topic=topic.name, partition=index),
+                )
             await self._breathe()
 
     def _delete_partition(self, topic: TopicImage, index: int) -> None:
@@ -269,7 +282,12 @@ class Replicas:
         try:
             return effective_log_config(image, topic, self._config())
         except ConfigError as error:
-            logger.warning("topic %s runs with the broker's defaults: %s", topic, error)
+            logger.warning(
+                "topic %s runs with the broker's defaults: %s",
+                topic,
+                error,
+                extra=event("topic_config_ignored", topic=topic),
+            )
             return LogConfig.from_values({}, self._config())
 
 

@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 
+from lakelog.base.events import event
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.metrics.durations import Durations
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
@@ -54,13 +55,13 @@ async def _serve(options: ServeOptions) -> None:
     server = Server(options, world)
     try:
         if await _start(server, stopping):
-            logger.info("%s", server.ready_info, extra={"event": "ready"})
+            logger.info("%s", server.ready_info, extra=event("ready", **server.ready_info.fields))
             # What a start has made stays; to look at it once again takes tens of milliseconds.
             gc.freeze()
             options.ready(server.ready_info)
             loop.call_later(_SETTLED_S, _keep_what_there_is)
             await stopping.wait()
-            await server.stop()
+            await _stop(server, clock)
     finally:
         tasks.close()
 
@@ -75,6 +76,14 @@ def _keep_what_there_is() -> None:
     gc.enable()
 
 
+async def _stop(server: Server, clock: SystemClock) -> None:
+    begun = clock.monotonic()
+    logger.info("Stopping", extra=event("stopping"))
+    await server.stop()
+    duration_s = round(clock.monotonic() - begun, 3)
+    logger.info("Stopped in %.1f s", duration_s, extra=event("stopped", duration_s=duration_s))
+
+
 async def _start(server: Server, stopping: asyncio.Event) -> bool:
     """False if the broker was told to stop before it was ready."""
     starting = asyncio.ensure_future(server.start())
@@ -86,6 +95,6 @@ async def _start(server: Server, stopping: asyncio.Event) -> bool:
     try:
         await starting
     except asyncio.CancelledError:
-        logger.info("stopped before it was ready")
+        logger.info("stopped before it was ready", extra=event("start_abandoned"))
         return False
     return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from lakelog.base.config import ConfigError
+from lakelog.base.events import event
 from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import ResourceType
@@ -36,7 +37,7 @@ class Settings:
                     static.static[key],
                     stored[-1],
                     key,
-                    extra={"event": "stored_setting_overruled"},
+                    extra=event("stored_setting_overruled", key=key),
                 )
 
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
@@ -54,7 +55,11 @@ class Settings:
         try:
             self._broker.use_config(effective_broker_config(image, static, self._broker.node_id))
         except ConfigError as error:
-            logger.warning("dynamic configuration is ignored: %s", error)
+            logger.warning(
+                "dynamic configuration is ignored: %s",
+                error,
+                extra=event("dynamic_config_ignored"),
+            )
 
     def _stored(self, image: MetadataImage, key: str) -> list[str]:
         """The values of a key that were set for all brokers and for this one."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from lakelog.base.events import event
 from lakelog.spark.broker import Broker
 from lakelog.spark.columns import ArrowRows, arrow_schema
 from lakelog.spark.errors import DataLossError, OptionError
@@ -91,7 +92,7 @@ def _still_there(broker: Broker, wanted: OffsetRange, *, fail: bool) -> OffsetRa
         lost = f"{wanted}: the topic was deleted and created again"
         if fail:
             raise DataLossError(lost)
-        _log.warning("records are lost: %s", lost)
+        _log.warning("records are lost: %s", lost, extra=event("records_lost"))
         return None
     partition = (wanted.topic, wanted.partition)
     first = broker.earliest([partition])[partition]
@@ -108,6 +109,6 @@ def _still_there(broker: Broker, wanted: OffsetRange, *, fail: bool) -> OffsetRa
             raise DataLossError(
                 f"{lost}. Set the option failOnDataLoss=false to go on without the missing records"
             )
-        _log.warning("records are lost: %s", lost)
+        _log.warning("records are lost: %s", lost, extra=event("records_lost"))
     remaining = replace(wanted, start=max(first, wanted.start), end=min(end, wanted.end))
     return remaining if remaining.size > 0 else None

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from lakelog.base.events import event
 from lakelog.spark.batch import RangePartition, open_broker, read_range
 from lakelog.spark.broker import Broker
 from lakelog.spark.errors import DataLossError
@@ -143,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             raise DataLossError(
                 f"{what}: records may have been lost. Set the option failOnDataLoss=false to go on"
             )
-        _log.warning("records may have been lost: %s", what)
+        _log.warning("records may have been lost: %s", what, extra=event("records_lost"))
 
 
 def _same_topic(topic: str, begin: StreamOffset, target: StreamOffset) -> bool:

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from lakelog.base.events import event
 from lakelog.runtime.api import Disk
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.flush import FlushJob
@@ -96,7 +97,12 @@ class _Slice:
         try:
             self._disk.sync_dir(self._folder)
         except OSError as error:
-            _logger.error("%s cannot be made durable: %s", self._folder, error)
+            _logger.error(
+                "%s cannot be made durable: %s",
+                self._folder,
+                error,
+                extra=event("close_failed", path=self._folder),
+            )
             for _, job in self._jobs:
                 job.done = False
 
@@ -113,4 +119,10 @@ class _Slice:
 
     def _fail(self, log: Log, error: Exception) -> None:
         self._complete = False
-        _logger.error("%s-%d cannot be closed: %s", log.topic, log.partition, error)
+        _logger.error(
+            "%s-%d cannot be closed: %s",
+            log.topic,
+            log.partition,
+            error,
+            extra=event("close_failed", topic=log.topic, partition=log.partition),
+        )

@@ -21,6 +21,7 @@ from collections.abc import Callable, Container, Generator, Mapping
 from contextlib import closing
 from pathlib import Path
 
+from lakelog.base.events import event
 from lakelog.base.topic_config import LogConfig
 from lakelog.runtime.api import Clock, Disk, Random
 from lakelog.storage.checkpoint import (
@@ -196,7 +197,12 @@ class LogDirectory:
         try:
             log, recovery = loader.load(request)
         except CorruptLog as error:
-            _logger.error("%s-%d is offline: %s", *key, error)
+            _logger.error(
+                "%s-%d is offline: %s",
+                *key,
+                error,
+                extra=event("partition_offline", code="LL0304", topic=key[0], partition=key[1]),
+            )
             self.failed[key] = error
             return
         log.before_truncate = self.write_checkpoints
@@ -205,7 +211,18 @@ class LogDirectory:
         if recovery.segments_scanned:
             self.recoveries[key] = recovery
         for reason in recovery.reasons:
-            _logger.warning("%s-%d was cut at offset %d: %s", *key, log.log_end_offset, reason)
+            _logger.warning(
+                "%s-%d was cut at offset %d: %s",
+                *key,
+                log.log_end_offset,
+                reason,
+                extra=event(
+                    "log_truncated",
+                    topic=key[0],
+                    partition=key[1],
+                    log_end_offset=log.log_end_offset,
+                ),
+            )
 
     def _topic_id(self, key: TopicPartition, folder: Path, present: bytes | None) -> bytes | None:
         """`None` for a directory that has been dealt with.
@@ -220,7 +237,12 @@ class LogDirectory:
             if is_blank(disk, folder) or (not self.clean and is_lost(disk, folder, known, present)):
                 self._mark_stray(key, folder)
             else:
-                _logger.error("%s-%d is offline: %s", *key, error)
+                _logger.error(
+                    "%s-%d is offline: %s",
+                    *key,
+                    error,
+                    extra=event("partition_offline", code="LL0304", topic=key[0], partition=key[1]),
+                )
                 self.failed[key] = error
         return None
 
@@ -228,7 +250,12 @@ class LogDirectory:
         self._forget(key)
         self._has_strays = True
         target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), STRAY_DIR)
-        _logger.warning("%s belongs to no known topic; keeping it as %s", folder, target.name)
+        _logger.warning(
+            "%s belongs to no known topic; keeping it as %s",
+            folder,
+            target.name,
+            extra=event("folder_set_aside", path=target),
+        )
         self._disk.rename(folder, target)
 
     def _forget(self, key: TopicPartition) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from lakelog.base.events import event
 from lakelog.base.uuids import encode_uuid, random_uuid
 from lakelog.runtime.api import Disk, Random
 from lakelog.storage.errors import WrongDirectory
@@ -39,7 +40,9 @@ def load_identity(
             f"{path} belongs to cluster {meta.cluster_id}, this is cluster {cluster_id}"
         )
     if data != encode_meta_properties(meta):
-        _logger.warning("%s is written anew, with a checksum", path)
+        _logger.warning(
+            "%s is written anew, with a checksum", path, extra=event("file_rebuilt", path=path)
+        )
         disk.write_atomic(path, encode_meta_properties(meta))
     return meta
 

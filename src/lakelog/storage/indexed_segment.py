@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from lakelog.base.events import event
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import BatchHeader, HeaderFields
 from lakelog.runtime.api import Buffer, Disk
@@ -243,7 +244,13 @@ class IndexedSegment:
 
     def _rebuilt(self, reason: str, end: int) -> SegmentIndex:
         path, times = self.path(INDEX), self.path(TIME_INDEX).name
-        _logger.warning("%s: %s; it and %s are made anew", path, reason, times)
+        _logger.warning(
+            "%s: %s; it and %s are made anew",
+            path,
+            reason,
+            times,
+            extra=event("file_rebuilt", path=path),
+        )
         self.begin_rebuild()
         batches = scan_headers(self.open().file, 0, self.size)
         for position, header, is_misplaced in tell_misplaced(batches, self.base_offset):

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lakelog.base.events import event
 from lakelog.base.uuids import ZERO_UUID, decode_uuid, encode_uuid
 from lakelog.records.crc import crc32c
 from lakelog.runtime.api import Disk
@@ -151,7 +152,12 @@ class FoundCheckpoints:
             return decode_known_logs(data)
         except MalformedCheckpoint as error:
             path = self._folder / KNOWN_LOGS
-            _logger.error("%s is damaged: %s; it is made anew from the other files", path, error)
+            _logger.error(
+                "%s is damaged: %s; it is made anew from the other files",
+                path,
+                error,
+                extra=event("file_rebuilt", path=path),
+            )
             return None
 
     def _offsets(self, name: str, known: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -160,12 +166,18 @@ class FoundCheckpoints:
         try:
             found = decode_offsets(data) if data is not None else {}
         except MalformedCheckpoint as error:
-            _logger.warning("%s is ignored: %s", path, error)
+            _logger.warning(
+                "%s is ignored: %s", path, error, extra=event("file_ignored", path=path)
+            )
             return known
         if self.logs is None:
             return found
         if found != known:
-            _logger.warning("%s is not what was written last; it is made anew", path)
+            _logger.warning(
+                "%s is not what was written last; it is made anew",
+                path,
+                extra=event("file_rebuilt", path=path),
+            )
         return known
 
 

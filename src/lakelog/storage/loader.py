@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lakelog.base.events import event
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC
 from lakelog.storage.checkpoint import LEADER_EPOCHS, MalformedCheckpoint, decode_epochs
@@ -159,7 +160,11 @@ class LogLoader:
         if any(name.endswith((CLEANED, SWAP)) for name in names):
             for name in finish_interrupted_swaps(self._disk, folder, names):
                 done = folder / name
-                _logger.info("%s: the compaction that a stop interrupted is completed", done)
+                _logger.info(
+                    "%s: the compaction that a stop interrupted is completed",
+                    done,
+                    extra=event("compaction_completed", path=folder),
+                )
             names = self._disk.list(folder)
         leftovers = [name for name in names if name.endswith((DELETED, ".tmp"))]
         for name in leftovers:
@@ -276,11 +281,17 @@ class LogLoader:
         try:
             epochs = EpochCache(decode_epochs(data or b""))
             if known and not _agree(epochs.entries, known, request.recovery_point):
-                _logger.warning("%s is not what was written last; rebuilding it", path)
+                _logger.warning(
+                    "%s is not what was written last; rebuilding it",
+                    path,
+                    extra=event("file_rebuilt", path=path),
+                )
                 epochs = _written_anew(known)
         except MalformedCheckpoint as error:
             if segments[-1].next_offset > segments[0].base_offset:
-                _logger.warning("%s: %s; rebuilding it", path, error)
+                _logger.warning(
+                    "%s: %s; rebuilding it", path, error, extra=event("file_rebuilt", path=path)
+                )
             epochs = _written_anew(known)
             if not known:
                 _add_epochs(epochs, segments)

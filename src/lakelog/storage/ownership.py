@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from lakelog.base.events import event
 from lakelog.runtime.api import Disk, FileLock, Random
 from lakelog.storage.errors import DirectoryInUse
 from lakelog.storage.files import read_if_exists
@@ -50,7 +51,11 @@ class Ownership:
             raise
         found = read_if_exists(self._disk, self.path / CLEAN_SHUTDOWN)
         if found not in (None, _CLEAN_SHUTDOWN_CONTENT):
-            _logger.warning("%s is damaged; all is recovered", self.path / CLEAN_SHUTDOWN)
+            _logger.warning(
+                "%s is damaged; all is recovered",
+                self.path / CLEAN_SHUTDOWN,
+                extra=event("clean_shutdown_ignored", path=self.path / CLEAN_SHUTDOWN),
+            )
         self.clean = found == _CLEAN_SHUTDOWN_CONTENT
 
     def _make_folder(self) -> None:

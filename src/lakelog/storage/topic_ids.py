@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from lakelog.base.events import event
 from lakelog.base.uuids import encode_uuid
 from lakelog.runtime.api import Disk
 from lakelog.storage.errors import CorruptLog
@@ -51,7 +52,9 @@ def topic_id_in(disk: Disk, folder: Path, recorded: bytes | None, present: bytes
     if right is None:
         raise CorruptLog(path, 0, reason)
     if right != found:
-        _logger.warning("%s is damaged; it is made anew", path)
+        _logger.warning(
+            "%s is damaged; it is made anew", path, extra=event("file_rebuilt", path=path)
+        )
         disk.write_atomic(path, encode_partition_metadata(right))
     return right
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from lakelog.base.events import event
 from lakelog.records.crc import crc32c
 from lakelog.runtime.api import Disk
 from lakelog.storage.files import read_if_exists
@@ -102,7 +103,9 @@ class TxnIndex:
             if self._checksum in (None, crc32c(data)):
                 self.entries = decode_aborted(data, base_offset, end_offset)
             if self.entries is None:
-                _logger.warning("%s is damaged; it is made anew", path)
+                _logger.warning(
+                    "%s is damaged; it is made anew", path, extra=event("file_rebuilt", path=path)
+                )
         return self.entries is not None
 
     def checksum(self, disk: Disk, path: Path) -> int:

@@ -10,6 +10,7 @@ from lakelog.cli.broker import (
     BrokerArguments,
     advertised,
     as_told,
+    listen_address,
     load_config,
     parse_plainly,
     run_broker,
@@ -82,6 +83,21 @@ def test_what_cannot_be_served_is_refused(
         run_broker(arguments)
     assert caught.value.code == code
     assert words in caught.value.message
+
+
+def test_a_listener_that_others_can_reach_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    arguments = BrokerArguments(listen="0.0.0.0:9092", http="[::]:9404", insecure=True)
+    config = load_config(arguments)
+    assert listen_address(arguments, config) == "0.0.0.0:9092"
+    (line,) = caplog.records
+    assert (line.event, line.levelname) == ("listener_open", "WARNING")  # type: ignore[attr-defined]
+    assert line.fields == {"host": "0.0.0.0", "option": "--listen"}  # type: ignore[attr-defined]
+
+
+def test_a_listener_on_loopback_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    arguments = BrokerArguments(listen="127.0.0.1:9092", insecure=True)
+    listen_address(arguments, load_config(arguments))
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("below", ["", "/deeper"])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from lakelog.base.events import event
 from lakelog.cli.failures import CliError
 from lakelog.cli.log_lines import JsonLines, start_logging, text_lines
 
@@ -24,19 +25,17 @@ def test_a_line_of_json_has_the_fields_that_programs_look_for() -> None:
     assert json.loads(JsonLines().format(_record("%s-%d is ä %.1f\n", "t", 3, 0.5))) == {
         "ts": "2023-11-14T22:13:20.250Z",
         "level": "warning",
-        "event": "is",
+        "event": "other",
         "message": "t-3 is ä 0.5\n",
         "logger": "lakelog.x",
     }
 
 
-def test_the_event_is_that_of_the_caller_or_the_message_without_its_particulars() -> None:
-    for record, event in (
-        (_record("cannot accept a connection: %s", 1), "cannot_accept_a_connection"),
-        (_record("%s", "x"), "message"),
-        (_record("%s", "x", event="ready"), "ready"),
-    ):
-        assert json.loads(JsonLines().format(record))["event"] == event
+def test_the_event_is_that_of_the_caller() -> None:
+    record = _record("Created topic '%s'", "t", **event("topic_created", topic="t"))
+    line = json.loads(JsonLines().format(record))
+    assert (line["event"], line["topic"]) == ("topic_created", "t")
+    assert "code" not in line
 
 
 def test_a_code_and_more_fields_are_there_where_they_apply() -> None:
@@ -57,7 +56,8 @@ def test_a_traceback_does_not_break_the_line() -> None:
 
 
 def test_a_line_of_text() -> None:
-    assert text_lines().format(_record("%d!", 3)) == "2023-11-14T22:13:20.250Z WARNING 3!"
+    record = _record("%d!", 3, **event("counted"))
+    assert text_lines().format(record) == "2023-11-14T22:13:20.250Z WARNING counted: 3!"
 
 
 class Terminal(io.StringIO):

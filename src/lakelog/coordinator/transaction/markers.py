@@ -13,6 +13,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
 from lakelog.coordinator.shard import Reply
 from lakelog.coordinator.transaction.state import (
     TopicPartition,
@@ -150,16 +151,30 @@ class MarkerDriver:
         try:
             codes = await self._writer.write([job.marker(key) for key in left])
         except (KafkaError, OSError) as error:
-            logger.warning("markers of %s: %s", job.transactional_id, error)
+            logger.warning(
+                "markers of %s: %s",
+                job.transactional_id,
+                error,
+                extra=event("txn_markers_failed", transactional_id=job.transactional_id),
+            )
             return True
         told = [key for key, code in zip(left, codes, strict=True) if code in _SETTLED]
         job.shard.marked(job.transactional_id, job.ending, told)
         failed = {code.name for code in codes if code not in _SETTLED}
         if ErrorCode.TRANSACTION_COORDINATOR_FENCED.name in failed:
-            logger.error("markers of %s: another coordinator has taken over", job.transactional_id)
+            logger.error(
+                "markers of %s: another coordinator has taken over",
+                job.transactional_id,
+                extra=event("txn_markers_fenced", transactional_id=job.transactional_id),
+            )
             return False
         if failed:
-            logger.warning("markers of %s: %s", job.transactional_id, ", ".join(sorted(failed)))
+            logger.warning(
+                "markers of %s: %s",
+                job.transactional_id,
+                ", ".join(sorted(failed)),
+                extra=event("txn_markers_failed", transactional_id=job.transactional_id),
+            )
         return True
 
     async def _sleep(self, pause_s: float) -> None:

@@ -16,6 +16,8 @@ import struct
 import zlib
 from pathlib import Path
 
+from lakelog.base.events import event
+
 _FORM = struct.Struct(">QQII")
 _COVERED = 16
 _logger = logging.getLogger(__name__)
@@ -50,5 +52,5 @@ def decode_note(path: Path, data: bytes) -> tuple[int, int]:
         end, epoch, checksum, rest = _FORM.unpack(data)
         if checksum == zlib.crc32(data[:_COVERED]) and not rest:
             return end, epoch
-    _logger.warning("%s is damaged; it is made anew", path)
+    _logger.warning("%s is damaged; it is made anew", path, extra=event("file_rebuilt", path=path))
     return 0, 0

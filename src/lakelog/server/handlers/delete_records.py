@@ -8,7 +8,10 @@ failure. A topic that is only compacted refuses: what is gone from it is decided
 
 from __future__ import annotations
 
+import logging
+
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
 from lakelog.protocol.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -19,6 +22,8 @@ from lakelog.protocol.delete_records import (
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
 from lakelog.server.topics import INTERNAL_TOPICS
+
+logger = logging.getLogger(__name__)
 
 _HIGH_WATERMARK = -1
 _UNKNOWN = -1
@@ -51,9 +56,25 @@ def _delete(
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
         partition = broker.partitions.find(topic, index)
         before = partition.high_watermark if entry.offset == _HIGH_WATERMARK else entry.offset
+        start = partition.log.log_start_offset
         low = partition.delete_records(before)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(
             partition_index=index, low_watermark=_UNKNOWN, error_code=error.code
+        )
+    if low > start:
+        logger.info(
+            "Deleted records of %s-%d from offset %d to before %d",
+            topic,
+            index,
+            start,
+            low,
+            extra=event(
+                "records_deleted",
+                topic=topic,
+                partition=index,
+                log_start_offset=low,
+                log_start_offset_before=start,
+            ),
         )
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low)

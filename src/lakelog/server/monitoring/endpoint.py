@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.broker import Broker
@@ -55,7 +56,9 @@ class Monitoring:
         except OSError as error:
             raise StartError(f"cannot listen on {address} for http: {error.strerror}") from error
         shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        logger.info("metrics and health on http://%s", shown, extra={"event": "http_ready"})
+        logger.info(
+            "metrics and health on http://%s", shown, extra=event("http_ready", address=shown)
+        )
 
     def serving(self, cleaner: Cleaner) -> None:
         """The broker accepts connections now."""

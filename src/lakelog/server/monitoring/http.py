@@ -17,6 +17,8 @@ from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from lakelog.base.events import event
+
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 32
@@ -130,7 +132,9 @@ class HttpServer:
         try:
             return await page(request)
         except Exception:
-            logger.exception("%s failed", request.path, extra={"event": "page_failed"})
+            logger.exception(
+                "%s failed", request.path, extra=event("page_failed", path=request.path)
+            )
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             return Response(b"this page failed; the broker's log says why\n", status=status)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 
+from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.server.log_window import LogWindow, left_out_text
@@ -75,5 +76,5 @@ class LoopWatch:
                 "the event loop was held up for %.1f s%s",
                 late_s,
                 left_out_text(left_out),
-                extra={"event": "loop_held_up", "fields": {"duration_s": late_s}},
+                extra=event("loop_held_up", duration_s=late_s),
             )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from lakelog.base.errors import ErrorCode
+from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
 from lakelog.protocol.registry import APIS, Api
 from lakelog.runtime.api import Clock
@@ -162,7 +163,7 @@ class RequestMetrics:
                 one_line(note.client_id) or "a client without a name",
                 note.peer,
                 left_out_text(left_out),
-                extra={"event": "slow_request", "fields": note._asdict()},
+                extra=event("slow_request", **note._asdict()),
             )
 
 

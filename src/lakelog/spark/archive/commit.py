@@ -17,6 +17,7 @@ from enum import Enum
 
 from pyiceberg.table import Table
 
+from lakelog.base.events import event
 from lakelog.spark.archive.address import TableAddress
 from lakelog.spark.archive.expiry import expire_snapshots
 from lakelog.spark.archive.progress import (
@@ -63,7 +64,12 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
         try:
             append(table, batch)
         except Exception as error:  # noqa: BLE001 - whatever it was, the table has the answer
-            _log.info("the commit of batch %s is looked at again: %s", batch.number, error)
+            _log.info(
+                "the commit of batch %s is looked at again: %s",
+                batch.number,
+                error,
+                extra=event("archive_commit_retried", batch=batch.number),
+            )
             last = error
             time.sleep(0.05 * 2**attempt)
             continue

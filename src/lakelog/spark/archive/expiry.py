@@ -13,6 +13,7 @@ import logging
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from lakelog.base.events import event
 from lakelog.spark.archive.address import TableAddress
 from lakelog.spark.archive.table import SNAPSHOTS_MAX
 
@@ -33,7 +34,7 @@ def expire_snapshots(address: TableAddress) -> int:
     try:
         table.maintenance.expire_snapshots().by_ids([s.snapshot_id for s in expired]).commit()
     except Exception as error:  # noqa: BLE001 - a lost race, or a catalog that is busy
-        _log.info("old snapshots stay for now: %s", error)
+        _log.info("old snapshots stay for now: %s", error, extra=event("snapshot_expiry_delayed"))
         return 0
     _remove_manifests(address.load(), expired)
     return len(expired)

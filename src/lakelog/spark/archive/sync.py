@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
 
+from lakelog.base.events import event
 from lakelog.spark.archive.address import TableAddress
 from lakelog.spark.archive.progress import archived_topic_ids, read_progress
 from lakelog.spark.archive.stream import FORMAT, ArchiveJob, ArchiveSource
@@ -242,7 +243,12 @@ class _Run:
         reason = _reason(str(error))
         if self._failures >= _FAILURES_MAX or reason.startswith(_HOPELESS):
             raise SyncError(reason) from None
-        _log.warning("the archive job of %r is started again: %s", self._job.topic, reason)
+        _log.warning(
+            "the archive job of %r is started again: %s",
+            self._job.topic,
+            reason,
+            extra=event("archive_job_restarted", topic=self._job.topic),
+        )
         return state
 
 
