@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from prometheus_client import ProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker_process import LAKELOG, BrokerProcess, eventually
@@ -124,6 +125,29 @@ def test_the_pages_hold_the_families_and_no_other(traffic: Traffic, endpoint: En
             for suffix in ("_bucket", "_sum", "_count"):
                 base = base if base in labels else base.removesuffix(suffix)
             assert set(sample.labels) - {"le"} == labels[base], sample
+
+
+def _by_prometheus(broker: BrokerProcess) -> dict[str, float]:
+    """The metrics of the broker's process as Prometheus' client library reads them."""
+    collector = ProcessCollector(pid=lambda: broker.pid, registry=None)
+    return {sample.name: sample.value for found in collector.collect() for sample in found.samples}
+
+
+def test_the_process_is_counted_as_prometheus_clients_count_it(
+    traffic: Traffic, broker: BrokerProcess, endpoint: Endpoint
+) -> None:
+    before = _by_prometheus(broker)
+    shown = {name: endpoint.value(name) for name in OVERVIEW if name.startswith("process_")}
+    after = _by_prometheus(broker)
+    assert set(shown) == set(before)
+    assert shown["process_max_fds"] == before["process_max_fds"]
+    assert shown["process_start_time_seconds"] == before["process_start_time_seconds"]
+    for name in ("process_open_fds", "process_resident_memory_bytes"):
+        assert shown[name] == pytest.approx(before[name], rel=0.25), name
+    used = shown["process_cpu_seconds_total"]
+    tick = 0.02  # their figure is rounded to the kernel's clock
+    name = "process_cpu_seconds_total"
+    assert used is not None and before[name] - tick <= used <= after[name] + tick
 
 
 def test_requests_records_bytes_and_sizes(

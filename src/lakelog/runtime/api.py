@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import asyncio  # half the start of a command that never runs a loop
@@ -238,9 +238,29 @@ class Child(Protocol):
         ...
 
 
+class ProcessUsage(NamedTuple):
+    """What a process takes of its machine. Processor seconds are of user and system together;
+    `start_time_s` is in seconds since the Unix epoch.
+    """
+
+    cpu_s: float
+    resident_bytes: int
+    virtual_bytes: int
+    open_fds: int
+    fds_max: int
+    start_time_s: float
+
+
 class Processes(Protocol):
-    """For work that would hold up the loop if it ran in this process."""
+    """This process as the kernel counts it, and helpers.
+
+    A helper does work that would hold up the loop if it ran in this process.
+    """
 
     async def start(self, module: str) -> Child:
         """Runs `module` as a program. `OSError` when that is not possible."""
+        ...
+
+    def usage(self) -> ProcessUsage:
+        """Of this process. `OSError` when the kernel does not say, as without descriptors."""
         ...

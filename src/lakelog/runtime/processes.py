@@ -13,7 +13,8 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 
-from lakelog.runtime.api import Child
+from lakelog.runtime.api import Child, ProcessUsage
+from lakelog.runtime.usage import process_usage
 
 _PR_SET_PDEATHSIG = 1
 _NICENESS = 10
@@ -49,6 +50,9 @@ class PythonProcesses:
     async def start(self, module: str) -> Child:
         command = (sys.executable, "-m", module, str(os.getpid()))
         return ChildProcess(await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE))
+
+    def usage(self) -> ProcessUsage:
+        return process_usage()
 
 
 def become_helper(parent: int) -> None:

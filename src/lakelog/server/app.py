@@ -151,7 +151,9 @@ class Server:
             memory,
             self.broker.requests,
         )
-        self._monitoring = Monitoring(self.broker, self._dispatcher, clock, tasks, world.fsyncs)
+        self._monitoring = Monitoring(
+            self.broker, self._dispatcher, clock, tasks, world.fsyncs, world.processes
+        )
         self._maintenance = self._make_maintenance()
         self._replicas = Replicas(
             options.node_id,

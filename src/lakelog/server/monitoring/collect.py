@@ -9,11 +9,13 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from lakelog import __version__
 from lakelog.base.errors import ErrorCode
 from lakelog.metrics.exposition import Sample, exposed, exposed_durations
 from lakelog.replica.partition import Partition
+from lakelog.runtime.api import ProcessUsage
 from lakelog.server.broker import Broker
 from lakelog.server.cleaner import Cleaner
 from lakelog.server.dispatch import Dispatcher
@@ -45,10 +47,21 @@ def overview(sources: Sources, checks: Iterable[Check]) -> Iterator[str]:
     yield from _single("event_loop_longest_callback_seconds", sources.loop.longest_callback_s)
     if sources.cleaner is not None:
         yield from _cleaner(sources.cleaner)
+    with suppress(OSError):  # out of descriptors, say: the other metrics tell of it
+        yield from _process(sources.processes.usage())
 
 
 def _single(name: str, number: float) -> Iterator[str]:
     return exposed(OVERVIEW[name], [((), number)])
+
+
+def _process(usage: ProcessUsage) -> Iterator[str]:
+    yield from _single("process_cpu_seconds_total", usage.cpu_s)
+    yield from _single("process_resident_memory_bytes", usage.resident_bytes)
+    yield from _single("process_virtual_memory_bytes", usage.virtual_bytes)
+    yield from _single("process_open_fds", usage.open_fds)
+    yield from _single("process_max_fds", usage.fds_max)
+    yield from _single("process_start_time_seconds", usage.start_time_s)
 
 
 def _requests(broker: Broker) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
-from lakelog.runtime.api import Clock, Tasks
+from lakelog.runtime.api import Clock, Processes, Tasks
 from lakelog.server.broker import Broker
 from lakelog.server.cleaner import Cleaner
 from lakelog.server.dispatch import Dispatcher
@@ -32,11 +32,12 @@ class Monitoring:
         clock: Clock,
         tasks: Tasks,
         fsyncs: Durations,
+        processes: Processes,
     ) -> None:
         self.stage = Stage.STARTING
         self._broker = broker
         self._loop = LoopWatch(clock, tasks, broker.requests, fsyncs)
-        self._sources = Sources(broker, dispatcher, self._loop, fsyncs)
+        self._sources = Sources(broker, dispatcher, self._loop, fsyncs, processes)
         self._http: HttpServer | None = None
 
     async def start(self, address: str) -> None:

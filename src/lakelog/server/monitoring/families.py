@@ -120,6 +120,16 @@ _COMPAT = (
     ),
 )
 
+# Prometheus' own names, those of its client libraries.
+_PROCESS = (
+    ("process_cpu_seconds_total", _C, "Processor time of the broker, user and system.", ()),
+    ("process_resident_memory_bytes", _G, "Resident memory of the broker.", ()),
+    ("process_virtual_memory_bytes", _G, "Virtual memory of the broker.", ()),
+    ("process_open_fds", _G, "Open file descriptors.", ()),
+    ("process_max_fds", _G, "Most file descriptors that may be open.", ()),
+    ("process_start_time_seconds", _G, "When the broker started, since the Unix epoch.", ()),
+)
+
 
 def _own(rows: tuple[tuple[str, Kind, str, tuple[str, ...]], ...]) -> dict[str, Family]:
     return {
@@ -127,6 +137,6 @@ def _own(rows: tuple[tuple[str, Kind, str, tuple[str, ...]], ...]) -> dict[str, 
     }
 
 
-OVERVIEW = _own(_OVERVIEW)
+OVERVIEW = _own(_OVERVIEW) | {row[0]: Family(*row) for row in _PROCESS}
 DETAIL = _own(_DETAIL)
 COMPAT = {row[0]: Family(*row) for row in _COMPAT}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakelog.metrics.durations import Durations
+from lakelog.runtime.api import Processes
 from lakelog.server.broker import Broker
 from lakelog.server.cleaner import Cleaner
 from lakelog.server.dispatch import Dispatcher
@@ -20,5 +21,6 @@ class Sources:
     dispatcher: Dispatcher
     loop: LoopWatch
     fsyncs: Durations
+    processes: Processes
     cleaner: Cleaner | None = None
     lag_clock: LagClock = field(default_factory=LagClock)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections import Counter
 from collections.abc import Iterator
 
-from lakelog.runtime.api import Disk
+from lakelog.runtime.api import Disk, ProcessUsage
 from lakelog.server import cleaner_helper
 from lakelog.storage.compaction.job import Answer, CompactionJob, encode_answer
 
@@ -55,3 +56,6 @@ class SimulatedProcesses:
     async def start(self, module: str) -> SimulatedChild:
         assert module.endswith("cleaner_helper"), module
         return SimulatedChild(self._disk, self._rng, self.death, self._faults)
+
+    def usage(self) -> ProcessUsage:
+        raise OSError(errno.ENOSYS, "a simulated process takes nothing that is counted")
