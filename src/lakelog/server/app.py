@@ -143,14 +143,7 @@ class Server:
             requests=RequestMetrics(clock),
         )
         self._settings = Settings(self.broker)
-        self._dispatcher = Dispatcher(
-            routes(self.broker),
-            newer_api_versions(self.broker),
-            clock,
-            tasks,
-            memory,
-            self.broker.requests,
-        )
+        self._dispatcher = self._make_dispatcher(memory)
         self._monitoring = Monitoring(
             self.broker, self._dispatcher, clock, tasks, world.fsyncs, world.processes
         )
@@ -164,6 +157,17 @@ class Server:
             lambda partition: purgatory.check(partition.key),
             tasks,
             self._maintenance.checkpointed,
+        )
+
+    def _make_dispatcher(self, memory: RequestMemory) -> Dispatcher:
+        broker, world = self.broker, self._world
+        return Dispatcher(
+            routes(broker),
+            newer_api_versions(broker),
+            world.clock,
+            world.tasks,
+            memory,
+            broker.requests,
         )
 
     def _make_maintenance(self) -> Maintenance:
