@@ -10,11 +10,13 @@ the first sync of a journal that is new, and after a removal.
 from __future__ import annotations
 
 import _sqlite3
+import atexit
 import contextlib
 import ctypes
 import errno
 import itertools
 import sqlite3
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -103,6 +105,20 @@ class _Vfs(ctypes.Structure):
     )
 
 
+class _Connection(sqlite3.Connection):
+    """One that may be referred to weakly."""
+
+
+_OPEN_CONNECTIONS: weakref.WeakSet[_Connection] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_connections() -> None:
+    """Close what tests have left open: its end would call into methods that are no more."""
+    for connection in list(_OPEN_CONNECTIONS):
+        connection.close()
+
+
 class Mount:
     """A disk as one process sees it: `is_alive` tells whether that still runs."""
 
@@ -117,7 +133,9 @@ class Mount:
         vfs = _registered()
         number = vfs.add(self)
         uri = f"file:/{number}{path}?vfs={_NAME.decode()}"
-        return sqlite3.connect(uri, uri=True, isolation_level=None)
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, factory=_Connection)
+        _OPEN_CONNECTIONS.add(connection)
+        return connection
 
 
 @dataclass(slots=True)
