@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
 from lakelog.testing.disk import MemoryDisk
+from recorded_disk import Call, Recorder, after_power_failure
 from storage_kit import ManualClock
 
 
@@ -19,14 +21,25 @@ from storage_kit import ManualClock
 class Place:
     disk: Disk
     folder: Path
+    calls: list[Call]
+    """What the disk has asked of the operating system; nothing if there is none."""
+
+    def after_power_failure(self) -> MemoryDisk:
+        if isinstance(self.disk, MemoryDisk):
+            return self.disk.copy_after_crash()
+        return after_power_failure(self.folder, self.calls)
 
 
 @pytest.fixture(params=["posix", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     disk: Disk = PosixDisk() if request.param == "posix" else MemoryDisk(ManualClock())
-    folder = tmp_path / "place"
+    folder, calls = tmp_path / "place", []
+    if request.param == "posix":
+        recorder = Recorder(folder, calls.append)
+        recorder.install(partial(monkeypatch.setattr, os))
     disk.make_dirs(folder)
-    return Place(disk, folder)
+    disk.sync_dir(tmp_path)
+    return Place(disk, folder, calls)
 
 
 def test_bytes_come_back_where_they_were_put(place: Place) -> None:
@@ -219,3 +232,43 @@ def test_files_and_folders_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
     assert modes == dict.fromkeys(("opened", "replaced", "locked"), 0o600)
+
+
+# What survives the power
+
+
+def test_what_is_synced_under_a_synced_name_is_durable(place: Place) -> None:
+    path = place.folder / "file"
+    file = place.disk.open(path, create=True)
+    file.write_at(0, b"sync", b"ed")
+    file.sync()
+    file.write_at(6, b", and not")
+    assert not place.after_power_failure().exists(path)
+    place.disk.sync_dir(place.folder)
+    assert place.after_power_failure().read(path) == b"synced"
+    file.truncate(3)
+    file.sync()
+    assert place.after_power_failure().read(path) == b"syn"
+
+
+def test_write_atomic_is_durable_when_it_returns(place: Place) -> None:
+    path = place.folder / "file"
+    for content in (b"first", b"second"):
+        place.disk.write_atomic(path, content)
+        left = place.after_power_failure()
+        assert (left.read(path), left.list(place.folder)) == (content, ["file"])
+
+
+def test_names_are_durable_with_their_folder(place: Place) -> None:
+    disk, folder = place.disk, place.folder
+    disk.write_atomic(folder / "old", b"x")
+    disk.rename(folder / "old", folder / "new")
+    disk.make_dirs(folder / "inside")
+    assert place.after_power_failure().list(folder) == ["old"]
+    disk.sync_dir(folder)
+    assert place.after_power_failure().list(folder) == ["inside", "new"]
+    disk.remove(folder / "new")
+    disk.remove_tree(folder / "inside")
+    assert place.after_power_failure().list(folder) == ["inside", "new"]
+    disk.sync_dir(folder)
+    assert place.after_power_failure().list(folder) == []
