@@ -5,35 +5,26 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
 from lakelog.cli.failures import CliError
+from lakelog.cli.group_progress import GroupProgress
 from lakelog.cli.json_records import json_line
 from lakelog.cli.options import COMMON, DEFAULT_SESSION, Session, noun
 from lakelog.cli.positions import Anchor, Bounds, Position, before_start, beyond, parse_position
-from lakelog.cli.record_text import ConsumedRecord, Formatter, formatter
-from lakelog.cli.render import note
-from lakelog.cli.stopping import Stop, stopping
+from lakelog.cli.pump import Pump
+from lakelog.cli.record_text import formatter
+from lakelog.cli.render import counted, note
+from lakelog.cli.stopping import stopping
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
     from lakelog.client.consumer import Consumer
-    from lakelog.client.consumer.fetcher import Trouble
 
 app = noun("consume", "Read records of a topic.")
-
-_POLL_S = 0.5
-_POLL_RECORDS = 5000
-_COMMIT_EVERY_S = 5.0
-_MOVED_ON = (
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.UNKNOWN_MEMBER_ID,
-)
 
 
 @app.default
@@ -87,29 +78,34 @@ def consume(
     print_record = json_line if form in ("json", "jsonl") else formatter(form)
     offset = offset or ("start" if exit_at_end else "end")
     position = parse_position(offset, time.time_ns() // 1_000_000)
-    if count is not None and count < 0:
-        raise CliError("LL0902", f"--count {count} is below 0")
-    if group is not None:
-        _check_group_options(position, partition)
+    _check_options(count, position, partition, is_member=group is not None)
     with _admin(session) as admin:
         chosen = _partitions(admin, topic, partition)
         bounds = read_bounds(admin, chosen, read_committed=isolation == "read_committed")
         starts = {} if group is not None else _starts(admin, position, bounds, session)
-    ends = {key: limits.end for key, limits in bounds.items()} if exit_at_end else None
-    consumer = _open_consumer(session, topic, group, position, starts, isolation)
+    ends = {key: limits.end for key, limits in bounds.items()}
+    consumer = _open_consumer(session, group, position, isolation)
+    progress = _begin(consumer, topic, starts, session, is_member=group is not None)
     with consumer, stopping() as stop:
         pump = Pump(
             consumer,
             sys.stdout.buffer,
             print_record,
-            has_group=group is not None,
+            progress,
             patience_s=session.timeout_s,
+            waiting=waiting_note(topic, chosen, position, group) if _watched(session) else "",
         )
-        pump.run(count, ends, stop)
+        pump.run(count, ends, stop, exit_at_end=exit_at_end)
         return stop.exit_status
 
 
-def _check_group_options(position: Position, partition: Sequence[int] | None) -> None:
+def _check_options(
+    count: int | None, position: Position, partition: Sequence[int] | None, *, is_member: bool
+) -> None:
+    if count is not None and count < 0:
+        raise CliError("LL0902", f"--count {count} is below 0")
+    if not is_member:
+        return
     if partition:
         raise CliError("LL0902", "a group shares the partitions out: --partition excludes --group")
     if position.anchor not in (Anchor.START, Anchor.END) or position.number:
@@ -158,123 +154,53 @@ def _starts(
 
 
 def _open_consumer(
-    session: Session,
-    topic: str,
-    group: str | None,
-    position: Position,
-    starts: Mapping[TopicPartition, int],
-    isolation: str,
+    session: Session, group: str | None, position: Position, isolation: str
 ) -> Consumer:
     from lakelog.client.consumer import Consumer
 
     from_start = position.anchor is Anchor.START or group is None
-    consumer = Consumer(
+    return Consumer(
         session.brokers,
         group=group,
         auto_offset_reset="earliest" if from_start else "latest",
         isolation_level=isolation,
         timeout_s=session.timeout_s,
     )
-    if group is not None:
-        consumer.subscribe([topic])
-        return consumer
+
+
+def _begin(
+    consumer: Consumer,
+    topic: str,
+    starts: Mapping[TopicPartition, int],
+    session: Session,
+    *,
+    is_member: bool,
+) -> GroupProgress | None:
+    """Joins the group, whose progress is returned, or goes to the `starts`."""
+    if is_member:
+        progress = GroupProgress(consumer, quiet=session.quiet)
+        consumer.subscribe([topic], on_revoked=progress.revoke)
+        return progress
     consumer.assign(starts)
     for key, start in starts.items():
         consumer.seek(key, start)
-    return consumer
+    return None
 
 
-class RecordSource(Protocol):
-    """The part of the consumer that is used here."""
-
-    @property
-    def assignment(self) -> frozenset[TopicPartition]: ...
-    @property
-    def trouble(self) -> Trouble | None: ...
-    def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumedRecord]: ...
-    def position(self, partition: TopicPartition) -> int: ...
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
+def _watched(session: Session) -> bool:
+    return sys.stderr.isatty() and not session.quiet
 
 
-class Pump:
-    """Moves records from a consumer to a stream; commits what the stream has taken."""
-
-    def __init__(
-        self,
-        source: RecordSource,
-        stream: IO[bytes],
-        form: Formatter,
-        *,
-        has_group: bool,
-        patience_s: float,
-    ) -> None:
-        """`patience_s`: how long a run that is to end waits for a broker that does not answer."""
-        self._patience_s = patience_s
-        self._in_trouble = False
-        self._source = source
-        self._stream = stream
-        self._form = form
-        self._has_group = has_group
-        self._seen: set[TopicPartition] = set()
-        """Partitions of which something was printed."""
-        self._printed: dict[TopicPartition, int] = {}
-        """Where reading goes on in them, markers and aborted records passed."""
-        self._committed: dict[TopicPartition, int] = {}
-        self._next_commit = time.monotonic() + _COMMIT_EVERY_S
-
-    def run(self, count: int | None, ends: Mapping[TopicPartition, int] | None, stop: Stop) -> None:
-        """Until `count` records, the `ends` (log end offsets), or the signal to stop."""
-        left = count
-        knows_assignment = not self._has_group
-        try:
-            while left != 0 and not stop.is_set():
-                if ends is not None and knows_assignment and self._is_at(ends):
-                    return
-                size = _POLL_RECORDS if left is None else min(left, _POLL_RECORDS)
-                records = self._source.poll(_POLL_S, size)
-                self._print(records)
-                self._watch_trouble(ends_itself=ends is not None or count is not None)
-                left = None if left is None else left - len(records)
-                if time.monotonic() >= self._next_commit:
-                    self._commit()
-                knows_assignment = True
-        finally:
-            self._commit()
-
-    def _watch_trouble(self, *, ends_itself: bool) -> None:
-        """Says once that the broker is gone; raises when a run that is to end has waited enough."""
-        trouble = self._source.trouble
-        if trouble is not None and not self._in_trouble:
-            note(f"{trouble.error.message}; trying again")
-        self._in_trouble = trouble is not None
-        if trouble is not None and ends_itself:
-            waited_s = time.monotonic() - trouble.since_s
-            if waited_s > self._patience_s:
-                raise TimeoutError(f"no answer for {waited_s:.0f} s: {trouble.error.message}")
-
-    def _print(self, records: Sequence[ConsumedRecord]) -> None:
-        if records:
-            self._stream.write(b"".join(map(self._form, records)))
-            self._stream.flush()
-            self._seen |= {(record.topic, record.partition) for record in records}
-        owned = self._seen & self._source.assignment
-        self._printed = {key: self._source.position(key) for key in owned}
-
-    def _is_at(self, ends: Mapping[TopicPartition, int]) -> bool:
-        return all(
-            self._source.position(key) >= ends[key]
-            for key in self._source.assignment
-            if key in ends
-        )
-
-    def _commit(self) -> None:
-        self._next_commit = time.monotonic() + _COMMIT_EVERY_S
-        if not self._has_group or self._printed == self._committed:
-            return
-        self._committed = self._printed
-        try:
-            self._source.commit(self._printed)
-        except KafkaError as error:
-            if error.code not in _MOVED_ON:
-                raise
-            note("the group has moved on: some of these records will be read again")
+def waiting_note(
+    topic: str, partitions: Sequence[TopicPartition], position: Position, group: str | None
+) -> str:
+    """What a person at a terminal is told when there is nothing to print for now."""
+    at_end = position == Position(Anchor.END)
+    how_many = counted(len(partitions), "partition")
+    if group is not None:
+        hint = "; -o start reads from the beginning where nothing is committed" if at_end else ""
+        return f"waiting for new records in '{topic}' as a member of group '{group}'{hint}"
+    if at_end:
+        hint = "-o start reads from the beginning"
+        return f"waiting for new records in '{topic}' ({how_many}, from the end); {hint}"
+    return f"no more records in '{topic}' ({how_many}); waiting for new ones, ^C ends"

@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli import consume
-from lakelog.cli.consume import Pump
+from lakelog.cli import group_progress
+from lakelog.cli.consume import waiting_note
+from lakelog.cli.group_progress import GroupProgress
 from lakelog.cli.main import run
+from lakelog.cli.positions import Anchor, Position
+from lakelog.cli.pump import Pump
 from lakelog.cli.record_text import Header, formatter
 from lakelog.cli.stopping import Stop
 from lakelog.client.consumer.fetcher import Trouble
@@ -41,12 +45,19 @@ class _Source:
         self.error: KafkaError | None = None
         self.stop: Stop | None = None
         self.trouble: Trouble | None = None
+        self.on_revoked: Callable[[], None] | None = None
+        self.rebalance_at: int | None = None
 
     @property
     def assignment(self) -> frozenset[tuple[str, int]]:
         return frozenset({_KEY})
 
     def poll(self, timeout_s: float, max_records: int) -> Sequence[_Record]:
+        if self._next == self.rebalance_at:
+            assert self.on_revoked is not None
+            self.rebalance_at = None
+            self.on_revoked()
+            self._next = self.committed[-1][_KEY] if self.committed else 0
         end = min(self._size, self._next + min(2, max_records))
         found = [_Record(offset) for offset in range(self._next, end)]
         self._next = end
@@ -74,8 +85,10 @@ def _run(
 ) -> bytes:
     stop = source.stop = Stop()
     printed = stream or io.BytesIO()
-    pump = Pump(source, printed, formatter("%o\n"), has_group=has_group, patience_s=5.0)
-    pump.run(count, ends, stop)
+    progress = GroupProgress(source, quiet=False) if has_group else None
+    source.on_revoked = progress.revoke if progress is not None else None
+    pump = Pump(source, printed, formatter("%o\n"), progress, patience_s=5.0, waiting="waiting")
+    pump.run(count, ends or {_KEY: 1 << 62}, stop, exit_at_end=ends is not None)
     return printed.getvalue()
 
 
@@ -116,7 +129,7 @@ def test_a_group_commits_what_was_printed_and_nothing_else() -> None:
 
 
 def test_a_long_run_commits_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consume, "_COMMIT_EVERY_S", 0.0)
+    monkeypatch.setattr(group_progress, "_COMMIT_EVERY_S", 0.0)
     source = _Source(4)
     _run(source, ends={_KEY: 4}, has_group=True)
     assert source.committed == [{_KEY: 2}, {_KEY: 4}]
@@ -133,6 +146,14 @@ def test_what_could_not_be_written_is_not_committed() -> None:
     assert source.committed == []
 
 
+def test_a_stream_that_takes_a_part_gets_the_rest() -> None:
+    class _Slow(io.BytesIO):
+        def write(self, data: Any) -> int:
+            return super().write(data[:3])
+
+    assert _run(_Source(9), count=9, stream=_Slow()) == b"".join(b"%d\n" % n for n in range(9))
+
+
 def test_a_group_that_moved_on_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
     source = _Source(2)
     source.error = KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -142,6 +163,71 @@ def test_a_group_that_moved_on_is_a_note(capsys: pytest.CaptureFixture[str]) -> 
     source.error = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaError):
         _run(source, count=2, has_group=True)
+
+
+def test_what_was_printed_is_committed_before_it_is_revoked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = _Source(6)
+    source.rebalance_at = 4
+    assert _run(source, ends={_KEY: 6}, has_group=True) == b"0\n1\n2\n3\n4\n5\n"
+    assert source.committed == [{_KEY: 4}, {_KEY: 6}]
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_repeated_after_a_rebalance_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    source = _Source(6)
+    source.rebalance_at = 4
+    source.error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    printed = _run(source, ends={_KEY: 6}, has_group=True)
+    assert printed == b"0\n1\n2\n3\n0\n1\n2\n3\n4\n5\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "the group has moved on: the last records of orders-0 will be read again",
+        "orders-0: printed again after a rebalance: offsets 0 to 3",
+        "the group has moved on: the last records of orders-0 will be read again",
+    ]
+
+
+def test_a_commit_refused_in_a_rebalance_is_made_up_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _Source(2)
+    progress = GroupProgress(source, quiet=False)
+    monkeypatch.setattr(group_progress, "_COMMIT_EVERY_S", 0.0)
+    progress.commit_if_due()
+    progress.wrote(source.poll(0, 2))
+    source.error = KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    progress.commit_if_due()
+    source.error = None
+    progress.revoke()
+    assert source.committed == [{_KEY: 2}]
+    assert capsys.readouterr().err == ""
+
+
+def test_the_start_of_a_partition_is_committed_too() -> None:
+    source = _Source(0)
+    _run(source, has_group=True)
+    assert source.committed == [{_KEY: 0}]
+
+
+def test_the_end_is_said_once_by_a_run_that_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    stop, source = Stop(), _Source(3)
+    source.stop = stop
+    pump = Pump(source, io.BytesIO(), formatter("%o"), None, patience_s=5.0, waiting="waiting")
+    pump.run(None, {_KEY: 3}, stop, exit_at_end=False)
+    assert capsys.readouterr().err == "waiting\n"
+
+
+def test_what_a_person_is_told_while_nothing_comes() -> None:
+    end, keys = Position(Anchor.END), [("demo", 0), ("demo", 1), ("demo", 2)]
+    assert waiting_note("demo", keys, end, None) == (
+        "waiting for new records in 'demo' (3 partitions, from the end); "
+        "-o start reads from the beginning"
+    )
+    assert waiting_note("demo", keys[:1], Position(Anchor.START), None) == (
+        "no more records in 'demo' (1 partition); waiting for new ones, ^C ends"
+    )
+    assert "group 'g'; -o start" in waiting_note("demo", keys, end, "g")
 
 
 @pytest.mark.parametrize(

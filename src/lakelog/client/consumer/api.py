@@ -12,7 +12,7 @@ with Consumer("localhost:9092", group="billing", auto_offset_reset="earliest") a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 
 from lakelog.base.errors import ErrorCode
@@ -83,14 +83,22 @@ class Consumer:
             self._cluster, limits or FetchLimits(), read_committed=self._read_committed
         )
         self._session: GroupSession | None = None
+        self._on_revoked: Callable[[], None] | None = None
         self._positions: dict[TopicPartition, Position] = {}
         self._uncommitted: set[TopicPartition] = set()
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Shares these topics with the other members of the group. Joins at the next `poll`."""
+    def subscribe(
+        self, topics: Iterable[str], *, on_revoked: Callable[[], None] | None = None
+    ) -> None:
+        """Shares these topics with the other members of the group. Joins at the next `poll`.
+
+        `on_revoked` is called within `poll` before the member gives its partitions up to rejoin:
+        the last moment to `commit`. `assignment` and positions are still those of before.
+        """
         if self._group is None:
             raise ValueError("subscribe needs a group")
         self.unsubscribe()
+        self._on_revoked = on_revoked
         member = GroupMember(
             self._group,
             list(topics),
@@ -253,6 +261,8 @@ class Consumer:
 
     def _rejoin(self, session: GroupSession) -> None:
         self._commit_if_wanted()
+        if self._on_revoked is not None and self._positions:
+            self._on_revoked()
         assigned = session.join()
         self._positions.clear()
         self._set_assignment(sorted(assigned))

@@ -95,9 +95,17 @@ class GroupSession:
 
     def commit(self, offsets: dict[TopicPartition, Committed]) -> None:
         """Commits as a member of this generation. Raises REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION
-        or UNKNOWN_MEMBER_ID when the group has moved on; the records will be read again."""
+        or UNKNOWN_MEMBER_ID when the group has moved on; the records will be read again.
+
+        A member that the group has removed has no id. Without one, the commit would be that of an
+        outsider, which an empty group accepts: it could take back what others have committed.
+        """
+        membership = self._member.membership
+        if not membership.member_id:
+            text = f"this member is no longer in group {self._member.group!r}"
+            raise ClientError(ErrorCode.UNKNOWN_MEMBER_ID, text)
         try:
-            commit_offsets(self._cluster, self._member.group, offsets, self._member.membership)
+            commit_offsets(self._cluster, self._member.group, offsets, membership)
         except ClientError as error:
             if error.code in GROUP_MOVED_ON:
                 with self._lock:

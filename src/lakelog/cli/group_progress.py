@@ -1,0 +1,108 @@
+"""Commits for `lakelog consume --group`: what was written to stdout, and nothing else.
+
+Offsets are committed every few seconds, before partitions are revoked, and at the end. A commit
+that the group no longer accepts, and records that come a second time for that, are said on stderr.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.bounds import TopicPartition
+from lakelog.cli.record_text import ConsumedRecord
+from lakelog.cli.render import note
+
+_COMMIT_EVERY_S = 5.0
+_MOVED_ON = (
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+)
+
+
+class Positions(Protocol):
+    """The part of the consumer that is used here."""
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]: ...
+    def position(self, partition: TopicPartition) -> int: ...
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...
+
+
+class GroupProgress:
+    """How far a member of a group has written its partitions, and how far it has committed."""
+
+    def __init__(self, source: Positions, *, quiet: bool) -> None:
+        self._source = source
+        self._quiet = quiet
+        self._written: dict[TopicPartition, int] = {}
+        """Where reading goes on in every assigned partition: markers are passed, and the start is
+        committed too, so that a member that is started again does not begin at a later end."""
+        self._committed: dict[TopicPartition, int] = {}
+        self._reached: dict[TopicPartition, int] = {}
+        """One past the last record written of each partition, ever."""
+        self._unchecked: set[TopicPartition] = set()
+        """Partitions whose next record may be one that was written before."""
+        self._next_commit_s = time.monotonic() + _COMMIT_EVERY_S
+
+    def wrote(self, records: Sequence[ConsumedRecord]) -> None:
+        """Takes note of what the stream has taken; `records` are those of the last poll."""
+        if self._unchecked:
+            self._note_repeats(records)
+        for topic, partition in {(record.topic, record.partition) for record in records}:
+            key = topic, partition
+            self._reached[key] = max(self._reached.get(key, 0), self._source.position(key))
+        self._written = {key: self._source.position(key) for key in self._source.assignment}
+
+    def commit_if_due(self) -> None:
+        """Commits every few seconds; in a rebalance it is left to `revoke`."""
+        if time.monotonic() >= self._next_commit_s:
+            self._try_commit()
+
+    def revoke(self) -> None:
+        """Commits before the partitions are given up."""
+        self.commit()
+        self._unchecked = set(self._reached)
+        self._written, self._committed = {}, {}
+
+    def commit(self) -> None:
+        """Commits now; a note says so if the group has moved on."""
+        if self._try_commit():
+            return
+        late = [key for key in self._uncommitted() if key in self._reached]
+        if late:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(late))
+            text = f"the group has moved on: the last records of {names} will be read again"
+            note(text, quiet=self._quiet)
+
+    def _try_commit(self) -> bool:
+        """Whether the group has what was written."""
+        self._next_commit_s = time.monotonic() + _COMMIT_EVERY_S
+        offsets = self._uncommitted()
+        if not offsets:
+            return True
+        try:
+            self._source.commit(offsets)
+        except KafkaError as error:
+            if error.code not in _MOVED_ON:
+                raise
+            return False
+        self._committed |= offsets
+        return True
+
+    def _uncommitted(self) -> dict[TopicPartition, int]:
+        return {key: at for key, at in self._written.items() if self._committed.get(key) != at}
+
+    def _note_repeats(self, records: Sequence[ConsumedRecord]) -> None:
+        for record in records:
+            key = record.topic, record.partition
+            if key not in self._unchecked:
+                continue
+            self._unchecked.remove(key)
+            last = self._reached[key] - 1
+            if record.offset <= last:
+                text = f"{key[0]}-{key[1]}: printed again after a rebalance: offsets"
+                note(f"{text} {record.offset} to {last}", quiet=self._quiet)

@@ -1,0 +1,117 @@
+"""Moves records from a consumer to a stream until a count, an end, or a signal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Protocol
+
+from lakelog.cli.bounds import TopicPartition
+from lakelog.cli.record_text import ConsumedRecord, Formatter
+from lakelog.cli.render import note
+from lakelog.cli.stopping import Stop
+
+if TYPE_CHECKING:
+    from lakelog.cli.group_progress import GroupProgress
+    from lakelog.client.consumer.fetcher import Trouble
+
+_POLL_S = 0.5
+_POLL_RECORDS = 5000
+
+
+class RecordSource(Protocol):
+    """The part of the consumer that is used here."""
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]: ...
+    @property
+    def trouble(self) -> Trouble | None: ...
+    def poll(self, timeout_s: float, max_records: int) -> Sequence[ConsumedRecord]: ...
+    def position(self, partition: TopicPartition) -> int: ...
+
+
+class Pump:
+    """`progress` commits for a group what the stream has taken; without it nothing is committed."""
+
+    def __init__(
+        self,
+        source: RecordSource,
+        stream: IO[bytes],
+        form: Formatter,
+        progress: GroupProgress | None,
+        *,
+        patience_s: float,
+        waiting: str = "",
+    ) -> None:
+        """`patience_s`: how long a run that is to end waits for a broker that does not answer.
+        `waiting`: the note at the end of the partitions, when a run goes on there."""
+        self._source = source
+        self._stream = stream
+        self._form = form
+        self._progress = progress
+        self._patience_s = patience_s
+        self._waiting = waiting
+        self._in_trouble = False
+
+    def run(
+        self,
+        count: int | None,
+        ends: Mapping[TopicPartition, int],
+        stop: Stop,
+        *,
+        exit_at_end: bool,
+    ) -> None:
+        """Until `count` records, with `exit_at_end` the `ends` (log end offsets), or the signal.
+
+        Whatever ends it, what was written is committed.
+        """
+        left = count
+        knows_assignment = self._progress is None
+        try:
+            while left != 0 and not stop.is_set():
+                if knows_assignment and self._is_at(ends):
+                    if exit_at_end:
+                        return
+                    self._say_waiting()
+                size = _POLL_RECORDS if left is None else min(left, _POLL_RECORDS)
+                records = self._source.poll(_POLL_S, size)
+                self._write(records)
+                self._watch_trouble(ends_itself=exit_at_end or count is not None)
+                left = None if left is None else left - len(records)
+                knows_assignment = True
+        finally:
+            if self._progress is not None:
+                self._progress.commit()
+
+    def _write(self, records: Sequence[ConsumedRecord]) -> None:
+        if records:
+            rest = memoryview(b"".join(map(self._form, records)))
+            while rest:  # unbuffered (python -u), a stream takes less when a signal comes
+                rest = rest[self._stream.write(rest) :]
+            self._stream.flush()
+        if self._progress is not None:
+            self._progress.wrote(records)
+            self._progress.commit_if_due()
+
+    def _is_at(self, ends: Mapping[TopicPartition, int]) -> bool:
+        return all(
+            self._source.position(key) >= ends[key]
+            for key in self._source.assignment
+            if key in ends
+        )
+
+    def _say_waiting(self) -> None:
+        if self._waiting:
+            note(self._waiting)
+            self._waiting = ""
+
+    def _watch_trouble(self, *, ends_itself: bool) -> None:
+        """Says once that the broker is gone; raises when a run that is to end has waited enough."""
+        trouble = self._source.trouble
+        if trouble is not None and not self._in_trouble:
+            note(f"{trouble.error.message}; trying again")
+        self._in_trouble = trouble is not None
+        if trouble is not None and ends_itself:
+            waited_s = time.monotonic() - trouble.since_s
+            if waited_s > self._patience_s:
+                raise TimeoutError(f"no answer for {waited_s:.0f} s: {trouble.error.message}")
