@@ -1,4 +1,4 @@
-"""A local Spark session for the commands that bring their own."""
+"""Spark sessions whose workers find lakelog: for programs, and for the commands that bring one."""
 
 from __future__ import annotations
 
@@ -52,6 +52,26 @@ def _java_version(java: str) -> int:
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     return int(found[1]) if found else 0
+
+
+def session(builder: SparkSession.Builder | None = None) -> SparkSession:
+    """Return a session whose workers run this Python, so that they find `format("lakelog")`.
+
+    PySpark's own workers run whatever `python3` the PATH has, which is this one only in an
+    activated environment; a session with another ends in DATA_SOURCE_NOT_FOUND. A `PYSPARK_PYTHON`
+    in the environment is kept.
+
+    Args:
+        builder: a `SparkSession.builder` with name, master and settings; without it, Spark's
+            defaults.
+
+    Raises `JavaMissingError`.
+    """
+    require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    return (builder or SparkSession.builder).getOrCreate()
 
 
 def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSession:
