@@ -129,3 +129,33 @@ def test_markers_are_byte_identical(tmp_path: Path) -> None:
         patch_offset_and_epoch(ours, 0, 10 + index, index)
         assert ours == batch
         assert read_marker(batch, header) == marker
+
+
+NOT_UTF_8 = [
+    bytes([first, second]) for first in range(0x7F, 0x100) for second in (0x41, 0x80, 0xA0, 0xC3)
+] + [
+    bytes.fromhex(text)
+    for text in (
+        *("eda080", "edbfbf", "eda0", "eda041", "eda0eda080", "edeb80", "ed9f", "ed80"),
+        *("e08080", "e0a0", "e18041", "efbfbf", "efbf", "c080", "c1bf", "f08080 80", "f0908041"),
+        *("f09f98", "f09f9880", "f09f9841", "f4908080", "f48fbfbf", "f7bfbfbf", "f888808080"),
+        *("fe", "ff", "80bf", "41ff42", "c3a4ff", "e282", "e28241", "eda0bdedb880"),
+    )
+]
+
+
+def test_header_keys_that_are_not_utf_8_are_read_as_by_java(tmp_path: Path) -> None:
+    builder = BatchBuilder()
+    for index, key in enumerate(NOT_UTF_8):
+        builder.append(index, None, None, [("?" * len(key), b"%d" % index)])
+    batch = builder.build()
+    position = 61
+    for index, key in enumerate(NOT_UTF_8):
+        position = batch.index(b"?" * len(key), position)
+        batch[position : position + len(key)] = key
+        position += len(key)
+        assert batch[position + 1 :].startswith(b"%d" % index)
+    set_append_time(batch, 0, read_header(batch), 5_000)
+    file = tmp_path / "keys"
+    file.write_bytes(batch)
+    assert run_oracle("read", str(file)) == file_text(file)

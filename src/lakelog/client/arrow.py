@@ -2,20 +2,22 @@
 
 One function, `decode_columns`, two ways behind it: a loop compiled by Numba when that is installed
 and works here, else plain Python, which says so once in the log. Both give the same columns and
-refuse the same bytes. pyarrow is imported when first needed.
+refuse the same bytes with the same words. Loading the loop takes half a second, so a process that
+has read little so far decodes in plain Python too. pyarrow is imported when first needed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.events import event
 from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
-from lakelog.records.record import Record, decode_records
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.record import Headers, Record, read_records, record_view
 from lakelog.runtime.api import Buffer
 
 if TYPE_CHECKING:
@@ -23,51 +25,132 @@ if TYPE_CHECKING:
 
     from lakelog.client.arrow_compiled import CompiledDecoder
 
+    RawColumns = dict[str, pa.Array]
+    """Arrays of one length, timestamps still in milliseconds."""
+
 _log = logging.getLogger(__name__)
 
+TIMESTAMP_MIN_MS = -62_135_596_800_000
+"""0001-01-01T00:00:00Z: before it neither Python nor Spark's own functions have a name for it."""
+TIMESTAMP_MAX_MS = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z."""
+
 _OFFSET_END = 2**63 - 1
-_MICROSECONDS = 1000
-_BINARY_MAX = 2**31 - 1
+_ROWS_MAX = 65_536
+_BYTES_MAX = 8 << 20
+_COMPILED_FROM = 100_000
+"""As many records take about as long in plain Python as the compiled loop takes to load."""
+
+
+class ImpossibleTimestampError(ValueError):
+    """A record's timestamp is before the year 1 or after 9999."""
+
+    def __init__(self, offset: int, timestamp: int) -> None:
+        super().__init__(f"the record at offset {offset} has the timestamp {timestamp} ms")
+        self.offset = offset
+        self.timestamp = timestamp
 
 
 @cache
-def column_types(*, headers: bool = False) -> dict[str, pa.DataType]:
-    """The columns and their types: those of Spark's Kafka source without topic and partition."""
+def column_types() -> dict[str, pa.DataType]:
+    """The columns that there are: those of Spark's Kafka source without topic and partition, and
+    `rawTimestamp`, the milliseconds of a timestamp that is null because it is impossible."""
     import pyarrow as pa
 
-    types: dict[str, pa.DataType] = {
+    pair = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    return {
         "offset": pa.int64(),
         "timestamp": pa.timestamp("us", tz="UTC"),
         "timestampType": pa.int32(),
         "key": pa.binary(),
         "value": pa.binary(),
+        "headers": pa.list_(pair),
+        "rawTimestamp": pa.int64(),
     }
-    if headers:
-        pair = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-        types["headers"] = pa.list_(pair)
-    return types
 
 
 def decode_columns(
     batches: Iterable[tuple[BatchHeader, Buffer]],
+    columns: Collection[str],
     *,
     start: int = 0,
     end: int = _OFFSET_END,
-    headers: bool = False,
+    null_timestamps: bool = False,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
-    compiled: bool = True,
-) -> pa.RecordBatch:
-    """The records with offsets in [start, end) as one `pyarrow.RecordBatch` of `column_types`.
+    compiled: bool | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records with offsets in [start, end) in batches of these columns.
+
+    columns: names of `column_types`, at least one. null_timestamps: impossible timestamps are null
+    instead of `ImpossibleTimestampError`. max_bytes: bound of one batch of records, decompressed;
+    it bounds the memory of a whole call, too. compiled: which way, by default the quicker one.
 
     Control batches are left out. A record without headers has a null list, as in Spark's source.
-    Each batch is decompressed to at most `max_bytes`; keys and values together must stay below
-    2 GiB each, which is the caller's to arrange (`OverflowError`). Raises `CorruptRecord`.
+    Raises `CorruptRecord`, naming the base offset of the batch.
     """
-    rows = [(header, batch) for header, batch in batches if not header.is_control]
-    decoder = _compiled_decoder() if compiled else None
-    if decoder is not None:
-        return decoder.decode(rows, start, end, headers, max_bytes)
-    return _decode_plainly(rows, start, end, headers, max_bytes)
+    assert columns, "a batch without columns has no length"
+    assert max_bytes < 2**31, "Arrow's binary columns hold 2 GiB"
+    needed = {"offset", *columns} | ({"timestamp"} if "rawTimestamp" in columns else set())
+    for group in _groups(batches, max_bytes):
+        decoder = _decoder(compiled, end - max(start, group.base_offset))
+        decode = _decode_plainly if decoder is None else decoder.decode
+        raw = decode(group, needed, start, end)
+        if len(raw["offset"]):
+            yield _to_batch(raw, columns, null_timestamps=null_timestamps)
+
+
+class Group:
+    """Batches that are decoded together: each one's header, and its records decompressed."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[BatchHeader, Buffer]] = []
+        self.size_bytes = 0
+        self.rows_max = 0
+
+    @property
+    def base_offset(self) -> int:
+        return self.batches[0][0].base_offset
+
+    def add(self, header: BatchHeader, content: Buffer) -> None:
+        self.batches.append((header, content))
+        self.size_bytes += len(content)
+        self.rows_max += header.records_count
+
+
+def _groups(batches: Iterable[tuple[BatchHeader, Buffer]], max_bytes: int) -> Iterator[Group]:
+    group = Group()
+    for header, batch in batches:
+        if header.is_control:
+            continue
+        try:
+            content = record_view(batch, header, max_bytes)
+        except CorruptRecord as error:
+            raise corrupt(header, error) from error
+        is_full = group.size_bytes + len(content) > _BYTES_MAX
+        if group.batches and (is_full or group.rows_max + header.records_count > _ROWS_MAX):
+            yield group
+            group = Group()
+        group.add(header, content)
+    if group.batches:
+        yield group
+
+
+def corrupt(header: BatchHeader, error: CorruptRecord) -> CorruptRecord:
+    """The same error with the place of the batch."""
+    return CorruptRecord(f"the batch at offset {header.base_offset} is damaged: {error}")
+
+
+class _PlainRows:
+    """How many records this process has decoded in plain Python."""
+
+    count = 0
+
+
+def _decoder(compiled: bool | None, waiting: int) -> CompiledDecoder | None:
+    """The compiled way if it is wanted, or pays off with `waiting` offsets still to read."""
+    if compiled is None:
+        compiled = _PlainRows.count + waiting >= _COMPILED_FROM
+    return _compiled_decoder() if compiled else None
 
 
 @cache
@@ -78,8 +161,9 @@ def _compiled_decoder() -> CompiledDecoder | None:
 
         return CompiledDecoder()
     except ImportError as error:
-        _log.info(
-            "Decoding in plain Python: %s (pip install 'lakelog[fast]')",
+        _log.warning(
+            "Decoding in plain Python, which is several times slower: %s "
+            "(pip install 'lakelog[fast]')",
             error,
             extra=event("decoder_plain"),
         )
@@ -92,44 +176,73 @@ def _compiled_decoder() -> CompiledDecoder | None:
     return None
 
 
-def _decode_plainly(
-    rows: list[tuple[BatchHeader, Buffer]], start: int, end: int, headers: bool, max_bytes: int
-) -> pa.RecordBatch:
+def _decode_plainly(group: Group, columns: Collection[str], start: int, end: int) -> RawColumns:
+    import pyarrow as pa
+
     records: list[Record] = []
     types: list[int] = []
-    for header, batch in rows:
-        found = decode_records(batch, header, max_bytes)
+    for header, content in group.batches:
+        try:
+            found = read_records(bytes(content), header)
+        except CorruptRecord as error:
+            raise corrupt(header, error) from error
         if header.base_offset < start or header.last_offset >= end:
             found = [record for record in found if start <= record.offset < end]
         records += found
         types += [header.timestamp_type] * len(found)
-    columns: dict[str, list[Any]] = {
-        "offset": [record.offset for record in records],
-        "timestamp": [record.timestamp * _MICROSECONDS for record in records],
-        "timestampType": types,
-        "key": [record.key for record in records],
-        "value": [record.value for record in records],
+    _PlainRows.count += len(records)
+    values: dict[str, Callable[[], list[Any]]] = {
+        "offset": lambda: [record.offset for record in records],
+        "timestamp": lambda: [_as_int64(record.timestamp) for record in records],
+        "timestampType": lambda: types,
+        "key": lambda: [record.key for record in records],
+        "value": lambda: [record.value for record in records],
+        "headers": lambda: [header_rows(record.headers) for record in records],
     }
-    if headers:
-        columns["headers"] = [header_rows(record) for record in records]
-    for name in ("key", "value"):
-        if sum(len(item or b"") for item in columns[name]) > _BINARY_MAX:
-            raise OverflowError(f"the {name}s of one call must stay below 2 GiB")
-    return to_batch(columns, headers=headers)
+    kinds = {**column_types(), "timestamp": pa.int64()}
+    return {name: pa.array(make(), kinds[name]) for name, make in values.items() if name in columns}
 
 
-def header_rows(record: Record) -> list[dict[str, Any]] | None:
+def header_rows(headers: Headers) -> list[dict[str, Any]] | None:
     """A record's headers as Arrow takes them."""
-    return [{"key": key, "value": value} for key, value in record.headers] or None
+    return [{"key": key, "value": value} for key, value in headers] or None
 
 
-def to_batch(columns: dict[str, Any], *, headers: bool) -> pa.RecordBatch:
-    """Lists or arrays as a batch with the types of `column_types`."""
+def _as_int64(number: int) -> int:
+    """A sum of two numbers of a batch, which wraps around as in Java."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _to_batch(
+    raw: RawColumns, columns: Collection[str], *, null_timestamps: bool
+) -> pa.RecordBatch:
     import pyarrow as pa
 
-    types = column_types(headers=headers)
-    arrays = [
-        column if isinstance(column := columns[name], pa.Array) else pa.array(column, kind)
-        for name, kind in types.items()
-    ]
-    return pa.RecordBatch.from_arrays(arrays, list(types))
+    arrays = dict(raw)
+    if "timestamp" in columns or "rawTimestamp" in columns:
+        arrays["timestamp"], arrays["rawTimestamp"] = _timestamps(
+            raw["timestamp"], raw["offset"], null_allowed=null_timestamps
+        )
+    return pa.RecordBatch.from_arrays([arrays[name] for name in columns], list(columns))
+
+
+def _timestamps(
+    times: pa.Array, offsets: pa.Array, *, null_allowed: bool
+) -> tuple[pa.Array, pa.Array]:
+    """Milliseconds as timestamps, and those that can be none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column_types()["timestamp"]
+    bounds = pc.min_max(times).as_py()
+    if bounds["min"] >= TIMESTAMP_MIN_MS and bounds["max"] <= TIMESTAMP_MAX_MS:
+        return times.view(pa.timestamp("ms", tz="UTC")).cast(kind), pa.nulls(len(times), pa.int64())
+    too_early, too_late = pc.less(times, TIMESTAMP_MIN_MS), pc.greater(times, TIMESTAMP_MAX_MS)
+    impossible = pc.or_(too_early, too_late)
+    if not null_allowed:
+        first = impossible.index(True).as_py()
+        raise ImpossibleTimestampError(offsets[first].as_py(), times[first].as_py())
+    nothing = pa.scalar(None, pa.int64())
+    possible = pc.if_else(impossible, nothing, times)
+    raw = pc.if_else(impossible, times, nothing)
+    return possible.view(pa.timestamp("ms", tz="UTC")).cast(kind), raw

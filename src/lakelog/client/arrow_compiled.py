@@ -7,150 +7,178 @@ cache if that cannot be written. Importing this module needs Numba.
 
 from __future__ import annotations
 
+import fcntl
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numba.extending
 import numpy as np
 
-from lakelog.client.arrow_loop import CORRUPT, copy, number_at, scan
-from lakelog.records.batch import BatchHeader, CorruptRecord, read_header
+from lakelog.client.arrow import Group, column_types, corrupt, header_rows
+from lakelog.client.arrow_loop import (
+    CORRUPT,
+    copy,
+    headers_end,
+    number_at,
+    record_at,
+    scan,
+)
+from lakelog.records.batch import BatchHeader, read_header
 from lakelog.records.builder import BatchBuilder
-from lakelog.records.record import read_headers, record_view
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.record import read_headers, read_records, record_view
 from lakelog.runtime.api import Buffer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MICROSECONDS = 1000
-_BINARY_MAX = 2**31 - 1
+    from lakelog.client.arrow import RawColumns
+
+_LOCK = "lakelog-decoder.lock"
 
 
 class CompiledDecoder:
-    """Compiles on creation, or loads what was compiled; then tries itself on one record."""
+    """Compiles on creation, or loads what was compiled; then tries itself on one record.
+
+    Processes of one host that are created together do so one after the other, so that only the
+    first one compiles.
+    """
 
     def __init__(self) -> None:
-        for part in (copy, number_at):
+        for part in (copy, number_at, headers_end, record_at):
             numba.extending.register_jitable(part)
         self._scan = numba.njit(cache=True, nogil=True)(scan)
-        self._check()
+        with _alone_in(Path(self._scan.stats.cache_path)):
+            self._check()
 
-    def decode(
-        self,
-        rows: list[tuple[BatchHeader, Buffer]],
-        start: int,
-        end: int,
-        headers: bool,
-        max_bytes: int,
-    ) -> pa.RecordBatch:
-        """See `arrow.decode_columns`."""
-        contents = [record_view(batch, header, max_bytes) for header, batch in rows]
-        columns = _Columns(
-            sum(header.records_count for header, _ in rows), sum(map(len, contents)), headers
-        )
-        for (header, _), data in zip(rows, contents, strict=True):
-            self._add(columns, header, data, start, end)
-        return columns.to_batch()
+    def decode(self, group: Group, columns: Collection[str], start: int, end: int) -> RawColumns:
+        """The columns of `group`, as `arrow.decode_columns` has them. Raises `CorruptRecord`."""
+        buffers = _Buffers(group, columns)
+        for header, data in group.batches:
+            self._add(buffers, header, data, start, end)
+        return buffers.to_arrays()
 
     def _add(
-        self, columns: _Columns, header: BatchHeader, data: Buffer, start: int, end: int
+        self, buffers: _Buffers, header: BatchHeader, data: Buffer, start: int, end: int
     ) -> None:
-        first = columns.rows
+        first = buffers.rows
         state = self._scan(
-            np.frombuffer(data, np.uint8),
+            np.frombuffer(memoryview(data).toreadonly(), np.uint8),
             header.records_count,
             header.last_offset_delta,
             header.base_offset,
             header.base_timestamp,
             start,
             end,
-            columns.offsets,
-            columns.timestamps,
-            columns.key_ends,
-            columns.key_nulls,
-            columns.keys,
-            columns.value_ends,
-            columns.value_nulls,
-            columns.values,
-            columns.header_starts,
-            columns.header_stops,
+            buffers.offsets,
+            buffers.timestamps,
+            buffers.key_ends,
+            buffers.key_nulls,
+            buffers.keys,
+            buffers.value_ends,
+            buffers.value_nulls,
+            buffers.values,
+            buffers.header_starts,
+            buffers.header_stops,
             first,
         )
         if state == CORRUPT:
-            raise CorruptRecord("a record of the batch is inconsistent")
-        columns.rows = state
-        columns.types[first:state] = header.timestamp_type
-        if header.timestamp_type:
-            columns.timestamps[first:state] = header.max_timestamp
-        columns.add_headers(data, first)
+            raise corrupt(header, _reason(header, data))
+        buffers.added(header, data, state)
 
     def _check(self) -> None:
         """A failure to compile should come here and not in the middle of a read."""
         builder = BatchBuilder()
-        builder.append(7, b"key", b"value")
+        builder.append(7, b"key", b"value", [("h", b"x")])
         batch = builder.build(base_offset=3)
-        row = self.decode([(read_header(batch), batch)], 0, 9, False, 1 << 20).to_pylist()[0]
-        assert (row["offset"], row["key"], row["value"]) == (3, b"key", b"value")
+        header = read_header(batch)
+        group = Group()
+        group.add(header, record_view(batch, header, 1 << 20))
+        raw = self.decode(group, column_types(), 0, 9)
+        found = [raw[name].to_pylist() for name in ("offset", "timestamp", "key", "value")]
+        assert found == [[3], [7], [b"key"], [b"value"]]
 
 
-class _Columns:
-    """The buffers being filled, of the largest size they can need."""
+def _reason(header: BatchHeader, data: Buffer) -> CorruptRecord:
+    """What the plain decoder finds wrong with it."""
+    try:
+        read_records(bytes(data), header)
+    except CorruptRecord as error:
+        return error
+    raise AssertionError("the compiled loop refuses what plain Python reads")
 
-    def __init__(self, count: int, size: int, with_headers: bool) -> None:
-        if size > _BINARY_MAX:
-            raise OverflowError("the keys and values of one call must stay below 2 GiB")
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Holds a lock in Numba's cache folder, which Numba creates when it first writes to it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+class _Buffers:
+    """What is filled, of the largest size it can need."""
+
+    def __init__(self, group: Group, columns: Collection[str]) -> None:
+        count = group.rows_max
+        self.columns = columns
         self.rows = 0
-        self.with_headers = with_headers
         self.offsets: Any = np.empty(count, np.int64)
         self.timestamps: Any = np.empty(count, np.int64)
         self.types: Any = np.empty(count, np.int32)
         self.key_ends: Any = np.zeros(count + 1, np.int32)
         self.key_nulls: Any = np.zeros(count, np.uint8)
-        self.keys: Any = np.empty(size, np.uint8)
+        self.keys: Any = np.empty(group.size_bytes if "key" in columns else 0, np.uint8)
         self.value_ends: Any = np.zeros(count + 1, np.int32)
         self.value_nulls: Any = np.zeros(count, np.uint8)
-        self.values: Any = np.empty(size, np.uint8)
-        self.header_starts: Any = np.full(count, -1, np.int64)
+        self.values: Any = np.empty(group.size_bytes if "value" in columns else 0, np.uint8)
+        self.header_starts: Any = np.empty(count, np.int64)
         self.header_stops: Any = np.empty(count, np.int64)
         self._headers: list[list[dict[str, Any]] | None] = []
 
-    def add_headers(self, data: Buffer, first: int) -> None:
-        """Decodes the headers of the rows from `first` on; they are rare, so in Python. Always
-        done, so that damaged ones are refused whether they are wanted or not."""
+    def added(self, header: BatchHeader, data: Buffer, rows: int) -> None:
+        """The rows up to `rows` were appended from this batch."""
+        first, self.rows = self.rows, rows
+        self.types[first:rows] = header.timestamp_type
+        if header.timestamp_type:
+            self.timestamps[first:rows] = header.max_timestamp
+        if "headers" in self.columns:
+            self._add_headers(data, first)
+
+    def _add_headers(self, data: Buffer, first: int) -> None:
+        """Decodes the headers of the rows from `first` on, which the loop found to be whole."""
         starts = self.header_starts[first : self.rows]
-        if starts.max(initial=-1) < 0:
-            self._headers += [None] * (len(starts) if self.with_headers else 0)
-            return
-        stops = self.header_stops[first : self.rows]
-        content = bytes(data)
         found: list[list[dict[str, Any]] | None] = [None] * len(starts)
-        for index in np.flatnonzero(starts >= 0):
-            stop = int(stops[index])
-            try:
-                pairs, position = read_headers(content, int(starts[index]), stop)
-            except (IndexError, UnicodeDecodeError):
-                raise CorruptRecord("a record header is inconsistent") from None
-            if position != stop:
-                raise CorruptRecord("a record does not end where its headers do")
-            found[index] = [{"key": key, "value": value} for key, value in pairs]
+        rows = np.flatnonzero(starts >= 0)
+        content = bytes(data) if len(rows) else b""
+        for index in rows:
+            stop = int(self.header_stops[first + index])
+            found[index] = header_rows(read_headers(content, int(starts[index]), stop)[0])
         self._headers += found
 
-    def to_batch(self) -> pa.RecordBatch:
+    def to_arrays(self) -> RawColumns:
         import pyarrow as pa
 
-        from lakelog.client.arrow import to_batch
-
         rows = self.rows
-        micros = self.timestamps[:rows] * _MICROSECONDS
-        columns: dict[str, Any] = {
+        raw = {
             "offset": pa.array(self.offsets[:rows]),
-            "timestamp": pa.array(micros, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+            "timestamp": pa.array(self.timestamps[:rows]),
             "timestampType": pa.array(self.types[:rows]),
-            "key": _binary(self.keys, self.key_ends, self.key_nulls, rows),
-            "value": _binary(self.values, self.value_ends, self.value_nulls, rows),
         }
-        if self.with_headers:
-            columns["headers"] = self._headers
-        return to_batch(columns, headers=self.with_headers)
+        if "key" in self.columns:
+            raw["key"] = _binary(self.keys, self.key_ends, self.key_nulls, rows)
+        if "value" in self.columns:
+            raw["value"] = _binary(self.values, self.value_ends, self.value_nulls, rows)
+        if "headers" in self.columns:
+            raw["headers"] = pa.array(self._headers, column_types()["headers"])
+        return raw
 
 
 def _binary(data: Any, ends: Any, nulls: Any, rows: int) -> pa.Array:

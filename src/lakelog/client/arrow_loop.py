@@ -28,12 +28,64 @@ def number_at(data: Any, position: int, stop: int) -> tuple[int, int]:
     return 0, -1
 
 
+def headers_end(data: Any, position: int, stop: int) -> int:
+    """Where the headers at `position` end; `CORRUPT` if they are inconsistent.
+
+    The first number is their count, each is a key and a value or a null (-1) for a value.
+    """
+    count, position = number_at(data, position, stop)
+    if position < 0 or not 0 <= count <= (stop - position) // 2:
+        return CORRUPT
+    for _ in range(count):
+        size, position = number_at(data, position, stop)
+        if position < 0 or not 0 <= size <= stop - position:
+            return CORRUPT
+        size, position = number_at(data, position + size, stop)
+        if position < 0 or not -1 <= size <= stop - position:
+            return CORRUPT
+        position += max(size, 0)
+    return position
+
+
 def copy(target: Any, at: int, source: Any, start: int, size: int) -> None:
     """`size` bytes from `start` to `at`; with slices from 0 the compiler sees that no index is
     negative and copies whole words."""
     to, out_of = target[at:], source[start:]
     for index in range(size):
         to[index] = out_of[index]
+
+
+def record_at(data: Any, position: int, size: int) -> tuple[int, int, int, int, int, int, int, int]:
+    """The record at `position` of `size` bytes: where it stops (`CORRUPT` if it is inconsistent),
+    its deltas of time and offset, start and size (-1: null) of key and value, and where its headers
+    start (-1 if it has none)."""
+    bad = CORRUPT, 0, 0, 0, 0, 0, 0, 0
+    length, position = number_at(data, position, size)
+    if position < 0 or not _RECORD_MIN <= length <= size - position:
+        return bad
+    stop = position + length
+    time_delta, position = number_at(data, position + 1, stop)
+    if position < 0:
+        return bad
+    delta, position = number_at(data, position, stop)
+    if position < 0:
+        return bad
+    key_size, key_start = number_at(data, position, stop)
+    if key_start < 0 or not -1 <= key_size <= stop - key_start:
+        return bad
+    value_size, value_start = number_at(data, key_start + max(key_size, 0), stop)
+    if value_start < 0 or not -1 <= value_size <= stop - value_start:
+        return bad
+    header_start = value_start + max(value_size, 0)
+    if header_start >= stop:
+        return bad
+    if data[header_start] == 0:
+        position, header_start = header_start + 1, -1
+    else:
+        position = headers_end(data, header_start, stop)
+    if position != stop:
+        return bad
+    return stop, time_delta, delta, key_start, key_size, value_start, value_size, header_start
 
 
 def scan(
@@ -59,47 +111,36 @@ def scan(
     """Appends the records of one batch with offsets in [start, end) behind row `row`.
 
     Returns the number of rows then, or `CORRUPT`. `key_ends` and `value_ends` are Arrow's offsets.
-    A record with headers gets where they start and stop; looking into them is left to the caller.
+    `keys` and `values` are left alone if they have no room. A record with headers gets where they
+    start and stop, one without gets -1.
     """
     size = len(data)
     position = 0
     previous = -1
+    with_keys, with_values = len(keys) > 0, len(values) > 0
     key_end, value_end = int(key_ends[row]), int(value_ends[row])
     for _ in range(count):
-        length, position = number_at(data, position, size)
-        if position < 0 or not _RECORD_MIN <= length <= size - position:
-            return CORRUPT
-        stop = position + length
-        time_delta, position = number_at(data, position + 1, stop)
-        if position < 0:
-            return CORRUPT
-        delta, position = number_at(data, position, stop)
+        position, time_delta, delta, key_start, key_size, value_start, value_size, headers = (
+            record_at(data, position, size)
+        )
         if position < 0 or delta <= previous or delta > last_delta:
-            return CORRUPT
-        key_size, key_start = number_at(data, position, stop)
-        if key_start < 0 or not -1 <= key_size <= stop - key_start:
-            return CORRUPT
-        value_size, value_start = number_at(data, key_start + max(key_size, 0), stop)
-        if value_start < 0 or not -1 <= value_size <= stop - value_start:
-            return CORRUPT
-        position = value_start + max(value_size, 0)
-        if position >= stop or (data[position] == 0 and position + 1 != stop):
             return CORRUPT
         previous = delta
         offset = base_offset + delta
         if start <= offset < end:
             offsets[row] = offset
             timestamps[row] = base_timestamp + time_delta
-            header_starts[row] = position if data[position] != 0 else -1
-            header_stops[row] = stop
+            header_starts[row] = headers
+            header_stops[row] = position
             key_nulls[row] = key_size < 0
-            copy(keys, key_end, data, key_start, key_size)
-            key_end += max(key_size, 0)
+            if with_keys:
+                copy(keys, key_end, data, key_start, key_size)
+                key_end += max(key_size, 0)
             key_ends[row + 1] = key_end
             value_nulls[row] = value_size < 0
-            copy(values, value_end, data, value_start, value_size)
-            value_end += max(value_size, 0)
+            if with_values:
+                copy(values, value_end, data, value_start, value_size)
+                value_end += max(value_size, 0)
             value_ends[row + 1] = value_end
             row += 1
-        position = stop
     return row if position == size else CORRUPT

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from lakelog.records.batch import HEADER_SIZE, MAGIC, BatchHeader
 from lakelog.records.compression import Codec, decompress
 from lakelog.records.errors import CorruptRecord
+from lakelog.records.utf8 import decode_text
 from lakelog.records.varint import read_varint
 from lakelog.runtime.api import Buffer
 
@@ -42,11 +43,15 @@ def decode_records(batch: Buffer, header: BatchHeader, max_bytes: int) -> list[R
     Does not check the checksum. `CorruptRecord` on any inconsistency. The timestamp of a
     LogAppendTime batch is the batch's.
     """
-    data = record_bytes(batch, header, max_bytes)
+    return read_records(record_bytes(batch, header, max_bytes), header)
+
+
+def read_records(data: bytes, header: BatchHeader) -> list[Record]:
+    """The records in what `record_bytes` returned. Raises `CorruptRecord`."""
     try:
         records = _decode(data, header)
-    except (IndexError, UnicodeDecodeError):
-        raise CorruptRecord("a record is cut off or has a header key that is not UTF-8") from None
+    except IndexError:
+        raise CorruptRecord("a record is cut off") from None
     if header.timestamp_type:
         time = header.max_timestamp
         return [record._replace(timestamp=time) for record in records]
@@ -142,7 +147,10 @@ def _decode(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: C901 - c
 
 
 def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
-    """The headers of the record that ends at `end`, and where they end."""
+    """The headers of the record that ends at `end`, and where they end.
+
+    Keys are text as Java reads it: U+FFFD stands for what is not UTF-8.
+    """
     count, position = read_varint(data, position)
     if not 0 <= count <= (end - position) // 2:
         raise CorruptRecord(f"{count} headers cannot fit into {end - position} bytes")
@@ -152,7 +160,7 @@ def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
         value, position = _read_bytes(data, position, end)
         if key is None:
             raise CorruptRecord("a header without a key")
-        headers.append((key.decode(), value))
+        headers.append((decode_text(key), value))
     return tuple(headers), position
 
 

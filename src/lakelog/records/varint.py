@@ -10,6 +10,7 @@ from struct import iter_unpack
 from lakelog.records.errors import CorruptRecord
 
 _MAX_SHIFT = 63
+_ALL_BITS = 2**64 - 1
 _TABLE_SIZE = 1 << 13  # all that take two bytes
 
 
@@ -44,7 +45,8 @@ def encode_varint(value: int) -> bytes:
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """The number at `position` and where it ends.
 
-    `IndexError` at the end of `data`, `CorruptRecord` for more than ten bytes.
+    Bits above the 64th are dropped, as in Java. `IndexError` at the end of `data`, `CorruptRecord`
+    for more than ten bytes.
     """
     low = data[position]
     if low < 0x80:
@@ -63,6 +65,7 @@ def _read_long(data: bytes, position: int) -> tuple[int, int]:
         position += 1
         rest |= (byte & 0x7F) << shift
         if byte < 0x80:
+            rest &= _ALL_BITS
             return rest >> 1 ^ -(rest & 1), position
         shift += 7
     raise CorruptRecord("a varint of more than ten bytes")

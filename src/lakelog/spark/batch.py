@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from lakelog.base.events import event
+from lakelog.client.isolation import Batch
 from lakelog.spark.broker import Broker
 from lakelog.spark.columns import ArrowRows, arrow_schema
-from lakelog.spark.errors import DataLossError, OptionError
+from lakelog.spark.continuation import continue_from
+from lakelog.spark.errors import DataLossError, LogReplacedError, OptionError, TopicMissingError
+from lakelog.spark.losses import report_loss
+from lakelog.spark.offsets import StreamOffset
 from lakelog.spark.options import SourceOptions
-from lakelog.spark.planning import OffsetRange, ranges_between, split_ranges
+from lakelog.spark.planning import OffsetRange, identified, ranges_between, split_ranges
 from lakelog.spark.positions import find_topics, resolve
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_log = logging.getLogger("lakelog.spark")
+_WAY_ON = (
+    "Set the option impossibleTimestamps=null to read such a timestamp as null, with its number in "
+    "the column rawTimestamp"
+)
 
 
 class RangePartition(InputPartition):  # type: ignore[misc]
@@ -40,21 +45,30 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[RangePartition]:
         options = self._options
         with open_broker(options) as broker:
-            metas, partitions = find_topics(broker, options.subscription)
+            found = find_topics(broker, options.subscription).complete()
             start = resolve(
                 broker,
                 options.starting,
-                partitions,
+                found,
                 latest_if_no_timestamp=options.latest_if_no_timestamp,
             )
-            end = resolve(broker, options.ending, partitions)
-        ranges = split_ranges(ranges_between(start, end), options.partitions_min)
-        return [
-            RangePartition(replace(each, topic_id=metas[each.topic].topic_id)) for each in ranges
-        ] or [RangePartition(None)]
+            end = resolve(broker, options.ending, found)
+            if isinstance(options.starting, StreamOffset):
+                going_on = continue_from(
+                    broker, start, end, fail_on_data_loss=options.fail_on_data_loss
+                )
+                start, end = going_on.start, going_on.end
+        return plan(start, end, options)
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, self._schema, partition.value)
+
+
+def plan(start: StreamOffset, end: StreamOffset, options: SourceOptions) -> list[RangePartition]:
+    """One task for each range, or a single one that reads nothing."""
+    ranges = identified(ranges_between(start.offsets, end.offsets), end)
+    pieces = split_ranges(ranges, options.partitions_min)
+    return [RangePartition(each) for each in pieces] or [RangePartition(None)]
 
 
 def open_broker(options: SourceOptions) -> Broker:
@@ -67,48 +81,85 @@ def open_broker(options: SourceOptions) -> Broker:
 def read_range(
     options: SourceOptions, schema: StructType, wanted: OffsetRange | None
 ) -> Iterator[pa.RecordBatch]:
-    """Every record of the range. Raises `DataLoss` when some are gone and that is not allowed."""
+    """Every record of the range.
+
+    Raises `DataLossError` when some are gone, or go while this reads, and that is not allowed.
+    """
     if wanted is None:
         return
+    rows = ArrowRows(arrow_schema(schema), null_timestamps=options.null_timestamps, way_on=_WAY_ON)
     with open_broker(options) as broker:
-        remaining = _still_there(broker, wanted, fail=options.fail_on_data_loss)
-        if remaining is not None:
-            chunks = broker.read(
-                wanted.topic,
-                wanted.partition,
-                remaining.start,
-                remaining.end,
-                topic_id=wanted.topic_id,
-            )
-            yield from ArrowRows(arrow_schema(schema)).convert(
-                wanted.topic, wanted.partition, chunks
-            )
+        reading = _Reading(broker, wanted, fail=options.fail_on_data_loss)
+        while reading.find_remaining():
+            yield from rows.convert(reading.remaining, reading.batches())
 
 
-def _still_there(broker: Broker, wanted: OffsetRange, *, fail: bool) -> OffsetRange | None:
-    """The part of a range that the log still holds; the rest is lost, which may `fail`."""
-    meta = broker.describe([wanted.topic])[wanted.topic]
-    if wanted.topic_id and meta.topic_id != wanted.topic_id:
-        lost = f"{wanted}: the topic was deleted and created again"
-        if fail:
-            raise DataLossError(lost)
-        _log.warning("records are lost: %s", lost, extra=event("records_lost"))
-        return None
-    partition = (wanted.topic, wanted.partition)
-    first = broker.earliest([partition])[partition]
-    readable_end = broker.latest([partition])[partition]
-    end = broker.log_end([partition])[partition]
-    if readable_end < wanted.end <= end:
-        raise OptionError(
-            f"{wanted}: the transaction at offset {readable_end} is still open. Read again when it "
-            "has ended, or set the option kafka.isolation.level=read_uncommitted"
-        )
-    if first > wanted.start or end < wanted.end:
-        lost = f"{wanted}: the log holds only [{first}, {end})"
-        if fail:
-            raise DataLossError(
-                f"{lost}. Set the option failOnDataLoss=false to go on without the missing records"
+class _Reading:
+    """A range that is read until its end, or what there is of it.
+
+    A loss ends `batches`; what was read before it has been returned by then. The next
+    `find_remaining` tells what is left.
+    """
+
+    def __init__(self, broker: Broker, wanted: OffsetRange, *, fail: bool) -> None:
+        self._broker = broker
+        self._wanted = wanted
+        self._fail = fail
+        self._loss: DataLossError | None = None
+        self.remaining = wanted
+
+    def batches(self) -> Iterator[Batch]:
+        self._loss = None
+        try:
+            for header, batch in self._broker.batches(self.remaining):
+                yield header, batch
+                self._advance(header.last_offset + 1)
+            self._advance(self._wanted.end)
+        except LogReplacedError as error:
+            self._lost(str(error))
+            self._advance(self._wanted.end)
+        except DataLossError as error:
+            self._loss = error
+
+    def find_remaining(self) -> bool:
+        """Whether the log holds any of what is left, which is then `remaining`.
+
+        Raises `DataLossError` for what it does not hold, unless that is allowed, and `OptionError`
+        for records that may not be read yet.
+        """
+        left = self.remaining
+        if left.size <= 0:
+            return False
+        try:
+            self.remaining = self._still_there(left)
+        except (DataLossError, TopicMissingError) as error:
+            self._lost(f"{left}: {error}")
+            return False
+        if self._loss is not None and self.remaining == left:
+            raise self._loss
+        return self.remaining.size > 0
+
+    def _still_there(self, left: OffsetRange) -> OffsetRange:
+        meta = self._broker.describe([left.topic])[left.topic]
+        if left.topic_id and meta.topic_id != left.topic_id:
+            raise DataLossError("the topic was deleted and created again")
+        partition = (left.topic, left.partition)
+        first = self._broker.earliest([partition])[partition]
+        readable_end = self._broker.latest([partition])[partition]
+        end = readable_end
+        if readable_end < left.end:
+            end = self._broker.log_end([partition])[partition]
+        if readable_end < left.end <= end:
+            raise OptionError(
+                f"{left}: the transaction at offset {readable_end} is still open. Read again when "
+                "it has ended, or set the option kafka.isolation.level=read_uncommitted"
             )
-        _log.warning("records are lost: %s", lost, extra=event("records_lost"))
-    remaining = replace(wanted, start=max(first, wanted.start), end=min(end, wanted.end))
-    return remaining if remaining.size > 0 else None
+        if first > left.start or end < left.end:
+            self._lost(f"{left}: the log holds only [{first}, {end})")
+        return replace(left, start=max(first, left.start), end=min(end, left.end))
+
+    def _advance(self, start: int) -> None:
+        self.remaining = replace(self.remaining, start=start)
+
+    def _lost(self, what: str) -> None:
+        report_loss(what, fail=self._fail)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
 from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.client.consumer.reader import PartitionReader
 from lakelog.client.epochs import EpochEnd, epoch_ends
-from lakelog.client.errors import OffsetOutOfRangeError, TopicNotFoundError, TopicRecreatedError
+from lakelog.client.errors import (
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+    TopicNotFoundError,
+    TopicRecreatedError,
+)
+from lakelog.client.isolation import Batch
 from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from lakelog.client.producer.api import Producer
 from lakelog.client.view import Topic
-from lakelog.records.record import Record, decode_records
-from lakelog.spark.errors import DataLossError, TopicMissingError
+from lakelog.spark.errors import (
+    DataLossError,
+    LogReplacedError,
+    TopicGoneError,
+    TopicMissingError,
+)
 from lakelog.spark.offsets import TopicPartition
+from lakelog.spark.planning import OffsetRange
 
-_DECODED_BYTES_MAX = 256 << 20
 _SAMPLE_BYTES = 64 << 10
 
 
@@ -28,14 +39,6 @@ class TopicMeta:
     name: str
     topic_id: str
     partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Records of one batch. `timestamp_type` is 0 (CreateTime) or 1 (LogAppendTime)."""
-
-    timestamp_type: int
-    records: list[Record]
 
 
 class Broker:
@@ -70,61 +73,88 @@ class Broker:
         found = self._cluster.refresh().topics
         return {name: _meta(topic) for name, topic in found.items() if not topic.is_internal}
 
+    def find(self, names: Iterable[str]) -> dict[str, TopicMeta]:
+        """Those of the topics that exist, as they are now."""
+        wanted = list(names)
+        self._cluster.refresh(wanted)
+        found = {}
+        for name in wanted:
+            with suppress(TopicNotFoundError):
+                found[name] = _meta(self._cluster.topic(name))
+        return found
+
+    def missing_text(self, name: str) -> str:
+        """That a topic does not exist, with the name of one that does if it is similar."""
+        try:
+            self._cluster.topic(name)
+        except TopicNotFoundError as error:
+            return f"{error.message}. {error.hint}".rstrip(". ")
+        return f"topic {name!r} did not exist a moment ago"
+
     def describe(self, names: Iterable[str]) -> dict[str, TopicMeta]:
         """As they are now. Raises `TopicMissingError`."""
         wanted = list(names)
-        self._cluster.refresh(wanted)
-        try:
-            return {name: _meta(self._cluster.topic(name)) for name in wanted}
-        except TopicNotFoundError as error:
-            raise TopicMissingError(f"{error.message}. {error.hint}".rstrip(". ")) from None
+        found = self.find(wanted)
+        for name in wanted:
+            if name not in found:
+                raise TopicMissingError(self.missing_text(name))
+        return found
+
+    def places(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+        """The first offset at or after each time in milliseconds, -1 where there is none; or where
+        the partition begins (`EARLIEST`) or the readable part of it ends (`LATEST`).
+
+        This and what follows raises `TopicMissingError` for a topic that was deleted meanwhile.
+        """
+        with _telling_missing():
+            return self._list(wanted, read_committed=self._reader.read_committed)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._offsets(dict.fromkeys(partitions, EARLIEST))
+        return _offsets(self.places(dict.fromkeys(partitions, EARLIEST)))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """One past the last record that may be read."""
-        return self._offsets(dict.fromkeys(partitions, LATEST))
+        return _offsets(self.latest_places(partitions))
 
     def latest_places(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAt]:
         """`latest` with the leader epoch that no record below the offset exceeds."""
-        return self._places(dict.fromkeys(partitions, LATEST))
+        return self.places(dict.fromkeys(partitions, LATEST))
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
         """Where the leader epoch of each partition ends in the log as it is now."""
-        return epoch_ends(self._cluster, epochs) if epochs else {}
+        with _telling_missing():
+            return epoch_ends(self._cluster, epochs) if epochs else {}
 
     def log_end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """One past the last record there is, also of transactions that are open."""
-        wanted = dict.fromkeys(partitions, LATEST)
-        return {key: place.offset for key, place in list_offsets(self._cluster, wanted).items()}
+        with _telling_missing():
+            return _offsets(self._list(dict.fromkeys(partitions, LATEST), read_committed=False))
 
-    def at_timestamps(
-        self, wanted: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after each time in milliseconds; `None` where there is none."""
-        return {key: at if at >= 0 else None for key, at in self._offsets(wanted).items()}
+    def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
+        """Every batch of records that holds an offset of the range, in order.
 
-    def read(
-        self, topic: str, partition: int, start: int, end: int, *, topic_id: str = ""
-    ) -> Iterator[Chunk]:
-        """Every record with an offset in [start, end), in order.
-
-        Raises `DataLossError` when the log no longer has the range, or the topic is another.
+        Raises `DataLossError` when the log no longer has the range: `TopicGoneError` if the topic
+        was deleted or is another, `LogReplacedError` from the first batch on that was appended
+        after the range was planned.
         """
-        known_id = decode_uuid(topic_id) if topic_id else None
-        batches = self._reader.read(topic, partition, start, end, topic_id=known_id)
+        topic_id = decode_uuid(wanted.topic_id) if wanted.topic_id else None
+        epoch = wanted.leader_epoch
         try:
-            for header, batch in batches:
-                if header.is_control:
-                    continue
-                records = decode_records(batch, header, _DECODED_BYTES_MAX)
-                if header.base_offset < start or header.last_offset >= end:
-                    records = [record for record in records if start <= record.offset < end]
-                if records:
-                    yield Chunk(header.timestamp_type, records)
-        except (OffsetOutOfRangeError, TopicRecreatedError) as error:
+            for header, batch in self._reader.read(
+                wanted.topic, wanted.partition, wanted.start, wanted.end, topic_id=topic_id
+            ):
+                if 0 <= epoch < header.partition_leader_epoch:
+                    raise LogReplacedError(
+                        f"{wanted}: the log was cut at or before offset {header.base_offset} and "
+                        f"grew again, in leader epoch {header.partition_leader_epoch} instead of "
+                        f"{epoch}"
+                    )
+                if not header.is_control:
+                    yield header, batch
+        except OffsetOutOfRangeError as error:
             raise DataLossError(error.message) from None
+        except (TopicNotFoundError, PartitionNotFoundError, TopicRecreatedError) as error:
+            raise TopicGoneError(f"{wanted}: {error.message}") from None
 
     def bytes_per_offset(self, topic: str, partition: int, start: int, end: int) -> float:
         """How much of the log an offset takes, judged by the first records of a range."""
@@ -138,13 +168,10 @@ class Broker:
                 break
         return taken / max(1, position - start)
 
-    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {key: place.offset for key, place in self._places(wanted).items()}
-
-    def _places(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
-        if not wanted:
-            return {}
-        return list_offsets(self._cluster, wanted, read_committed=self._reader.read_committed)
+    def _list(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool
+    ) -> dict[TopicPartition, OffsetAt]:
+        return list_offsets(self._cluster, wanted, read_committed=read_committed) if wanted else {}
 
 
 def open_producer(
@@ -163,3 +190,15 @@ def open_producer(
 def _meta(topic: Topic) -> TopicMeta:
     partitions = tuple(partition.partition for partition in topic.partitions)
     return TopicMeta(topic.name, encode_uuid(topic.topic_id), partitions)
+
+
+def _offsets(places: Mapping[TopicPartition, OffsetAt]) -> dict[TopicPartition, int]:
+    return {key: place.offset for key, place in places.items()}
+
+
+@contextmanager
+def _telling_missing() -> Iterator[None]:
+    try:
+        yield
+    except (TopicNotFoundError, PartitionNotFoundError) as error:
+        raise TopicMissingError(error.message) from None

@@ -7,8 +7,7 @@ query narrows them itself: `option("columns", "value,offset")`, or a schema of f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -23,10 +22,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakelog.spark.errors import OptionError
-
-if TYPE_CHECKING:
-    from lakelog.spark.broker import Chunk
+from lakelog.client.arrow import ImpossibleTimestampError, column_types, decode_columns
+from lakelog.client.isolation import Batch
+from lakelog.records.errors import CorruptRecord
+from lakelog.spark.errors import BadRecordError, OptionError
+from lakelog.spark.planning import OffsetRange
 
 HEADERS_TYPE = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -43,27 +43,30 @@ SCHEMA = StructType(
     ]
 )
 SCHEMA_WITH_HEADERS = StructType([*SCHEMA.fields, StructField("headers", HEADERS_TYPE)])
+RAW_TIMESTAMP = StructField("rawTimestamp", LongType())
+"""The number that stands for a timestamp that is null because there is none such; only with the
+option `impossibleTimestamps=null`."""
+_ALL = StructType([*SCHEMA_WITH_HEADERS.fields, RAW_TIMESTAMP])
 
-_ROWS_MAX = 10_000
-_BYTES_MAX = 8 << 20
-_Column = Callable[[str, int, "Chunk", "pa.DataType"], "pa.Array"]
 
-
-def source_schema(columns: tuple[str, ...], *, include_headers: bool) -> StructType:
+def source_schema(
+    columns: tuple[str, ...], *, include_headers: bool, null_timestamps: bool
+) -> StructType:
     """The schema of a query. Raises `OptionError` for a column that does not exist."""
     if not columns:
-        return SCHEMA_WITH_HEADERS if include_headers else SCHEMA
-    by_name = {name.lower(): name for name in SCHEMA_WITH_HEADERS.fieldNames()}
+        fields = SCHEMA_WITH_HEADERS.fields if include_headers else SCHEMA.fields
+        return StructType([*fields, RAW_TIMESTAMP] if null_timestamps else [*fields])
+    by_name = {name.lower(): name for name in _ALL.fieldNames()}
     unknown = [name for name in columns if name.lower() not in by_name]
     if unknown:
         known = ", ".join(by_name.values())
         raise OptionError(f"option 'columns': there is no {unknown[0]!r} among {known}")
-    return StructType([SCHEMA_WITH_HEADERS[by_name[name.lower()]] for name in columns])
+    return StructType([_ALL[by_name[name.lower()]] for name in columns])
 
 
 def check_schema(schema: StructType) -> None:
     """Raises `OptionError` unless `schema`, given by the user, is made of the source's columns."""
-    known = {field.name: field for field in SCHEMA_WITH_HEADERS}
+    known = {field.name: field for field in _ALL}
     for field in schema:
         if field.name not in known or field.dataType != known[field.name].dataType:
             columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in known.values())
@@ -82,60 +85,47 @@ class ArrowRows:
     """Makes Arrow record batches of exactly one schema, whose names are the source's columns.
 
     Spark checks names and types of a partition's first batch only and reads the others by
-    position, so each batch is built to the schema and nothing is left to inference.
+    position, so each batch is built to the schema and nothing is left to inference. Only the
+    columns of the schema are decoded. null_timestamps: see `decode_columns`; way_on: the advice for
+    whoever meets an impossible timestamp without it.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, null_timestamps: bool, way_on: str) -> None:
         self._schema = schema
-        self._columns = [(_COLUMNS[field.name], field.type) for field in schema]
+        self._way_on = way_on
+        self._null_timestamps = null_timestamps
+        self._decoded = [name for name in schema.names if name in column_types()] or ["offset"]
 
-    def convert(
-        self, topic: str, partition: int, chunks: Iterable[Chunk]
-    ) -> Iterator[pa.RecordBatch]:
-        """Batches of about 10,000 rows or 8 MiB. Chunks of few records are put together."""
-        pending: list[pa.RecordBatch] = []
-        rows = size = 0
-        for chunk in chunks:
-            batch = self._batch(topic, partition, chunk)
-            pending.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
-            if rows >= _ROWS_MAX or size >= _BYTES_MAX:
-                yield pa.concat_batches(pending)
-                pending, rows, size = [], 0, 0
-        if pending:
-            yield pa.concat_batches(pending)
+    def convert(self, wanted: OffsetRange, batches: Iterable[Batch]) -> Iterator[pa.RecordBatch]:
+        """The records of the range in batches of about 8 MiB.
 
-    def _batch(self, topic: str, partition: int, chunk: Chunk) -> pa.RecordBatch:
-        arrays = [column(topic, partition, chunk, type_) for column, type_ in self._columns]
+        Raises `BadRecordError` for a batch that is damaged, and for a timestamp that cannot be
+        represented unless that is allowed.
+        """
+        where = f"{wanted.topic}-{wanted.partition}"
+        try:
+            for decoded in decode_columns(
+                batches,
+                self._decoded,
+                start=wanted.start,
+                end=wanted.end,
+                null_timestamps=self._null_timestamps,
+            ):
+                yield self._complete(wanted, decoded)
+        except ImpossibleTimestampError as error:
+            raise BadRecordError(
+                f"{where}@{error.offset}: the timestamp {error.timestamp} (milliseconds) is not "
+                f"within the years 1 to 9999. {self._way_on}"
+            ) from None
+        except CorruptRecord as error:
+            raise BadRecordError(f"{where}: {error}") from None
+
+    def _complete(self, wanted: OffsetRange, decoded: pa.RecordBatch) -> pa.RecordBatch:
+        constants = {"topic": wanted.topic, "partition": wanted.partition}
+        arrays = [
+            pa.repeat(pa.scalar(constants[field.name], field.type), decoded.num_rows)
+            if field.name in constants
+            else decoded.column(field.name).cast(field.type)
+            for field in self._schema
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-def _headers(chunk: Chunk, type_: pa.DataType) -> pa.Array:
-    """No headers are a null, as in the official connector."""
-    rows = [
-        [{"key": key, "value": value} for key, value in record.headers] or None
-        for record in chunk.records
-    ]
-    return pa.array(rows, type_)
-
-
-def _timestamps(chunk: Chunk, type_: pa.DataType) -> pa.Array:
-    times = pa.array([record.timestamp for record in chunk.records], pa.timestamp("ms", "UTC"))
-    return times.cast(type_)
-
-
-def _constant(value: object, chunk: Chunk, type_: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(value, type_), len(chunk.records))
-
-
-_COLUMNS: dict[str, _Column] = {
-    "key": lambda _t, _p, chunk, type_: pa.array([r.key for r in chunk.records], type_),
-    "value": lambda _t, _p, chunk, type_: pa.array([r.value for r in chunk.records], type_),
-    "topic": lambda topic, _p, chunk, type_: _constant(topic, chunk, type_),
-    "partition": lambda _t, partition, chunk, type_: _constant(partition, chunk, type_),
-    "offset": lambda _t, _p, chunk, type_: pa.array([r.offset for r in chunk.records], type_),
-    "timestamp": lambda _t, _p, chunk, type_: _timestamps(chunk, type_),
-    "timestampType": lambda _t, _p, chunk, type_: _constant(chunk.timestamp_type, chunk, type_),
-    "headers": lambda _t, _p, chunk, type_: _headers(chunk, type_),
-}

@@ -13,3 +13,15 @@ class TopicMissingError(OptionError):
 
 class DataLossError(Exception):
     """Records that a query should have read are no longer in the log."""
+
+
+class TopicGoneError(DataLossError):
+    """A topic or partition was deleted after a query began to read it, or created again."""
+
+
+class LogReplacedError(DataLossError):
+    """A log was cut and grew again: what follows are other records than those that were planned."""
+
+
+class BadRecordError(Exception):
+    """A record that cannot be a row; the text has its place."""

@@ -41,6 +41,16 @@ class StreamOffset:
     topic_ids: dict[str, str] = field(default_factory=dict)
     epochs: Epochs = field(default_factory=dict)
 
+    def epoch_of(self, key: TopicPartition) -> int | None:
+        return self.epochs.get(key[0], {}).get(key[1])
+
+    def is_of(self, topic: str, topic_id: str) -> bool:
+        """Whether these are offsets of the topic with that id, as far as ids are known.
+
+        Offsets without ids come from the official connector's checkpoints and match any topic.
+        """
+        return not topic_id or self.topic_ids.get(topic) in (None, "", topic_id)
+
     def to_json(self) -> dict[str, dict[str, int]]:
         """Ordered, so that equal points have equal text, by which Spark compares them."""
         entries: dict[str, dict[str, int]] = {
@@ -74,6 +84,17 @@ def parse_offsets(text: str) -> Offsets:
     if not isinstance(value, dict) or not value:
         raise ValueError(f'expected JSON such as {{"topic": {{"0": 23, "1": -2}}}}, not {text!r}')
     return _checked(value)
+
+
+def parse_point(text: str) -> StreamOffset:
+    """Offsets as a checkpoint or a query's progress has them; ids and epochs may be missing.
+
+    Raises `ValueError`.
+    """
+    value = _json(text)
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f'expected JSON such as {{"topic": {{"0": 23, "1": -2}}}}, not {text!r}')
+    return StreamOffset.from_json(value)
 
 
 def parse_assign(text: str) -> tuple[TopicPartition, ...]:

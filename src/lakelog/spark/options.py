@@ -16,7 +16,14 @@ from typing import TypeVar
 
 from lakelog.client.isolation import LEVELS
 from lakelog.spark.errors import OptionError
-from lakelog.spark.offsets import Offsets, TimestampsByPartition, parse_assign, parse_offsets
+from lakelog.spark.offsets import (
+    Offsets,
+    StreamOffset,
+    TimestampsByPartition,
+    parse_assign,
+    parse_offsets,
+    parse_point,
+)
 
 T = TypeVar("T")
 
@@ -42,7 +49,7 @@ class AtTimestamps:
     timestamps_ms: TimestampsByPartition
 
 
-Position = Boundary | AtTimestamp | AtTimestamps | Offsets
+Position = Boundary | AtTimestamp | AtTimestamps | StreamOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,7 @@ class SourceOptions:
     include_headers: bool = False
     fail_on_data_loss: bool = True
     read_committed: bool = True
+    null_timestamps: bool = False
     columns: tuple[str, ...] = ()
     client_id: str = "lakelog-spark"
 
@@ -98,6 +106,7 @@ SOURCE_NAMES = (
     "minPartitions",
     "includeHeaders",
     "failOnDataLoss",
+    "impossibleTimestamps",
     "columns",
 )
 SINK_NAMES = (
@@ -225,6 +234,7 @@ def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> Sour
         include_headers=given.flag("includeHeaders", False),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         read_committed=_read_committed(given),
+        null_timestamps=_null_timestamps(given),
         columns=_names(given.text("columns")),
         client_id=given.text("kafka.client.id", "lakelog-spark"),
     )
@@ -298,6 +308,14 @@ def _read_committed(given: _Reader) -> bool:
     return LEVELS[value]
 
 
+def _null_timestamps(given: _Reader) -> bool:
+    name = "impossibleTimestamps"
+    value = given.text(name, "fail").lower()
+    if value not in ("fail", "null"):
+        raise OptionError(f"option {name!r} must be fail or null, not {value!r}")
+    return value == "null"
+
+
 def _position(given: _Reader, which: str, default: Boundary) -> Position:
     """The official order of precedence: one timestamp, timestamps, offsets."""
     at = given.number(f"{which}Timestamp", minimum=0)
@@ -313,9 +331,9 @@ def _position(given: _Reader, which: str, default: Boundary) -> Position:
         if which == "ending" and boundary is Boundary.EARLIEST:
             raise OptionError("option 'endingOffsets' must be latest or JSON, not earliest")
         return boundary
-    offsets: Offsets = _parsed(parse_offsets, name, text)
-    _check_specials(name, offsets, earliest_allowed=which == "starting")
-    return offsets
+    point: StreamOffset = _parsed(parse_point, name, text)
+    _check_specials(name, point.offsets, earliest_allowed=which == "starting")
+    return point
 
 
 def _check_specials(name: str, offsets: Offsets, *, earliest_allowed: bool) -> None:

@@ -6,18 +6,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from lakelog.spark.offsets import Offsets, from_items, items
+from lakelog.spark.offsets import Offsets, StreamOffset, from_items, items
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets from `start` up to, not including, `end` of one partition."""
+    """Offsets from `start` up to, not including, `end` of one partition.
+
+    leader_epoch: no record of the range has a newer one, or the log was cut and grew again after
+    the range was planned; -1 if that is not known.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
     topic_id: str = ""
+    leader_epoch: int = -1
 
     @property
     def size(self) -> int:
@@ -35,6 +40,18 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
         if end_offset > start_offset:
             found.append(OffsetRange(topic, partition, start_offset, end_offset))
     return found
+
+
+def identified(ranges: list[OffsetRange], end: StreamOffset) -> list[OffsetRange]:
+    """With the topic ids and leader epochs of the point that the ranges lead to."""
+    return [
+        replace(
+            each,
+            topic_id=end.topic_ids.get(each.topic, ""),
+            leader_epoch=end.epochs.get(each.topic, {}).get(each.partition, -1),
+        )
+        for each in ranges
+    ]
 
 
 def split_ranges(ranges: list[OffsetRange], partitions_min: int | None) -> list[OffsetRange]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from lakelog.spark.broker import Broker, TopicMeta
+from lakelog.client.offsets import OffsetAt
+from lakelog.spark.broker import Broker
 from lakelog.spark.errors import OptionError, TopicMissingError
 from lakelog.spark.offsets import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
     Offsets,
+    StreamOffset,
     TopicPartition,
     from_items,
     items,
@@ -23,42 +27,71 @@ from lakelog.spark.options import (
 )
 
 
-def find_topics(
-    broker: Broker, subscription: Subscription
-) -> tuple[dict[str, TopicMeta], list[TopicPartition]]:
-    """The topics of a subscription, and their partitions in order. Raises `TopicMissingError`."""
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """What there is of a subscription: topic ids by name, partitions in order, and by topic a
+    sentence about what it names and does not exist."""
+
+    topic_ids: dict[str, str]
+    partitions: list[TopicPartition]
+    missing: dict[str, str]
+
+    def complete(self) -> Subscribed:
+        """Itself. Raises `TopicMissingError` if anything is missing."""
+        if self.missing:
+            raise TopicMissingError(next(iter(self.missing.values())))
+        return self
+
+
+def find_topics(broker: Broker, subscription: Subscription) -> Subscribed:
+    """The topics of a subscription as they are now."""
+    missing: dict[str, str] = {}
     if subscription.pattern:
         matches = re.compile(subscription.pattern).fullmatch
         metas = {name: meta for name, meta in broker.topics().items() if matches(name)}
     else:
-        names = subscription.topics or {topic for topic, _ in subscription.partitions}
-        metas = broker.describe(sorted(names))
+        names = sorted({*subscription.topics, *(topic for topic, _ in subscription.partitions)})
+        metas = broker.find(names)
+        missing = {name: broker.missing_text(name) for name in names if name not in metas}
     existing = [(meta.name, p) for meta in metas.values() for p in meta.partitions]
     for topic, partition in subscription.partitions:
-        if (topic, partition) not in existing:
-            raise TopicMissingError(f"topic {topic!r} has no partition {partition}")
-    return metas, sorted(subscription.partitions or existing)
+        if topic in metas and (topic, partition) not in existing:
+            missing[topic] = f"topic {topic!r} has no partition {partition}"
+    wanted = set(subscription.partitions or existing)
+    ids = {meta.name: meta.topic_id for meta in metas.values()}
+    return Subscribed(ids, sorted(wanted & set(existing)), missing)
 
 
 def resolve(
     broker: Broker,
     position: Position,
-    partitions: list[TopicPartition],
+    found: Subscribed,
     *,
     latest_if_no_timestamp: bool = True,
-) -> Offsets:
-    """An offset for each of `partitions`. Raises `OptionError` when the position does not fit."""
+) -> StreamOffset:
+    """A point with an offset for each partition, and a leader epoch where it is known.
+
+    Raises `OptionError` when the position does not fit.
+    """
+    partitions = found.partitions
     if isinstance(position, Boundary):
-        earliest = position is Boundary.EARLIEST
-        return from_items(broker.earliest(partitions) if earliest else broker.latest(partitions))
+        time = EARLIEST_OFFSET if position is Boundary.EARLIEST else LATEST_OFFSET
+        return _point(broker.places(dict.fromkeys(partitions, time)), found)
     if isinstance(position, AtTimestamp):
         wanted = dict.fromkeys(partitions, position.timestamp_ms)
-        return _at_timestamps(broker, wanted, latest_if_no_timestamp)
+        return _point(_at_timestamps(broker, wanted, latest_if_no_timestamp), found)
     if isinstance(position, AtTimestamps):
         _check_same_partitions(position.timestamps_ms, partitions)
-        return _at_timestamps(broker, dict(items(position.timestamps_ms)), latest_if_no_timestamp)
-    _check_same_partitions(position, partitions)
-    return _fill_specials(broker, dict(items(position)))
+        wanted = dict(items(position.timestamps_ms))
+        return _point(_at_timestamps(broker, wanted, latest_if_no_timestamp), found)
+    _check_same_partitions(position.offsets, partitions)
+    return _given(broker, position, found)
+
+
+def _point(places: Mapping[TopicPartition, OffsetAt], found: Subscribed) -> StreamOffset:
+    offsets = {key: place.offset for key, place in places.items()}
+    epochs = {key: place.leader_epoch for key, place in places.items() if place.leader_epoch >= 0}
+    return StreamOffset(from_items(offsets), found.topic_ids, from_items(epochs))
 
 
 def _check_same_partitions(given: Offsets, partitions: list[TopicPartition]) -> None:
@@ -73,25 +106,25 @@ def _check_same_partitions(given: Offsets, partitions: list[TopicPartition]) -> 
 
 def _at_timestamps(
     broker: Broker, wanted: dict[TopicPartition, int], latest_if_none: bool
-) -> Offsets:
-    found = broker.at_timestamps(wanted)
-    missing = [tp for tp in wanted if found.get(tp) is None]
+) -> dict[TopicPartition, OffsetAt]:
+    places = broker.places(wanted)
+    missing = [tp for tp, place in places.items() if place.offset < 0]
     if missing and not latest_if_none:
         text = ", ".join(f"{topic}-{partition}" for topic, partition in missing)
         raise OptionError(
             f"no record at or after the given time in {text} (the option "
             "startingOffsetsByTimestampStrategy=latest starts these at their end)"
         )
-    latest = broker.latest(missing)
-    return from_items({tp: latest[tp] if tp in latest else _known(found[tp]) for tp in wanted})
+    return {**places, **broker.latest_places(missing)}
 
 
-def _known(offset: int | None) -> int:
-    assert offset is not None
-    return offset
-
-
-def _fill_specials(broker: Broker, given: dict[TopicPartition, int]) -> Offsets:
-    earliest = broker.earliest([tp for tp, offset in given.items() if offset == EARLIEST_OFFSET])
-    latest = broker.latest([tp for tp, offset in given.items() if offset == LATEST_OFFSET])
-    return from_items({**given, **earliest, **latest})
+def _given(broker: Broker, given: StreamOffset, found: Subscribed) -> StreamOffset:
+    """The point as it was given, with ids and epochs if it has them; -1 and -2 are looked up."""
+    specials = {key: at for key, at in items(given.offsets) if at < 0}
+    asked = _point(broker.places(specials), found)
+    epochs = {key: epoch for key, epoch in items(given.epochs) if key not in specials}
+    return StreamOffset(
+        from_items({**dict(items(given.offsets)), **dict(items(asked.offsets))}),
+        {**found.topic_ids, **given.topic_ids},
+        from_items({**epochs, **dict(items(asked.epochs))}),
+    )

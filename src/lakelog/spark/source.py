@@ -21,7 +21,11 @@ def schema_of(options: Mapping[str, str]) -> StructType:
     here.
     """
     given = parse_source_options(options, streaming=False)
-    return source_schema(given.columns, include_headers=given.include_headers)
+    return source_schema(
+        given.columns,
+        include_headers=given.include_headers,
+        null_timestamps=given.null_timestamps,
+    )
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:

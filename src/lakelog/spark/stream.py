@@ -8,10 +8,10 @@ Spark keeps in the checkpoint.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
@@ -22,69 +22,72 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from lakelog.base.events import event
-from lakelog.spark.batch import RangePartition, open_broker, read_range
+from lakelog.spark.batch import RangePartition, open_broker, plan, read_range
 from lakelog.spark.broker import Broker
-from lakelog.spark.errors import DataLossError
-from lakelog.spark.offsets import Offsets, StreamOffset, TopicPartition, from_items, items
-from lakelog.spark.options import SourceOptions
-from lakelog.spark.planning import limit_offsets, ranges_between, split_ranges
+from lakelog.spark.continuation import Continuation, continue_from
+from lakelog.spark.errors import TopicMissingError
+from lakelog.spark.offsets import StreamOffset
+from lakelog.spark.options import Boundary, SourceOptions
+from lakelog.spark.planning import limit_offsets
 from lakelog.spark.positions import find_topics, resolve
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+T = TypeVar("T")
+
 _log = logging.getLogger("lakelog.spark")
+_LOOKS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The end of everything that is subscribed to, and what is missing of it, by topic."""
+
+    point: StreamOffset
+    missing: Mapping[str, str]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._final: StreamOffset | None = None
+        self._final: _Latest | None = None
         self._latest: StreamOffset | None = None
+        self._told_missing: set[str] = set()
 
     @cached_property
     def _broker(self) -> Broker:
         return open_broker(self._options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        metas, partitions = find_topics(self._broker, self._options.subscription)
-        offsets = resolve(
+        return resolve(
             self._broker,
             self._options.starting,
-            partitions,
+            find_topics(self._broker, self._options.subscription).complete(),
             latest_if_no_timestamp=self._options.latest_if_no_timestamp,
-        )
-        return StreamOffset(offsets, {m.name: m.topic_id for m in metas.values()}).to_json()
+        ).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = self._options.offsets_per_trigger_max
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._final = self._read_latest()
+        self._final = self._looking_again(self._read_latest)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; `start` itself when there is nothing to read."""
         begin = StreamOffset.from_json(start)
-        target = self._latest = self._final or self._read_latest()
-        begin, end = self._reconcile(begin, target)
-        if isinstance(limit, ReadMaxRows):
-            end = limit_offsets(begin.offsets, end, limit.max_rows)
-        return StreamOffset(end, target.topic_ids).to_json()
+        return self._looking_again(lambda: self._end_of_next(begin, limit)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self._latest is None else self._latest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
-        begin, _ = self._reconcile(begin, target)
-        ranges = ranges_between(begin.offsets, target.offsets)
-        return [
-            RangePartition(replace(each, topic_id=target.topic_ids.get(each.topic, "")))
-            for each in split_ranges(ranges, self._options.partitions_min)
-        ] or [RangePartition(None)]
+        going_on = self._looking_again(lambda: self._continue(begin, target))
+        return plan(going_on.start, going_on.end, self._options)
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, self._schema, partition.value)
@@ -96,58 +99,47 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if "_broker" in self.__dict__:
             self._broker.close()
 
-    def _read_latest(self) -> StreamOffset:
-        metas, partitions = find_topics(self._broker, self._options.subscription)
-        ids = {meta.name: meta.topic_id for meta in metas.values()}
-        return StreamOffset(from_items(self._broker.latest(partitions)), ids)
+    def _end_of_next(self, begin: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        latest = self._final or self._read_latest()
+        self._latest = latest.point
+        self._check_missing(latest.missing, begin)
+        going_on = self._continue(begin, latest.point)
+        end = going_on.end
+        if isinstance(limit, ReadMaxRows):
+            limited = limit_offsets(going_on.start.offsets, end.offsets, limit.max_rows)
+            end = replace(end, offsets=limited)
+        return end
 
-    def _reconcile(self, begin: StreamOffset, target: StreamOffset) -> tuple[StreamOffset, Offsets]:
-        """Where to begin, given that topics may have come, gone or been created anew.
+    def _continue(self, begin: StreamOffset, target: StreamOffset) -> Continuation:
+        return continue_from(
+            self._broker, begin, target, fail_on_data_loss=self._options.fail_on_data_loss
+        )
 
-        New partitions begin at their earliest offset, as does a topic created anew once its loss
-        is accepted. A query that went beyond an open transaction when it still read uncommitted
-        records waits where it is. Returns the adjusted beginning and the end to read to.
+    def _read_latest(self) -> _Latest:
+        found = find_topics(self._broker, self._options.subscription)
+        return _Latest(resolve(self._broker, Boundary.LATEST, found), found.missing)
+
+    def _check_missing(self, missing: Mapping[str, str], begin: StreamOffset) -> None:
+        """Topics that the query has read before are a loss, which `continue_from` reports.
+
+        Others may be misspelt: raises `TopicMissingError`, unless losses are accepted. One that was
+        deleted long ago cannot be told from them.
         """
-        start: Offsets = {}
-        ends = dict(items(target.offsets))
-        unknown = []
-        for (topic, partition), end in items(target.offsets):
-            known = begin.offsets.get(topic, {}).get(partition)
-            if known is not None and not _same_topic(topic, begin, target):
-                self._lost(f"topic {topic!r} was deleted and created again")
-                known = None
-            if known is None:
-                unknown.append((topic, partition))
-                continue
-            if known > end:
-                ends[topic, partition] = self._end_before(known, (topic, partition))
-            start.setdefault(topic, {})[partition] = known
-        for (topic, partition), _ in items(begin.offsets):
-            if partition not in target.offsets.get(topic, {}):
-                self._lost(f"{topic}-{partition} is gone, or no longer among what is read")
-        for (topic, partition), offset in self._broker.earliest(unknown).items():
-            if offset > 0:
-                self._lost(f"{topic}-{partition} is new, but its first offset is {offset}")
-            start.setdefault(topic, {})[partition] = offset
-        return StreamOffset(start, target.topic_ids), from_items(ends)
+        for topic, text in missing.items():
+            if self._options.fail_on_data_loss and topic not in begin.offsets:
+                raise TopicMissingError(text)
+            if text not in self._told_missing:
+                self._told_missing.add(text)
+                _log.warning(
+                    "%s; its records are not read", text, extra=event("subscribed_topic_missing")
+                )
 
-    def _end_before(self, known: int, partition: TopicPartition) -> int:
-        """Where to read to in a partition whose readable end is before `known`."""
-        end = self._broker.log_end([partition])[partition]
-        if known > end:
-            where = f"{partition[0]}-{partition[1]}"
-            self._lost(f"{where} ends at {end}, before {known} where we were")
-        return min(known, end)
-
-    def _lost(self, what: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLossError(
-                f"{what}: records may have been lost. Set the option failOnDataLoss=false to go on"
-            )
-        _log.warning("records may have been lost: %s", what, extra=event("records_lost"))
-
-
-def _same_topic(topic: str, begin: StreamOffset, target: StreamOffset) -> bool:
-    """Offsets without ids come from the official connector's checkpoints and match any topic."""
-    known = begin.topic_ids.get(topic)
-    return known is None or known == target.topic_ids.get(topic, known)
+    def _looking_again(self, work: Callable[[], T]) -> T:
+        """`work()`, again when a topic was deleted meanwhile and losses are accepted."""
+        for _ in range(_LOOKS_MAX - 1):
+            try:
+                return work()
+            except TopicMissingError:
+                if self._options.fail_on_data_loss:
+                    raise
+        return work()

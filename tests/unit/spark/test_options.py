@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.spark.errors import OptionError
+from lakelog.spark.offsets import StreamOffset
 from lakelog.spark.options import (
     AtTimestamp,
     AtTimestamps,
@@ -50,7 +51,7 @@ def test_positions_in_the_official_order_of_precedence() -> None:
     del everything["startingTimestamp"]
     assert parse(**everything).starting == AtTimestamps({"a": {0: 6}})
     del everything["startingOffsetsByTimestamp"]
-    assert parse(**everything).starting == {"a": {0: -2}}
+    assert parse(**everything).starting == StreamOffset({"a": {0: -2}})
 
 
 @pytest.mark.parametrize(

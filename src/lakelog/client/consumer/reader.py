@@ -32,8 +32,6 @@ from lakelog.protocol.fetch import FetchResponse
 
 DEFAULT_FETCH_BYTES = 4 << 20
 
-_STALE_ID = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
-
 
 class PartitionReader:
     """Reads ranges of partitions.

@@ -6,7 +6,7 @@ Rows go through in batches, so memory stays bounded whatever the size of the ran
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,10 @@ from lakelog.spark.errors import DataLossError
 from lakelog.spark.planning import OffsetRange
 
 _ROW_GROUP_BYTES = 32 << 20
+_WAY_ON = (
+    "Repeat with --null-timestamps to archive such a timestamp as null, with its number in the "
+    "column rawTimestamp"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def write_ranges(
             Broker(bootstrap, client_id="lakelog-archive") as broker,
         ):
             for each in ranges:
-                rows += _copy(broker, each, ArrowRows(schema), writer, skip_lost=skip_lost)
+                rows += _copy(broker, each, _rows(schema), writer, skip_lost=skip_lost)
     except BaseException:
         target.remove()
         raise
@@ -60,14 +64,19 @@ def write_ranges(
     return WrittenFile(path, rows)
 
 
+def _rows(schema: pa.Schema) -> ArrowRows:
+    nullable = schema.field("timestamp").nullable
+    return ArrowRows(schema, null_timestamps=nullable, way_on=_WAY_ON)
+
+
 def _copy(
     broker: Broker, each: OffsetRange, rows: ArrowRows, writer: pq.ParquetWriter, *, skip_lost: bool
 ) -> int:
     start = _first_left(broker, each, skip_lost=skip_lost)
     count = 0
     group: list[pa.RecordBatch] = []
-    chunks = broker.read(each.topic, each.partition, start, each.end, topic_id=each.topic_id)
-    for batch in rows.convert(each.topic, each.partition, chunks):
+    left = replace(each, start=start)
+    for batch in rows.convert(left, broker.batches(left)):
         count += batch.num_rows
         group.append(batch)
         if sum(each.nbytes for each in group) >= _ROW_GROUP_BYTES:

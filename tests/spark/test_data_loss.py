@@ -1,0 +1,259 @@
+"""What a query says or does when records go away before it has read them, or while it does."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_process import BrokerProcess
+from lakelog.client.admin import Admin
+from lakelog.client.producer import Producer
+from lakelog.spark.batch import RangePartition
+from lakelog.spark.errors import DataLossError, TopicMissingError
+from lost_tail import lose_tail
+from spark.sources import BatchQuery, StreamQuery, values
+from spark.topics import MakeTopic, produce
+
+ACCEPTED = {"failOnDataLoss": "false"}
+
+
+def append(bootstrap: str, topic: str, *numbers: int) -> None:
+    """Each record in a batch of its own."""
+    for number in numbers:
+        with Producer(bootstrap) as producer:
+            producer.send(topic, b"%d" % number)
+
+
+def texts(*numbers: int) -> list[str]:
+    return [str(number) for number in numbers]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """With a topic `t` of one partition and ten records."""
+    with BrokerProcess(tmp_path / "data") as process:
+        with Admin(process.bootstrap) as admin:
+            admin.topics.create("t", partitions=1)
+        append(process.bootstrap, "t", *range(10))
+        yield process
+        process.stop()
+
+
+@pytest.mark.parametrize("grown_to", [7, 10, 14])
+def test_a_stream_notices_a_log_that_was_cut_and_grew_again(
+    broker: BrokerProcess, grown_to: int
+) -> None:
+    """Whether it has fewer offsets then, as many, or more."""
+    query = StreamQuery(broker.bootstrap, "t")
+    assert query.run() == texts(*range(10))
+    before = query.offset
+    lose_tail(broker, "t", 0, batches_kept=5)
+    new = [100 + number for number in range(5, grown_to)]
+    append(broker.bootstrap, "t", *new)
+
+    with pytest.raises(DataLossError, match=r"t-0 was cut .* offset 10 .* ends at 5\b.*others now"):
+        query.run()
+    assert query.offset == before
+
+    query.options |= ACCEPTED
+    assert query.run() == texts(*new)
+    query.options |= {"failOnDataLoss": "true"}
+    append(broker.bootstrap, "t", 999)
+    assert query.run() == texts(999)
+
+
+def test_a_stream_that_a_restart_of_the_broker_does_not_harm_has_no_batch(
+    broker: BrokerProcess,
+) -> None:
+    """The leader's epoch has risen, but no record is missing or new."""
+    query = StreamQuery(broker.bootstrap, "t")
+    query.run()
+    before = query.offset
+    broker.kill()
+    broker.restart()
+    assert query.run() == []
+    assert query.offset == before
+    append(broker.bootstrap, "t", 10)
+    assert query.run() == texts(10)
+
+
+def test_a_planned_batch_notices_a_cut_before_it_is_read(broker: BrokerProcess) -> None:
+    """The offsets of the plan are those of the old log; the new one is not read for it."""
+    query = StreamQuery(broker.bootstrap, "t")
+    strict, tolerant = (BatchQuery(broker.bootstrap, "t", **how) for how in ({}, ACCEPTED))
+    lose_tail(broker, "t", 0, batches_kept=5)
+    append(broker.bootstrap, "t", *range(105, 112))
+
+    with pytest.raises(DataLossError, match=r"t-0 \[0, 10\): the log was cut .* offset 5 and grew"):
+        strict.run()
+    assert tolerant.run() == texts(*range(5))
+    assert query.run() == texts(*range(5), *range(105, 112))
+
+
+def test_a_batch_goes_on_from_the_offsets_of_a_query(broker: BrokerProcess) -> None:
+    """With epochs, as a query's progress has them, a cut is noticed here, too."""
+    query = StreamQuery(broker.bootstrap, "t")
+    query.run()
+    append(broker.bootstrap, "t", 10, 11)
+    given = {"startingOffsets": json.dumps(query.offset)}
+    assert BatchQuery(broker.bootstrap, "t", **given).run() == texts(10, 11)
+
+    lose_tail(broker, "t", 0, batches_kept=5)
+    append(broker.bootstrap, "t", *range(105, 112))
+    with pytest.raises(DataLossError, match="ends at 5"):
+        BatchQuery(broker.bootstrap, "t", **given)
+    assert BatchQuery(broker.bootstrap, "t", **given, **ACCEPTED).run() == texts(*range(105, 112))
+
+
+def test_a_stream_that_began_at_the_end_notices_a_cut_below_it(broker: BrokerProcess) -> None:
+    query = StreamQuery(broker.bootstrap, "t", startingOffsets="latest")
+    assert query.run() == []
+    lose_tail(broker, "t", 0, batches_kept=5)
+    append(broker.bootstrap, "t", *range(105, 112))
+    with pytest.raises(DataLossError, match="ends at 5"):
+        query.run()
+
+
+def large_topic(bootstrap: str, make_topic: MakeTopic) -> str:
+    """Many answers long: 40 records of half a megabyte in one partition."""
+    topic = make_topic(partitions=1)
+    with Producer(bootstrap) as producer:
+        for number in range(40):
+            producer.send(topic, b"x" * (512 << 10), b"%d" % number, partition=0)
+    return topic
+
+
+def keys_read(query: BatchQuery, meanwhile: Callable[[], object]) -> list[int]:
+    """The records' numbers; after the first Arrow batch `meanwhile` is called."""
+    [task] = query.tasks
+    found: list[int] = []
+    for batch in query.reader.read(task):
+        if not found:
+            meanwhile()
+        found += [int(key) for key in batch.column("key").to_pylist()]
+    return found
+
+
+def test_records_that_are_deleted_during_a_read(
+    bootstrap: str, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = large_topic(bootstrap, make_topic)
+    strict, tolerant = (BatchQuery(bootstrap, topic, **how) for how in ({}, ACCEPTED))
+    with Admin(bootstrap) as admin:
+        found = keys_read(tolerant, lambda: admin.topics.delete_records({(topic, 0): 35}))
+        with pytest.raises(DataLossError, match=r"holds only \[35, 40\).*failOnDataLoss=false"):
+            strict.run()
+    assert found == sorted(set(found)), "in order, none twice"
+    assert found[:5] == list(range(5))
+    assert found[-5:] == list(range(35, 40)), "what is left is read"
+    assert len(found) < 40
+    assert "records are lost" in caplog.text
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "deleted and created again"])
+def test_a_topic_that_is_deleted_during_a_read(
+    bootstrap: str, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture, again: bool
+) -> None:
+    topic = large_topic(bootstrap, make_topic)
+    tolerant = BatchQuery(bootstrap, topic, **ACCEPTED)
+
+    def delete() -> None:
+        with Admin(bootstrap) as admin:
+            admin.topics.delete(topic)
+        if again:
+            make_topic(90, name=topic, partitions=1)
+
+    found = keys_read(tolerant, delete)
+    assert found == list(range(len(found)))
+    assert 0 < len(found) < 40
+    assert "records are lost" in caplog.text
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "deleted and created again"])
+def test_a_range_of_a_topic_that_was_deleted(
+    bootstrap: str, make_topic: MakeTopic, again: bool
+) -> None:
+    topic = make_topic(30)
+    strict, tolerant = (BatchQuery(bootstrap, topic, **how) for how in ({}, ACCEPTED))
+    with Admin(bootstrap) as admin:
+        admin.topics.delete(topic)
+    if again:
+        make_topic(9, name=topic)
+    assert tolerant.run() == []
+    with pytest.raises(DataLossError, match=r"does not exist|created again"):
+        strict.run()
+
+
+def test_a_stream_goes_on_without_a_topic_that_was_deleted(
+    bootstrap: str, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone, kept = make_topic(6), make_topic(6)
+    query = StreamQuery(bootstrap, f"{gone},{kept}")
+    assert len(query.run()) == 12
+    with Admin(bootstrap) as admin:
+        admin.topics.delete(gone)
+    produce(bootstrap, kept, range(6, 9))
+
+    with pytest.raises(DataLossError, match=rf"{gone}-0 was deleted.*failOnDataLoss=false"):
+        query.run()
+    query.options |= ACCEPTED
+    with caplog.at_level(logging.WARNING):
+        assert sorted(query.run()) == ["v6", "v7", "v8"]
+    assert f"{gone}-0 was deleted" in caplog.text
+    assert query.run() == []
+
+    make_topic(9, name=gone)
+    assert sorted(query.run()) == [f"v{number}" for number in range(9)]
+
+
+def test_a_planned_batch_of_a_topic_that_is_gone_is_repeated(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    """As after a crash of the query: the batch that was planned is planned again."""
+    gone, kept = make_topic(6), make_topic(6)
+    query = StreamQuery(bootstrap, f"{gone},{kept}", **ACCEPTED)
+    reader = query.open()
+    start = query.offset = reader.initialOffset()
+    end = query.plan(reader)
+    with Admin(bootstrap) as admin:
+        admin.topics.delete(gone)
+    for again in (False, True):
+        if again:
+            make_topic(9, name=gone)
+        tasks: list[RangePartition] = reader.partitions(start, end)
+        assert len([v for task in tasks for v in values(reader.read(task))]) == 6
+    query.offset = end
+    assert len(query.run()) == 9
+    reader.stop()
+
+
+def test_a_topic_that_never_was_there_is_refused(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(3)
+    query = StreamQuery(bootstrap, f"{topic},nowhere", **ACCEPTED)
+    with pytest.raises(TopicMissingError, match="'nowhere' does not exist"):
+        query.run()
+    query = StreamQuery(bootstrap, topic)
+    query.run()
+    query.options["subscribe"] = f"{topic},nowhere"
+    with pytest.raises(TopicMissingError, match="'nowhere' does not exist"):
+        query.run()
+
+
+def test_a_partition_that_is_gone_from_a_topic_created_again(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(9)
+    assigned = {"assign": json.dumps({topic: [0, 2]})}
+    query = StreamQuery(bootstrap, topic, **ACCEPTED)
+    del query.options["subscribe"]
+    query.options |= assigned
+    assert len(query.run()) == 6
+    with Admin(bootstrap) as admin:
+        admin.topics.delete(topic)
+    make_topic(4, name=topic, partitions=1)
+    assert query.run() == ["v0", "v1", "v2", "v3"]
+    assert query.run() == []
