@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
@@ -173,11 +174,18 @@ class World:
         self.random = SeededRandom(seed)
         self.log = FakeLog()
         self.topics = FakeTopics({"orders": (b"o" * 16, 8), "clicks": (b"c" * 16, 2)})
+        self.memory = StateRoom()
         self.coordinator = self.new_coordinator()
 
     def new_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
-            self.config, self.clock, self.tasks, self.random, self.log, self.topics
+            self.config,
+            self.clock,
+            self.tasks,
+            self.random,
+            self.log,
+            self.topics,
+            memory=self.memory,
         )
 
     async def start(self) -> None:

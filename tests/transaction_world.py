@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from coordinator_world import FakeLog, FakeTopics, SeededRandom, VirtualClock, VirtualLoop
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
@@ -151,6 +152,7 @@ class World:
         self.gives_producer_ids = True
         self.epoch = 0
         self.forgotten_epochs_end = 0
+        self.memory = StateRoom()
         self.coordinator = self.new_coordinator()
         self.groups = self.new_groups()
 
@@ -166,12 +168,19 @@ class World:
             new_producer_id=self.next_producer_id,
             epoch_of=lambda _: self.epoch,
             forgotten_epochs_end=lambda: self.forgotten_epochs_end,
+            memory=self.memory,
         )
 
     def new_groups(self) -> GroupCoordinator:
         config = GroupConfig(partitions=1, initial_rebalance_delay_ms=0)
         return GroupCoordinator(
-            config, self.clock, self.tasks, self.random, self.group_log, self.topics
+            config,
+            self.clock,
+            self.tasks,
+            self.random,
+            self.group_log,
+            self.topics,
+            memory=self.memory,
         )
 
     async def next_producer_id(self) -> int:

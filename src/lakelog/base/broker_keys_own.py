@@ -42,6 +42,16 @@ OWN_KEYS = (
         UpdateMode.READ_ONLY,
     ),
     ConfigKey(
+        "lakelog.coordinator.state.max.bytes",
+        ConfigType.LONG,
+        "268435456",
+        "Memory, by estimate, of what clients make the broker remember: members of groups and "
+        "their assignments, offsets, transactional ids with their partitions, fetch sessions. "
+        "Beyond it nothing of that may grow. One group or transactional id may take an eighth.",
+        at_least(1 << 20),
+        UpdateMode.READ_ONLY,
+    ),
+    ConfigKey(
         "lakelog.transactional.ids.max",
         ConfigType.INT,
         "100000",

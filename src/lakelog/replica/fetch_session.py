@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateRoom
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.runtime.api import Random
@@ -159,6 +160,7 @@ class FetchSessions:
         is_known: whether there is such a partition here.
         slots_max: sessions held at once (Kafka's `max.incremental.fetch.session.cache.slots`).
         memory_max: bytes of all sessions, as counted by their partitions.
+        room: which they share with the state of coordinators.
         evict_after_s: a session unused for so long gives its slot to a new one.
     """
 
@@ -169,12 +171,14 @@ class FetchSessions:
         *,
         slots_max: int = 1000,
         memory_max: int = MEMORY_MAX,
+        room: StateRoom,
         evict_after_s: float = 120.0,
     ) -> None:
         self._random = random
         self._is_known = is_known
         self._slots_max = slots_max
         self._memory_max = memory_max
+        self._room = room
         self._evict_after_s = evict_after_s
         self._sessions: dict[int, FetchSession] = {}
         self.memory = 0
@@ -241,7 +245,7 @@ class FetchSessions:
         session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now)
         for target in targets:
             session.add(target)
-        self.memory += size
+        self._note(size)
         return session
 
     def _update(self, session: FetchSession, request: FetchRequest, now: float) -> None:
@@ -252,7 +256,7 @@ class FetchSessions:
             for partition in forgotten.partitions:
                 session.remove(name, partition)
         fresh = _change(session, _requested(request, session.uses_topic_ids))
-        self.memory += session.memory - before
+        self._note(session.memory - before)
         if self._has_many_unknown(fresh) or not self._make_room(0, 0, now):
             self._drop(session.id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -266,7 +270,9 @@ class FetchSessions:
     def _make_room(self, slots: int, memory: int, now: float) -> bool:
         """Whether so much more fits, now or after the sessions that nobody uses have gone."""
         while (
-            len(self._sessions) + slots > self._slots_max or self.memory + memory > self._memory_max
+            len(self._sessions) + slots > self._slots_max
+            or self.memory + memory > self._memory_max
+            or self._room.total + memory > self._room.bytes_max
         ):
             oldest = min(
                 self._sessions.values(), key=lambda session: session.last_used, default=None
@@ -280,8 +286,12 @@ class FetchSessions:
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self.memory -= session.memory
+            self._note(-session.memory)
             session.targets.clear()
+
+    def _note(self, more: int) -> None:
+        self.memory += more
+        self._room.total += more
 
 
 def _memory(topic: str | bytes) -> int:

@@ -16,6 +16,7 @@ from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
+from lakelog.base.state_room import StateRoom
 from lakelog.base.uuids import encode_uuid, random_uuid
 from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
@@ -111,9 +112,9 @@ class Server:
         purgatory = Purgatory(clock, tasks)
         topics = Topics(self._metadata, random, lambda: self.broker.config)
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
-        self._coordinators = coordinators = Coordinators(
-            options.config, world, self._partitions, purgatory, topics, producer_ids, self._metadata
-        )
+        state_room = StateRoom(options.config.get_int("lakelog.coordinator.state.max.bytes"))
+        parts = (options.config, world, self._partitions, purgatory, topics, producer_ids)
+        self._coordinators = coordinators = Coordinators(*parts, self._metadata, state_room)
         memory = RequestMemory(options.config.get_int("queued.max.request.bytes"))
         self.broker = Broker(
             node_id=options.node_id,
@@ -126,11 +127,7 @@ class Server:
             purgatory=purgatory,
             checks=StoredChecks(tasks),
             slow_batches=SlowBatches(tasks, memory),
-            fetch_sessions=FetchSessions(
-                random,
-                lambda topic, index: self._partitions.get(topic, index) is not None,
-                slots_max=options.config.get_int("max.incremental.fetch.session.cache.slots"),
-            ),
+            fetch_sessions=self._make_fetch_sessions(state_room),
             producer_ids=producer_ids,
             topics=topics,
             groups=coordinators.groups,
@@ -168,6 +165,14 @@ class Server:
             world.tasks,
             memory,
             broker.requests,
+        )
+
+    def _make_fetch_sessions(self, room: StateRoom) -> FetchSessions:
+        return FetchSessions(
+            self._world.random,
+            lambda topic, index: self._partitions.get(topic, index) is not None,
+            slots_max=self._options.config.get_int("max.incremental.fetch.session.cache.slots"),
+            room=room,
         )
 
     def _make_maintenance(self) -> Maintenance:

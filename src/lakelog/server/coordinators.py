@@ -12,6 +12,7 @@ from typing import Protocol
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
+from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.transaction.config import TransactionConfig
@@ -70,6 +71,7 @@ class Coordinators:
         topics: Topics,
         producer_ids: ProducerIds,
         metadata: MetadataLog,
+        memory: StateRoom,
     ) -> None:
         clock, tasks = world.clock, world.tasks
         self._partitions = partitions
@@ -82,6 +84,7 @@ class Coordinators:
             LocalPartitionLog(GROUP_TOPIC, partitions, purgatory, clock, tasks),
             topics,
             topics.group_times,
+            memory=memory,
         )
         self.markers = LocalMarkers(partitions, self.groups, purgatory, clock, tasks)
         self.transactions = TransactionCoordinator(
@@ -94,6 +97,7 @@ class Coordinators:
             new_producer_id=producer_ids.next,
             epoch_of=lambda index: partitions.find(TRANSACTION_TOPIC, index).leader_epoch,
             forgotten_epochs_end=lambda: metadata.image.forgotten_epochs_end,
+            memory=memory,
         )
         self._by_topic: dict[str, _Coordinator] = {
             GROUP_TOPIC: self.groups,

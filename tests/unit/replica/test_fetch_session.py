@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateRoom
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from lakelog.replica.fetch_session import UNKNOWN_MAX, FetchPlan, FetchSessions
 
@@ -51,7 +52,7 @@ def report(plan: FetchPlan, partition: int, size: int, high_watermark: int, erro
 
 @pytest.fixture
 def sessions() -> FetchSessions:
-    return FetchSessions(CountingRandom(), is_known, slots_max=2)
+    return FetchSessions(CountingRandom(), is_known, slots_max=2, room=StateRoom())
 
 
 def test_without_a_session_everything_is_answered(sessions: FetchSessions) -> None:
@@ -161,7 +162,9 @@ def wanted(count: int) -> dict[int, int]:
 
 
 def small(memory_max: int) -> FetchSessions:
-    return FetchSessions(CountingRandom(), is_known, slots_max=100, memory_max=memory_max)
+    return FetchSessions(
+        CountingRandom(), is_known, slots_max=100, memory_max=memory_max, room=StateRoom()
+    )
 
 
 def test_there_is_no_session_where_there_is_no_memory_for_it_until_one_is_idle() -> None:

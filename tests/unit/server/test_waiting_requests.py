@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from lakelog.base.state_room import StateRoom
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.metadata import (
@@ -245,7 +246,7 @@ def _after_the_handler(request: Any, version: int) -> object:
     for topic in request.topics:
         for index, entry in enumerate(topic.partitions):
             entry.partition = BIG - index
-    sessions = FetchSessions(SeededRandom(1), lambda topic, index: True)
+    sessions = FetchSessions(SeededRandom(1), lambda topic, index: True, room=StateRoom())
     return sessions, sessions.begin(request, version, 0.0)
 
 

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateAccount
 from lakelog.coordinator.group.member import (
     Member,
     Protocols,
@@ -29,7 +30,8 @@ from lakelog.coordinator.group.member import (
     stored_member,
 )
 from lakelog.coordinator.group.records import GroupMetadataKey, GroupMetadataValue, GroupRecord
-from lakelog.coordinator.group.subscription_room import protocols_size
+from lakelog.coordinator.group.sizes import GROUP_BYTES, member_bytes
+from lakelog.coordinator.group.subscription_room import said_size
 from lakelog.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
 from lakelog.protocol.sync_group import SyncGroupResponse
 
@@ -47,6 +49,7 @@ class ClassicGroup:
     """The live state of one group."""
 
     __slots__ = (
+        "account",
         "assignment_generation",
         "generation",
         "group_id",
@@ -54,6 +57,7 @@ class ClassicGroup:
         "leader_id",
         "member_added",
         "members",
+        "memory",
         "pending_joins",
         "pending_syncs",
         "previous_state",
@@ -78,7 +82,11 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         self.protocol_counts: Counter[str] = Counter()
         self.subscription_bytes = 0
-        """Of all members, as `protocols_size` counts."""
+        """Of all members, as `said_size` counts."""
+        self.memory = GROUP_BYTES
+        """Bytes by estimate, without what was written of it."""
+        self.account: StateAccount | None = None
+        """That of its shard while it is one of its live groups."""
         self.pending_joins: set[str] = set()
         """Ids given out (KIP-394) that have not joined yet."""
         self.pending_syncs: set[str] = set()
@@ -117,7 +125,7 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.protocol_counts.update(name for name, _ in member.protocols)
-        self.subscription_bytes += protocols_size(member.protocols)
+        self._count(member, 1)
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
@@ -128,7 +136,7 @@ class ClassicGroup:
         if member is None:
             return
         self.protocol_counts.subtract(name for name, _ in member.protocols)
-        self.subscription_bytes -= protocols_size(member.protocols)
+        self._count(member, -1)
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         if self.leader_id == member_id:
@@ -137,10 +145,20 @@ class ClassicGroup:
     def update_protocols(self, member: Member, protocols: Protocols) -> None:
         self.protocol_counts.subtract(name for name, _ in member.protocols)
         self.protocol_counts.update(name for name, _ in protocols)
-        self.subscription_bytes += protocols_size(protocols) - protocols_size(member.protocols)
+        self._count(member, -1)
         member.protocols = protocols
+        self._count(member, 1)
 
-    def replace_static(self, old: Member, new_member_id: str) -> Member:
+    def _count(self, member: Member, sign: int) -> None:
+        self.subscription_bytes += sign * said_size(member.protocols, member.instance_id)
+        more = sign * member_bytes(member)
+        self.memory += more
+        if self.account is not None:
+            self.account.note(self.group_id, more)
+
+    def replace_static(
+        self, old: Member, new_member_id: str, client_id: str, client_host: str
+    ) -> Member:
         """Gives a static member a new id; the process that held the old one is fenced (KIP-345)."""
         old.answer_join(
             JoinGroupResponse(
@@ -153,8 +171,8 @@ class ClassicGroup:
         member = Member(
             member_id=new_member_id,
             instance_id=old.instance_id,
-            client_id=old.client_id,
-            client_host=old.client_host,
+            client_id=client_id,
+            client_host=client_host,
             rebalance_timeout_ms=old.rebalance_timeout_ms,
             session_timeout_ms=old.session_timeout_ms,
             protocols=old.protocols,

@@ -75,6 +75,7 @@ class ClassicMembers:
             return self._join_and_downgrade(now, draft, join, new, owned, changed=changed)
         rebalancer.assign(draft, now)
         member = rebalancer.reconcile(draft, new, owned, changed=changed)
+        self._groups.check_memory(draft)
 
         def committed(now: Now) -> None:
             ids = (join.group_id, member.member_id)

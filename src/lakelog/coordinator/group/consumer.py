@@ -16,7 +16,8 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from lakelog.coordinator.group.consumer_member import ConsumerMember, Target
+from lakelog.base.state_room import text_bytes
+from lakelog.coordinator.group.consumer_member import ConsumerMember, Target, target_bytes
 from lakelog.coordinator.group.consumer_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -29,6 +30,9 @@ from lakelog.coordinator.group.consumer_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from lakelog.coordinator.group.sizes import GROUP_BYTES
+
+_REGEX_BYTES = 512
 
 
 class ConsumerGroupState(StrEnum):
@@ -64,6 +68,8 @@ class ConsumerGroup:
         self.regex_counts: Counter[str] = Counter()
         self.subscription_bytes = 0
         """Of all members."""
+        self.memory = GROUP_BYTES
+        """Bytes by estimate."""
         self.refresh_due = True
         """Whether to look, at the next heartbeat, if the topics are still what they were."""
 
@@ -147,19 +153,23 @@ class ConsumerGroup:
             self._put(old, old.gone())
 
     def _replay_target(self, member_id: str, value: Any) -> None:
+        self.memory -= target_bytes(self.target.get(member_id))
         if value is None:
             self.target.pop(member_id, None)
         else:
             self.target[member_id] = {
                 topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions
             }
+        self.memory += target_bytes(self.target.get(member_id))
 
     def _replay_regex(self, regex: str, value: Any) -> None:
+        self.memory -= _regex_bytes(regex, self.regexes.get(regex))
         if value is None:
             self.regexes.pop(regex, None)
         else:
             topics = frozenset(value.topics)
             self.regexes[regex] = ResolvedRegex(topics, value.version, value.timestamp)
+        self.memory += _regex_bytes(regex, self.regexes.get(regex))
 
     def _put(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         if old is not None:
@@ -182,6 +192,8 @@ class ConsumerGroup:
                 del self.owners[held]
 
     def _recount(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        self.memory += 0 if new is None else new.memory
+        self.memory -= 0 if old is None else old.memory
         if old is None or new is None or not old.says_as(new):
             for member, sign in ((old, -1), (new, 1)):
                 self.subscription_bytes += 0 if member is None else sign * member.subscription_bytes
@@ -195,6 +207,12 @@ class ConsumerGroup:
         )
         if before != after:
             _move(self.regex_counts, before, after)
+
+
+def _regex_bytes(regex: str, resolved: ResolvedRegex | None) -> int:
+    if resolved is None:
+        return 0
+    return _REGEX_BYTES + text_bytes(regex) + sum(map(text_bytes, resolved.topics))
 
 
 def _move(counts: Counter[str], before: frozenset[str], after: frozenset[str]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateAccount
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, Overrides
@@ -22,6 +23,7 @@ from lakelog.coordinator.group.consumer_records import (
     ConsumerGroupRecord,
 )
 from lakelog.coordinator.group.counts import GroupCounts
+from lakelog.coordinator.group.live_groups import LiveGroups
 from lakelog.coordinator.group.migration import (
     CONSUMER,
     cannot_upgrade,
@@ -33,7 +35,7 @@ from lakelog.coordinator.group.migration import (
 from lakelog.coordinator.group.offsets import Topics
 from lakelog.coordinator.group.pending import PendingJoins
 from lakelog.coordinator.group.rebalance import Decision, Rebalancer, TimerKey, TimerKind
-from lakelog.coordinator.group.room import TOO_MANY_GROUPS
+from lakelog.coordinator.group.room import NO_MEMORY, TOO_MANY_GROUPS
 from lakelog.coordinator.group.subscription_room import check_subscriptions
 from lakelog.coordinator.group.turns import Turns
 from lakelog.coordinator.shard import Now, Result
@@ -59,10 +61,12 @@ class ConsumerGroups:
         deadlines: Deadlines[TimerKey],
         topics: Topics,
         turns: Turns,
-        classic: dict[str, ClassicGroup],
+        classic: LiveGroups,
         classic_rebalancer: Rebalancer,
         pending: PendingJoins,
         has_room: Callable[[str], bool],
+        has_memory: Callable[[str, int], bool],
+        account: StateAccount,
         counts: GroupCounts,
     ) -> None:
         self.config: ConsumerConfig = config.consumer
@@ -76,6 +80,8 @@ class ConsumerGroups:
         self._classic_rebalancer = classic_rebalancer
         self._pending = pending
         self._has_room = has_room
+        self._has_memory = has_memory
+        self._account = account
         self._counts = counts
         self.by_id: dict[str, ConsumerGroup] = {}
         self.rebalancer = ConsumerRebalancer(config.consumer, topics, self._assignment_interval_ms)
@@ -89,9 +95,13 @@ class ConsumerGroups:
             if record.value is None:
                 return
             group = self.by_id[group_id] = ConsumerGroup(group_id)
+            self._account.note(group_id, group.memory)
+        before = group.memory
         group.replay(record)
+        self._account.note(group_id, group.memory - before)
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
             del self.by_id[group_id]
+            self._account.note(group_id, -group.memory)
 
     def loaded(self, now: Now) -> None:
         self.rebalancer.regexes.new_topics_version = self._topics.version()
@@ -175,13 +185,23 @@ class ConsumerGroups:
     def check_subscription(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
     ) -> None:
-        """Raises GROUP_MAX_SIZE_REACHED if all members together would say too much."""
+        """Raises GROUP_MAX_SIZE_REACHED if all members together would say too much.
+
+        To be followed by `check_memory`, when it is drafted what the group would be.
+        """
         check_subscriptions(
             group.subscription_bytes,
             old.subscription_bytes,
             new.subscription_bytes,
             self._subscriptions_bytes_max,
         )
+
+    def check_memory(self, draft: Draft) -> None:
+        """Raises GROUP_MAX_SIZE_REACHED if there is no room for what the group would take."""
+        retired = 0 if draft.retires is None else draft.retires.memory
+        more = draft.group.memory - draft.live.memory - retired
+        if not self._has_memory(draft.group_id, more):
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMORY)
 
     def finish(self, draft: Draft, committed: Committed, failed: Failed) -> Decision:
         """Writes what was drafted, if anything, and then calls one of the two."""

@@ -112,12 +112,15 @@ class ConsumerHeartbeats:
         owned = _owned(request)
         old = self._member(draft, request, owned)
         new = _updated(old, beat)
-        if new.topics is not old.topics or new.regex is not old.regex:
+        grows = not new.says_as(old)
+        if grows:
             self._groups.check_subscription(draft.group, old, new)
         rebalancer = self._groups.rebalancer
         changed = rebalancer.subscribe(draft, now, old, new)
         rebalancer.assign(draft, now)
         member = rebalancer.reconcile(draft, new, owned, changed=changed)
+        if grows:
+            self._groups.check_memory(draft)
         response = self._response(request, old, member)
 
         def committed(now: Now) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+from lakelog.base.state_room import text_bytes
 from lakelog.coordinator.group.consumer_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -21,12 +22,21 @@ from lakelog.coordinator.group.consumer_records import (
     TopicPartitions,
 )
 from lakelog.coordinator.group.member import Protocols
+from lakelog.coordinator.group.sizes import protocols_bytes
 from lakelog.coordinator.group.subscription_room import names_size, protocols_size
 
 Epochs = Mapping[bytes, Mapping[int, int]]
 """By topic id and partition, the epoch in which it was assigned."""
 Target = Mapping[bytes, frozenset[int]]
 """Partitions by topic id."""
+
+_MEMBER_BYTES = 1536
+_NAME_BYTES = 128
+"""Of a topic that a member subscribes to, beside its name."""
+_HELD_BYTES = 224
+"""Of a partition that a member has: in its assignment and among the owners."""
+_TARGET_TOPIC_BYTES = 384
+_TARGET_BYTES = 64
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
@@ -85,11 +95,32 @@ class ConsumerMember:
     def subscription_bytes(self) -> int:
         """What it says of itself; of the names, characters."""
         classic = 0 if self.classic is None else protocols_size(self.classic.protocols)
-        return names_size(self.topics) + len(self.regex) + classic
+        names = len(self.instance_id or "") + len(self.rack_id or "")
+        return names_size(self.topics) + len(self.regex) + names + classic
+
+    @property
+    def memory(self) -> int:
+        """Bytes by estimate, with its places among the owners."""
+        texts = (self.member_id, self.instance_id, self.rack_id, self.client_id, self.client_host)
+        held = sum(len(each) for part in (self.assigned, self.pending) for each in part.values())
+        subscription = sum(map(text_bytes, self.topics)) + text_bytes(self.regex)
+        classic = 0 if self.classic is None else protocols_bytes(self.classic.protocols)
+        return (
+            _MEMBER_BYTES
+            + sum(map(text_bytes, texts))
+            + subscription
+            + _NAME_BYTES * len(self.topics)
+            + classic
+            + _HELD_BYTES * held
+        )
 
     def says_as(self, other: ConsumerMember) -> bool:
         """Whether nothing was said since, only assigned."""
-        return (self.topics, self.regex, self.classic) == (other.topics, other.regex, other.classic)
+        return self._said == other._said
+
+    @property
+    def _said(self) -> tuple[object, ...]:
+        return (self.topics, self.regex, self.classic, self.instance_id, self.rack_id)
 
     def is_reconciled(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
@@ -178,6 +209,13 @@ def stored_target(target: Target) -> list[TopicPartition]:
         TopicPartition(topic_id=topic_id, partitions=sorted(target[topic_id]))
         for topic_id in sorted(target)
     ]
+
+
+def target_bytes(target: Target | None) -> int:
+    """Bytes by estimate."""
+    if target is None:
+        return 0
+    return sum(_TARGET_TOPIC_BYTES + _TARGET_BYTES * len(each) for each in target.values())
 
 
 def _stored_epochs(epochs: Epochs) -> list[TopicPartitions]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.calls import Calls, settle
 from lakelog.coordinator.group.config import GroupConfig, Overrides
@@ -19,11 +20,12 @@ from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.fetch import fetch_offsets
 from lakelog.coordinator.group.join import Join
 from lakelog.coordinator.group.listing import GroupFilter
+from lakelog.coordinator.group.newcomers import in_order_of_eviction
 from lakelog.coordinator.group.offsets import OffsetTable, Topics, refuse_commit
 from lakelog.coordinator.group.rebalance import Decision
 from lakelog.coordinator.group.room import GroupRoom, Groups
 from lakelog.coordinator.group.shard import GroupShard
-from lakelog.coordinator.group.subscription_room import protocols_size
+from lakelog.coordinator.group.subscription_room import said_size
 from lakelog.coordinator.group.txn_offsets import refuse_txn_commit
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
@@ -48,6 +50,8 @@ from lakelog.runtime.api import Clock, Random, Tasks
 GROUP_TOPIC = "__consumer_offsets"
 
 _PROTOCOL_NAME_NULL_SINCE = 7
+_EVICTION_PAUSE_MS = 1000
+"""After a look for newcomers that found none: each looks at all."""
 
 
 def _no_overrides(_: str) -> Mapping[str, int]:
@@ -61,6 +65,7 @@ class GroupCoordinator:
         log: the partitions of `__consumer_offsets`.
         topics: those there are.
         overrides: what was set for single groups.
+        memory: what all state that clients make may take.
     """
 
     def __init__(
@@ -72,12 +77,16 @@ class GroupCoordinator:
         log: PartitionLog,
         topics: Topics,
         overrides: Overrides = _no_overrides,
+        *,
+        memory: StateRoom,
     ) -> None:
         self._config = config
         self._tasks = tasks
         self._topics = topics
         self.counts = GroupCounts()
-        room = GroupRoom(config.groups_max, self._groups, self._expire_soon)
+        self.memory = memory
+        self._next_eviction_ms = 0
+        room = GroupRoom(config.groups_max, memory, self._groups, self._expire_soon, self._evict)
         self._host = ShardHost(
             GROUP_TOPIC,
             log,
@@ -131,6 +140,31 @@ class GroupCoordinator:
         for partition in self._host.partitions:
             with suppress(KafkaError):  # what is loading is not counted yet
                 self._host.decide(partition, lambda shard, _: shard.expire_soon())
+
+    def _evict(self, keep: str, groups: int, size: int) -> None:
+        """Begins to delete so many newcomers, and so many bytes of them, if there are."""
+        now = self._host.now()
+        if now.tick_ms < self._next_eviction_ms:
+            return
+        shards = self._host.active_shards()
+        found = [each for shard in shards for each in shard.state.newcomers()]
+        chosen = 0
+        for _, group_id in in_order_of_eviction(found, now.wall_ms):
+            if chosen >= groups and size <= 0:
+                break
+            state = self._host.shard(self.partition_for(group_id)).state
+            if group_id != keep and state.is_deserted(group_id):
+                chosen += 1
+                size -= state.account.of(group_id)
+                self._begin_eviction(group_id)
+        if not chosen:
+            self._next_eviction_ms = now.tick_ms + _EVICTION_PAUSE_MS
+
+    def _begin_eviction(self, group_id: str) -> None:
+        def decide(shard: GroupShard, now: Now) -> Decision:
+            return shard.evictions.evict(now, group_id)
+
+        self._host.decide(self.partition_for(group_id), decide)
 
     async def load_partition(self, partition: int) -> None:
         """To be called when this broker has become the partition's leader.
@@ -233,7 +267,8 @@ class GroupCoordinator:
 
     def _says_too_much(self, request: JoinGroupRequest) -> bool:
         """Whether alone it is more than a group has room for, before anything of it is copied."""
-        size = protocols_size((each.name, each.metadata) for each in request.protocols)
+        protocols = ((each.name, each.metadata) for each in request.protocols)
+        size = said_size(protocols, request.group_instance_id)
         return size > self._config.subscriptions_bytes_max
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:

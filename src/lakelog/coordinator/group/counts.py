@@ -11,3 +11,5 @@ class GroupCounts:
 
     members_expired: int = 0
     """Members that were dropped because they were silent, or late, for too long."""
+    groups_evicted: int = 0
+    """Groups whose offsets were deleted to make room for others."""

@@ -36,7 +36,7 @@ class Deletions:
         state = self._state
         group = state.any_group(group_id)
         _check_delete(group, group_id, known=_has_offsets(state.offsets, group_id))
-        records = [*_all_offsets(state.offsets, group_id), *group_tombstones(group, group_id)]
+        records = [*all_offsets(state.offsets, group_id), *group_tombstones(group, group_id)]
 
         def committed(_: Now) -> None:
             if (classic := state.classic.pop(group_id, None)) is not None:
@@ -94,7 +94,8 @@ def _has_offsets(table: OffsetTable, group_id: str) -> bool:
     return group_id in table or group_id in table.pending
 
 
-def _all_offsets(table: OffsetTable, group_id: str) -> list[Record]:
+def all_offsets(table: OffsetTable, group_id: str) -> list[Record]:
+    """Tombstones of a group's offsets, those of open transactions included."""
     committed = {
         (topic, partition)
         for topic, partitions in table.of_group(group_id).items()

@@ -17,7 +17,8 @@ from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.member import JoinReply, Member, Protocols
 from lakelog.coordinator.group.pending import PendingJoins
 from lakelog.coordinator.group.rebalance import Decision, Rebalancer
-from lakelog.coordinator.group.subscription_room import check_subscriptions, protocols_size
+from lakelog.coordinator.group.sizes import protocols_bytes
+from lakelog.coordinator.group.subscription_room import check_subscriptions, said_size
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from lakelog.runtime.api import Random
@@ -79,6 +80,7 @@ class Joins:
     Args:
         again: handles a request once more, from the start.
         unused: called with a group that has lost an id and may have nothing left.
+        has_memory: whether a group may take so many bytes more.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Joins:
         random: Random,
         again: Callable[[Now, Join], Decision],
         unused: Callable[[ClassicGroup], None],
+        has_memory: Callable[[str, int], bool],
     ) -> None:
         self._config = config
         self._rebalancer = rebalancer
@@ -96,6 +99,7 @@ class Joins:
         self._random = random
         self._again = again
         self._unused = unused
+        self._has_memory = has_memory
 
     def join(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
         if not (self._has_room(group, join.member_id) and self._may_say(group, join)):
@@ -114,13 +118,14 @@ class Joins:
         try:
             check_subscriptions(
                 group.subscription_bytes,
-                0 if member is None else protocols_size(member.protocols),
-                protocols_size(join.protocols),
+                0 if member is None else said_size(member.protocols, member.instance_id),
+                said_size(join.protocols, join.instance_id),
                 self._config.subscriptions_bytes_max,
             )
         except KafkaError:
             return False
-        return True
+        before = 0 if member is None else protocols_bytes(member.protocols)
+        return self._has_memory(join.group_id, protocols_bytes(join.protocols) - before)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         room = self._config.members_max
@@ -245,9 +250,8 @@ class Joins:
     def _replace(
         self, now: Now, group: ClassicGroup, join: Join, old: Member, member_id: str
     ) -> Member:
-        member = group.replace_static(old, member_id)
+        member = group.replace_static(old, member_id, join.client_id, join.client_host)
         self._rebalancer.move_session(now, group, old, member)
-        member.client_id, member.client_host = join.client_id, join.client_host
         self._describe(group, member, join)
         return member
 

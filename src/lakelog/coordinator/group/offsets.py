@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateAccount
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
+from lakelog.coordinator.group.newcomers import NEWCOMER_MS
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
+from lakelog.coordinator.group.sizes import OFFSETS_BYTES, offset_bytes
 from lakelog.coordinator.group.txn_offsets import PendingOffsets
 from lakelog.protocol.offset_commit import (
     OffsetCommitRequest,
@@ -51,9 +54,13 @@ class Topics(Protocol):
 class OffsetTable:
     """Committed offsets by group, topic and partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, account: StateAccount) -> None:
+        self._account = account
         self._groups: dict[str, dict[str, PartitionOffsets]] = {}
-        self.pending = PendingOffsets()
+        self.pending = PendingOffsets(account)
+        self.newcomers: dict[str, int] = {}
+        """Groups that have not committed again after `NEWCOMER_MS`, with the time of their first
+        commit known here, milliseconds since the epoch."""
 
     def replay(self, record: OffsetRecord) -> None:
         self.pending.overtake(record.key)
@@ -61,7 +68,12 @@ class OffsetTable:
 
     def _apply(self, record: OffsetRecord) -> None:
         key, value = record
+        old = self._groups.get(key.group, {}).get(key.topic, {}).get(key.partition)
+        self._account.note(key.group, offset_bytes(key, value) - offset_bytes(key, old))
         if value is not None:
+            self._note_commit(key.group, value.commit_timestamp)
+            if key.group not in self._groups:
+                self._account.note(key.group, OFFSETS_BYTES)
             topics = self._groups.setdefault(key.group, {})
             topics.setdefault(key.topic, {})[key.partition] = value
             return
@@ -70,8 +82,23 @@ class OffsetTable:
         partitions.pop(key.partition, None)
         if not partitions:
             topics.pop(key.topic, None)
-        if not topics:
-            self._groups.pop(key.group, None)
+        if not topics and self._groups.pop(key.group, None) is not None:
+            self._account.note(key.group, -OFFSETS_BYTES)
+            self.newcomers.pop(key.group, None)
+
+    def _note_commit(self, group_id: str, commit_ms: int) -> None:
+        if group_id not in self._groups:
+            self.newcomers[group_id] = commit_ms
+        elif commit_ms - self.newcomers.get(group_id, commit_ms) >= NEWCOMER_MS:
+            del self.newcomers[group_id]
+
+    def growth(self, records: Iterable[OffsetRecord]) -> int:
+        """Bytes that these records would add."""
+        return sum(
+            offset_bytes(key, value)
+            - offset_bytes(key, self.of_group(key.group).get(key.topic, {}).get(key.partition))
+            for key, value in records
+        )
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
         for record in self.pending.end(producer_id, commit=commit):

@@ -9,9 +9,11 @@ room when the first member comes.
 
 from __future__ import annotations
 
+from lakelog.base.state_room import StateAccount
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.classic import ClassicGroup
 from lakelog.coordinator.group.rebalance import TimerKey, TimerKind
+from lakelog.coordinator.group.sizes import ID_GIVEN_OUT_BYTES
 
 PENDING_MAX = 2000
 """Ids of one shard."""
@@ -20,8 +22,9 @@ PENDING_BYTES_MAX = 1024 * 1024
 
 
 class PendingJoins:
-    def __init__(self, deadlines: Deadlines[TimerKey]) -> None:
+    def __init__(self, deadlines: Deadlines[TimerKey], account: StateAccount) -> None:
         self._deadlines = deadlines
+        self._account = account
         self._groups: dict[str, ClassicGroup] = {}
         self._unjoined: set[str] = set()
         self._size = 0
@@ -42,6 +45,7 @@ class PendingJoins:
         if not self._has_room(size):
             return loser
         self._size += size
+        self._account.note(group.group_id, ID_GIVEN_OUT_BYTES + size)
         self._groups[member_id] = group
         group.pending_joins.add(member_id)
         if group.generation == 0 and not group.members:
@@ -58,7 +62,9 @@ class PendingJoins:
         if self._groups.get(member_id) is not group:
             return False
         del self._groups[member_id]
-        self._size -= _size(group, member_id)
+        size = _size(group, member_id)
+        self._size -= size
+        self._account.note(group.group_id, -ID_GIVEN_OUT_BYTES - size)
         group.pending_joins.discard(member_id)
         if not group.pending_joins:
             self._unjoined.discard(group.group_id)

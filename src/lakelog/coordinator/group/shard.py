@@ -21,6 +21,7 @@ from lakelog.coordinator.group.consumer_heartbeat import ConsumerHeartbeat, Cons
 from lakelog.coordinator.group.consumer_offsets import check_consumer_commit, commit_partitions
 from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.deletion import Deletions
+from lakelog.coordinator.group.eviction import Evictions
 from lakelog.coordinator.group.join import Join, Joins
 from lakelog.coordinator.group.leave import Leaves, leave_response, unknown_members
 from lakelog.coordinator.group.member import SyncReply
@@ -36,6 +37,7 @@ from lakelog.coordinator.group.questions import Questions
 from lakelog.coordinator.group.rebalance import Decision, TimerKey, TimerKind
 from lakelog.coordinator.group.records import OffsetRecord, Record, decode_record, encode_record
 from lakelog.coordinator.group.room import GroupRoom
+from lakelog.coordinator.group.sizes import pending_offset_bytes
 from lakelog.coordinator.group.state import ShardState
 from lakelog.coordinator.group.sync import Syncs
 from lakelog.coordinator.group.turns import Decide, Refuse
@@ -77,13 +79,20 @@ class GroupShard:
         self._rebalancer = state.rebalancer
         self._turns = state.turns
         self._joins = Joins(
-            config, state.rebalancer, state.pending, random, self.join, state.forget_if_unused
+            config,
+            state.rebalancer,
+            state.pending,
+            random,
+            self.join,
+            state.forget_if_unused,
+            state.has_memory,
         )
-        self._syncs = Syncs(state.rebalancer)
+        self._syncs = Syncs(state.rebalancer, state.has_memory)
         self._leaves = Leaves(state.rebalancer, state.pending)
         self._heartbeats = ConsumerHeartbeats(state.consumers, random)
         self._classic_members = ClassicMembers(state.consumers, topics, random)
         self._upkeep = Upkeep(state)
+        self.evictions = Evictions(state, counts)
         self.deletions = Deletions(state)
         self.questions = Questions(state)
 
@@ -124,7 +133,7 @@ class GroupShard:
                 member.answer_join(JoinGroupResponse(error_code=code, member_id=member.member_id))
                 member.answer_sync(SyncGroupResponse(error_code=code))
         self._turns.unloaded(code)
-        self.state.classic.clear()
+        self.state.close()
 
     def next_deadline_ms(self) -> int | None:
         return self.state.deadlines.next()
@@ -262,7 +271,7 @@ class GroupShard:
             request, version, self._topics, self._config.offset_metadata_max, now.wall_ms
         )
         self._check_commit(group, request, version)
-        self.state.check_room_for_offsets(request.group_id)
+        self.state.check_room_for_offsets(request.group_id, self.state.offsets.growth(records))
         if group is not None and (member := group.members.get(request.member_id)) is not None:
             self._rebalancer.renew_session(now, group, member)
 
@@ -311,7 +320,8 @@ class GroupShard:
             commit, commit_version, self._topics, self._config.offset_metadata_max, now.wall_ms
         )
         self._check_txn_commit(request, version)
-        self.state.check_room_for_offsets(request.group_id)
+        more = sum(pending_offset_bytes(*record) for record in records)
+        self.state.check_room_for_offsets(request.group_id, more)
 
         def committed(_: Now) -> None:
             reply(as_txn_response(topics))

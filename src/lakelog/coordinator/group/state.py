@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateAccount
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
 from lakelog.coordinator.group.config import GroupConfig, Overrides
@@ -10,11 +11,14 @@ from lakelog.coordinator.group.consumer import ConsumerGroup
 from lakelog.coordinator.group.consumer_groups import ConsumerGroups
 from lakelog.coordinator.group.consumer_records import ConsumerGroupRecord
 from lakelog.coordinator.group.counts import GroupCounts
+from lakelog.coordinator.group.live_groups import LiveGroups
+from lakelog.coordinator.group.newcomers import Newcomer
 from lakelog.coordinator.group.offsets import OffsetTable, Topics
 from lakelog.coordinator.group.pending import PendingJoins
 from lakelog.coordinator.group.rebalance import Rebalancer, TimerKey, TimerKind
 from lakelog.coordinator.group.records import GroupMetadataValue, OffsetRecord, Record
-from lakelog.coordinator.group.room import TOO_MANY_GROUPS, GroupRoom
+from lakelog.coordinator.group.room import NO_MEMORY, TOO_MANY_GROUPS, GroupRoom
+from lakelog.coordinator.group.sizes import stored_bytes
 from lakelog.coordinator.group.turns import Turns
 
 AnyGroup = ClassicGroup | ConsumerGroup
@@ -35,12 +39,15 @@ class ShardState:
         self.config = config
         self.room = room
         self.topics = topics
-        self.offsets = OffsetTable()
+        self.account = StateAccount(room.memory)
+        self.offsets = OffsetTable(self.account)
         self.stored: dict[str, GroupMetadataValue] = {}
-        self.classic: dict[str, ClassicGroup] = {}
+        self.classic = LiveGroups(self.account)
         self.deadlines: Deadlines[TimerKey] = Deadlines()
         self.turns = Turns(self.deadlines)
-        self.pending = PendingJoins(self.deadlines)
+        self.pending = PendingJoins(self.deadlines, self.account)
+        self.evicting: dict[str, int] = {}
+        """Groups whose tombstones are on their way to the log, with the bytes they take."""
         self.next_expiry_ms = 0
         """When to look for what has expired at the earliest, on the monotonic clock."""
         self.expires_soon = False
@@ -56,6 +63,8 @@ class ShardState:
             self.rebalancer,
             self.pending,
             self.has_room_for_group,
+            self.has_memory,
+            self.account,
             counts,
         )
 
@@ -64,43 +73,87 @@ class ShardState:
             self.offsets.replay(record)
         elif isinstance(record, ConsumerGroupRecord):
             self.consumers.replay(record)
-        elif record.value is not None:
-            self.stored[record.key.group] = record.value
         else:
-            self.stored.pop(record.key.group, None)
+            self._replay_generation(record.key.group, record.value)
+
+    def _replay_generation(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        old = self.stored.get(group_id)
+        self.account.note(group_id, stored_bytes(value) - stored_bytes(old))
+        if value is not None:
+            self.stored[group_id] = value
+        else:
+            self.stored.pop(group_id, None)
 
     @property
     def group_count(self) -> int:
-        """Without those of which only member ids were given out."""
+        """Without those of which only member ids were given out, and those being evicted."""
         classic = len(self.classic) - self.pending.unjoined_count
-        return classic + len(self.consumers.by_id)
+        leaving = sum(
+            group_id in self.classic or group_id in self.consumers.by_id
+            for group_id in self.evicting
+        )
+        return classic + len(self.consumers.by_id) - leaving
 
     @property
     def offsets_group_count(self) -> int:
-        return len(self.offsets)
+        return len(self.offsets) - len(self.evicting)
 
     def has_room_for_group(self, group_id: str) -> bool:
-        """Whether it may have its first member. One with offsets is none too many.
+        """Whether it may have its first member. Groups with offsets are exempt from the limit.
 
-        If there is no room, those that are empty and have no offsets go soon, in all partitions.
+        If there is no room, newcomers are evicted, and groups that are empty and have no offsets
+        go soon, in all partitions.
         """
-        if self._has_offsets(group_id) or not self.room.is_full:
+        return self._has_offsets(group_id) or self.room.has_room_for_members(group_id)
+
+    def has_memory(self, group_id: str, more: int) -> bool:
+        """Whether a group may take so many bytes more; newcomers are evicted to make room."""
+        if more <= 0 or self.account.may_grow(group_id, more):
             return True
-        if not self.expires_soon:
-            self.room.make_room()
-        return False
+        within_share = self.account.of(group_id) + more <= self.room.memory.share_max
+        return within_share and self.room.has_memory(group_id, more)
 
     def expire_soon(self) -> None:
-        self.expires_soon = True
-        self.deadlines.set(TimerKey(TimerKind.EXPIRY), self.next_expiry_ms)
+        if not self.expires_soon:
+            self.expires_soon = True
+            self.deadlines.set(TimerKey(TimerKind.EXPIRY), self.next_expiry_ms)
 
-    def check_room_for_offsets(self, group_id: str) -> None:
-        """Raises POLICY_VIOLATION for the first offsets of one group too many."""
-        if self.any_group(group_id) is None and not self.has_room_for_group(group_id):
+    def check_room_for_offsets(self, group_id: str, more: int) -> None:
+        """Raises POLICY_VIOLATION for the first offsets of one group too many, and
+        INVALID_COMMIT_OFFSET_SIZE if there is no room for so many bytes more."""
+        if (
+            self.any_group(group_id) is None
+            and not self._has_offsets(group_id)
+            and not self.room.has_room_for_offsets(group_id)
+        ):
             raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_GROUPS)
+        if not self.has_memory(group_id, more):
+            raise KafkaError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, NO_MEMORY)
+
+    def newcomers(self) -> list[Newcomer]:
+        return [Newcomer(since, group) for group, since in self.offsets.newcomers.items()]
+
+    def end_eviction(self, group_id: str) -> None:
+        self.room.memory.leaving -= self.evicting.pop(group_id, 0)
+
+    def is_deserted(self, group_id: str) -> bool:
+        """Whether it has no members, and nothing of it is on its way."""
+        if group_id in self.offsets.pending or group_id in self.evicting:
+            return False
+        if (consumer := self.consumers.by_id.get(group_id)) is not None:
+            return not consumer.members
+        group = self.classic.get(group_id)
+        return group is None or (group.state is GroupState.EMPTY and not group.pending_joins)
 
     def _has_offsets(self, group_id: str) -> bool:
         return group_id in self.offsets or group_id in self.offsets.pending
+
+    def close(self) -> None:
+        """The shard is thrown away, and what it took of memory is free."""
+        for group_id in list(self.evicting):
+            self.end_eviction(group_id)
+        self.account.close()
+        self.classic.clear()
 
     def consumer(self, group_id: str) -> ConsumerGroup | None:
         return self.consumers.by_id.get(group_id)

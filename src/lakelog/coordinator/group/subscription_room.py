@@ -18,8 +18,13 @@ _ENTRY_BYTES = 32
 
 
 def protocols_size(protocols: Iterable[tuple[str, Buffer]]) -> int:
-    """Bytes of a classic member's subscription; of the names, characters."""
+    """Bytes of a classic member's assignors; of the names, characters."""
     return sum(len(name) + len(metadata) + _ENTRY_BYTES for name, metadata in protocols)
+
+
+def said_size(protocols: Iterable[tuple[str, Buffer]], instance_id: str | None) -> int:
+    """Bytes of what a classic member says of itself."""
+    return protocols_size(protocols) + len(instance_id or "")
 
 
 def names_size(names: Collection[str]) -> int:

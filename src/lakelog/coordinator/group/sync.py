@@ -6,6 +6,8 @@ is told: what a member has been given is what a restarted coordinator knows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
 from lakelog.coordinator.group.member import Member, SyncReply
@@ -18,8 +20,10 @@ from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 class Syncs:
     """Decides SyncGroup and Heartbeat requests; both raise `KafkaError` for a refusal."""
 
-    def __init__(self, rebalancer: Rebalancer) -> None:
+    def __init__(self, rebalancer: Rebalancer, has_memory: Callable[[str, int], bool]) -> None:
+        """`has_memory`: whether a group may take so many bytes more."""
         self._rebalancer = rebalancer
+        self._has_memory = has_memory
 
     def sync(
         self, now: Now, group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply
@@ -36,11 +40,21 @@ class Syncs:
         member.sync_reply = reply
         if group.leader_id != member.member_id or group.assignment_generation == group.generation:
             return Result()
-        return self._write_assignment(group, request)
+        return self._write_assignment(now, group, request)
 
-    def _write_assignment(self, group: ClassicGroup, request: SyncGroupRequest) -> Decision:
+    def _write_assignment(
+        self, now: Now, group: ClassicGroup, request: SyncGroupRequest
+    ) -> Decision:
         generation = group.assignment_generation = group.generation
-        assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        assignments = {
+            each.member_id: bytes(each.assignment)
+            for each in request.assignments
+            if each.member_id in group.members
+        }
+        more = sum(map(len, assignments.values()))
+        more -= sum(len(member.assignment) for member in group.members.values())
+        if not self._has_memory(group.group_id, more):
+            return self._refuse_assignment(now, group)
 
         def awaited() -> bool:
             return group.state is GroupState.COMPLETING_REBALANCE and group.generation == generation
@@ -58,6 +72,12 @@ class Syncs:
             return self._rebalancer.prepare(now, group)
 
         return Result([group.record(assignments)], committed, failed)
+
+    def _refuse_assignment(self, now: Now, group: ClassicGroup) -> Decision:
+        """There is no room for it: all members find the coordinator and join again, later."""
+        group.assignment_generation = -1
+        self._rebalancer.reset_assignments(now, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return self._rebalancer.prepare(now, group)
 
     def heartbeat(self, now: Now, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
         member = group.validate(request.member_id, request.group_instance_id)

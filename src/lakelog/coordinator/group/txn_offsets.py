@@ -11,8 +11,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateAccount
 from lakelog.coordinator.group.classic import ClassicGroup, GroupState
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord
+from lakelog.coordinator.group.sizes import pending_offset_bytes
 from lakelog.protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -46,7 +48,8 @@ class _Pending:
 class PendingOffsets:
     """Offsets of open transactions, by producer id."""
 
-    def __init__(self) -> None:
+    def __init__(self, account: StateAccount) -> None:
+        self._account = account
         self._producers: dict[int, dict[OffsetKey, _Pending]] = {}
         self._keys: dict[OffsetKey, set[int]] = {}
         self._groups: Counter[str] = Counter()
@@ -64,6 +67,9 @@ class PendingOffsets:
         if key not in offsets:
             self._keys.setdefault(key, set()).add(producer_id)
             self._groups[record.key.group] += 1
+        else:
+            self._account.note(key[0], -pending_offset_bytes(*offsets[key].record))
+        self._account.note(key[0], pending_offset_bytes(*record))
         self._serial += 1
         offsets[key] = _Pending(record, self._serial)
 
@@ -84,6 +90,7 @@ class PendingOffsets:
         """Forgets what is pending of a producer; returns what is to be applied."""
         applied = []
         for key, pending in self._producers.pop(producer_id, {}).items():
+            self._account.note(key[0], -pending_offset_bytes(*pending.record))
             self._forget(key, producer_id)
             if commit and not pending.is_overtaken:
                 applied.append(pending.record)

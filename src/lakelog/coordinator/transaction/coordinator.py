@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
 from lakelog.coordinator.shard import PartitionLog, Reply
@@ -62,6 +63,7 @@ class TransactionCoordinator:
         forgotten_epochs_end: of producer ids below it, epochs may have been given out that went
             with the power. What `durability` says now tells nothing of that: it may have been
             changed since.
+        memory: what all state that clients make may take.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class TransactionCoordinator:
         new_producer_id: Callable[[], Awaitable[int]],
         epoch_of: Callable[[int], int],
         forgotten_epochs_end: Callable[[], int],
+        memory: StateRoom,
     ) -> None:
         self._config = config
         self._tasks = tasks
@@ -95,6 +98,7 @@ class TransactionCoordinator:
                 self._begin_markers,
                 lambda: self.id_count,
                 self._fences,
+                memory,
                 forgotten_epochs_end=forgotten_epochs_end(),
             ),
             batch_bytes_max=config.batch_bytes_max,

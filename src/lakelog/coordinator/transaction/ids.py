@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateAccount, StateRoom, text_bytes
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.config import TransactionConfig
@@ -20,6 +21,11 @@ from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.records import TransactionRecord
 from lakelog.coordinator.transaction.state import Transaction, TransactionState
 from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
+
+_ID_BYTES = 1024
+"""Of a transactional id with its timer."""
+_PARTITION_BYTES = 192
+"""Of a partition in a transaction, beside its topic's name."""
 
 Decision = Result[TransactionRecord]
 
@@ -37,6 +43,7 @@ class TransactionalIds:
         config: TransactionConfig,
         id_count: Callable[[], int],
         fences: Fences,
+        memory: StateRoom,
         *,
         forgotten_epochs_end: int,
     ) -> None:
@@ -44,16 +51,20 @@ class TransactionalIds:
         self._id_count = id_count
         self._forgotten_epochs_end = forgotten_epochs_end
         self._fences = fences
+        self.account = StateAccount(memory)
         self.transactions: dict[str, Transaction] = {}
         self.pending: dict[str, Transaction | None] = {}
         """The step that is on its way to the log, none if the id is to be forgotten."""
         self.deadlines: Deadlines[TimerKey] = Deadlines()
 
     def replay(self, record: TransactionRecord) -> None:
-        if record.transaction is None:
-            self.transactions.pop(record.transactional_id, None)
+        name, new = record
+        old = self.transactions.get(name)
+        self.account.note(name, memory_of(name, new) - memory_of(name, old))
+        if new is not None:
+            self.transactions[name] = new
         else:
-            self.transactions[record.transactional_id] = record.transaction
+            self.transactions.pop(name, None)
 
     @property
     def has_room(self) -> bool:
@@ -66,6 +77,17 @@ class TransactionalIds:
             text = (
                 "there are as many transactional ids as lakelog.transactional.ids.max allows: "
                 "raise it, or wait until some have expired (transactional.id.expiration.ms)"
+            )
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+
+    def check_memory(self, transactional_id: str, step: Transaction) -> None:
+        """Raises POLICY_VIOLATION if there is no room for what the id would take."""
+        before = self.transactions.get(transactional_id)
+        more = memory_of(transactional_id, step) - memory_of(transactional_id, before)
+        if not self.account.may_grow(transactional_id, more):
+            text = (
+                "the state of transactions and groups would exceed its memory: raise "
+                "lakelog.coordinator.state.max.bytes, or use fewer partitions in a transaction"
             )
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
@@ -126,3 +148,11 @@ class TransactionalIds:
         """Has the shard look at the id again soon, as when its transaction times out."""
         key = TimerKey(TimerKind.TIMEOUT, transactional_id)
         self.deadlines.set(key, now.tick_ms + pause_ms)
+
+
+def memory_of(transactional_id: str, found: Transaction | None) -> int:
+    """Bytes by estimate."""
+    if found is None:
+        return 0
+    partitions = sum(_PARTITION_BYTES + len(topic) for topic, _ in found.partitions)
+    return _ID_BYTES + text_bytes(transactional_id) + partitions

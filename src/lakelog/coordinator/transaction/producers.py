@@ -65,6 +65,8 @@ class Producers:
             current, expected, timeout_ms, now.wall_ms, new_producer_id, may_be_old=is_old
         )
 
+        self._ids.check_memory(transactional_id, step)
+
         def committed(now: Now) -> Decision | None:
             if not step.state.is_ending:
                 reply(Answer.of(step))
@@ -96,6 +98,7 @@ class Producers:
         if step is current and not is_adding:
             reply(ErrorCode.NONE)
             return Result()
+        self._ids.check_memory(transactional_id, step)
 
         def committed(_: Now) -> None:
             reply(ErrorCode.NONE)

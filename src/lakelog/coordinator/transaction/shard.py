@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.endings import Endings, OnEnding
@@ -40,12 +41,13 @@ class TransactionShard:
         on_ending: OnEnding,
         id_count: Callable[[], int],
         fences: Fences,
+        memory: StateRoom,
         *,
         forgotten_epochs_end: int,
     ) -> None:
         self._config = config
         self._ids = TransactionalIds(
-            config, id_count, fences, forgotten_epochs_end=forgotten_epochs_end
+            config, id_count, fences, memory, forgotten_epochs_end=forgotten_epochs_end
         )
         self.endings = Endings(self._ids, on_ending, fences)
         self.producers = Producers(self._ids, self.endings)
@@ -83,6 +85,7 @@ class TransactionShard:
 
     def unloaded(self, code: ErrorCode) -> None:
         self.endings.is_unloaded = True
+        self._ids.account.close()
 
     def next_deadline_ms(self) -> int | None:
         return self._ids.deadlines.next()

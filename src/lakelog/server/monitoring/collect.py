@@ -143,6 +143,9 @@ def _groups(sources: Sources) -> Iterator[str]:
     broker = sources.broker
     standings = broker.groups.admin.standings()
     yield from _single("groups", broker.groups.group_count)
+    yield from _single("groups_evicted_total", broker.groups.counts.groups_evicted)
+    yield from _single("state_memory_bytes", broker.groups.memory.total)
+    yield from _single("state_memory_limit_bytes", broker.groups.memory.bytes_max)
     yield from _single("transactional_ids", broker.transactions.id_count)
     yield from _single("hanging_transactions_total", broker.transactions.hanging_found)
     members = sorted(((s.group_id,), s.members) for s in standings)

@@ -45,6 +45,9 @@ _OVERVIEW = (
     ("disk_free_bytes", _G, "What of it the broker may still use.", ()),
     ("fsync_duration_seconds", _H, "Each fsync of a file or a folder.", ()),
     ("groups", _G, "Groups with members, or that have had some and are not forgotten.", ()),
+    ("groups_evicted_total", _C, "Groups without members that made room for others.", ()),
+    ("state_memory_bytes", _G, "Groups, transactional ids and fetch sessions, by estimate.", ()),
+    ("state_memory_limit_bytes", _G, "lakelog.coordinator.state.max.bytes.", ()),
     ("transactional_ids", _G, "Transactional ids that are remembered.", ()),
     (
         "hanging_transactions_total",

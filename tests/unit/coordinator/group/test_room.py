@@ -60,7 +60,8 @@ async def test_offsets_of_one_group_too_many_are_refused(world: World) -> None:
     assert await committed(world, "c") == {}
     assert await commit_codes(world, {ORDERS: 8}, group="a") == [0]
     assert await commit_codes(world, {ORDERS: 8}, member, group="with members") == [0]
-    assert (await join(world, group="d")).error_code == FULL, "it could never commit"
+    await form(world, 1, group="d")
+    assert (await join(world, group="e")).error_code == FULL
 
 
 @in_world(groups_max=2, partitions=3)
@@ -68,6 +69,7 @@ async def test_a_group_that_only_has_offsets_may_have_members_again(world: World
     """An administrator gave it its offsets, or it was used without members so far."""
     for group in ("a", "b"):
         assert await commit_codes(world, {ORDERS: 7}, group=group) == [0]
+        await form(world, 1, group=f"with members {group}")
     assert (await join(world, group="c")).error_code == FULL
     assert await new_id(world, group="a")
     assert (await Consumer(world, "m", group="b").beat()).error_code == 0

@@ -1,0 +1,51 @@
+"""Newcomers that give way to new groups when there is no room: their offsets are deleted.
+
+`newcomers` says which may go. Until their tombstones are in the log they are in memory,
+but no longer counted.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.classic import ClassicGroup
+from lakelog.coordinator.group.counts import GroupCounts
+from lakelog.coordinator.group.deletion import all_offsets, group_tombstones
+from lakelog.coordinator.group.rebalance import Decision
+from lakelog.coordinator.group.state import ShardState
+from lakelog.coordinator.shard import Now, Result
+
+
+class Evictions:
+    def __init__(self, state: ShardState, counts: GroupCounts) -> None:
+        self._state = state
+        self._counts = counts
+
+    def evict(self, now: Now, group_id: str) -> Decision:
+        """Begins to delete a group, unless it is in use by the time of its turn."""
+
+        def decide(_: Now) -> Decision:
+            return self._evict(group_id)
+
+        return self._state.turns.enter(now, group_id, decide, lambda _: None, alone=True)
+
+    def _evict(self, group_id: str) -> Decision:
+        state = self._state
+        if group_id not in state.offsets.newcomers or not state.is_deserted(group_id):
+            return Result()
+        group = state.any_group(group_id)
+        records = all_offsets(state.offsets, group_id)
+        if group_id in state.stored or group_id in state.consumers.by_id:
+            records += group_tombstones(group, group_id)
+        size = state.evicting[group_id] = state.account.of(group_id)
+        state.room.memory.leaving += size
+
+        def committed(_: Now) -> None:
+            if isinstance(group, ClassicGroup):
+                state.classic.pop(group_id, None)
+            self._counts.groups_evicted += 1
+            state.end_eviction(group_id)
+
+        def failed(_: Now, code: ErrorCode) -> None:
+            state.end_eviction(group_id)
+
+        return state.turns.change(group_id, Result(records, committed, failed))
