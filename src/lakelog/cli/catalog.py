@@ -351,6 +351,13 @@ _ENTRIES = (
         "A file named on the command line does not exist or cannot be read.",
     ),
     Entry(
+        "LL0904",
+        "output cannot be written",
+        ExitCode.FAILURE,
+        "Standard output is closed, or the file or device that it leads to is full or failed. "
+        "`consume --group` has committed only what was written before.",
+    ),
+    Entry(
         "LL0999",
         "unexpected error",
         ExitCode.FAILURE,

@@ -45,12 +45,24 @@ def explain_exception(error: BaseException) -> CliError:
         return _from_kafka(error)
     if isinstance(error, AddressError):
         return CliError("LL0902", f"brokers: {error}", "for example -b 127.0.0.1:9092")
+    if isinstance(error, UnicodeEncodeError):
+        return CliError("LL0902", f"'{error.object}' is not UTF-8", "names are UTF-8 text")
+    if isinstance(error.__cause__, UnicodeEncodeError):
+        return explain_exception(error.__cause__)
     if isinstance(error, TimeoutError):
         return CliError("LL0302", str(error) or "no answer in time", "raise --timeout")
     if isinstance(error, ConnectionError):
         return CliError("LL0301", _reason(error), "is the broker running? lakelog dev starts one")
     if isinstance(error, OSError):
         return _from_os(error)
+    return _from_fault(error)
+
+
+def _from_fault(error: BaseException) -> CliError:
+    from lakelog.wire.errors import WireError
+
+    if isinstance(error, WireError):  # what was decoded is a ProtocolError by now
+        return CliError("LL0902", f"an argument fits into no request: {error}")
     return CliError("LL0999", f"{type(error).__name__}: {error}", "repeat with --debug")
 
 
@@ -72,6 +84,8 @@ def _from_kafka(error: KafkaError) -> CliError:
 
 def _from_os(error: OSError) -> CliError:
     named = f"{error.filename}: {error.strerror}" if error.filename else _reason(error)
+    if error.errno == errno.EBADF:
+        return CliError("LL0903", f"standard input: {named}")
     if error.errno == errno.EISDIR:
         return CliError("LL0902", named, "name a file")
     is_denied = error.errno == errno.EACCES and bool(error.filename)
@@ -87,9 +101,10 @@ def _reason(error: OSError) -> str:
 
 
 def report(error: CliError, stream: TextIO, *, color: bool) -> None:
-    """Writes `error[CODE] message` and, if there is one, `hint: ...`."""
+    """Writes `error[CODE] message` and a hint, with `\\xff` for a byte that is not UTF-8."""
     label = f"error[{error.code}]"
     if color:
         label = f"\x1b[1;31m{label}\x1b[0m"
     hint = error.hint or f"lakelog explain {error.code}"
-    stream.write(f"{label} {error.message}\nhint: {hint}\n")
+    text = f"{label} {error.message}\nhint: {hint}\n"
+    stream.write(text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))

@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from lakelog import __version__
-from lakelog.base.errors import AddressError, KafkaError
+from lakelog.base.errors import KafkaError
 from lakelog.cli.failures import CliError, explain_exception, report, suggestion
+from lakelog.cli.streams import prepare_streams
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -51,6 +52,7 @@ First steps: lakelog dev, then lakelog topic create demo, lakelog produce demo, 
 
 def main() -> None:
     """Runs the command line of this process and exits with its status."""
+    prepare_streams()
     if "--debug" not in sys.argv:
         sys.excepthook = _report_uncaught
     status = run(sys.argv[1:])
@@ -69,7 +71,7 @@ def run(argv: list[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
-    except (CliError, KafkaError, AddressError, OSError) as error:
+    except (CliError, KafkaError, ValueError, OSError) as error:
         if "--debug" in argv:
             raise
         return _fail(error)
@@ -158,12 +160,12 @@ def _report_uncaught(
 def _flush_quietly() -> None:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, CliError):
         _abandon_stdout()
 
 
 def _abandon_stdout() -> None:
-    """Nobody reads any more: what the interpreter still flushes at exit goes nowhere."""
+    """Sends what the interpreter still flushes at exit nowhere: it cannot be written."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -29,4 +29,8 @@ def parse_address(text: str) -> Address:
         port = port or str(DEFAULT_PORT)
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise AddressError(f"{text!r} is not host:port")
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise AddressError(f"'{host}' is not a host name") from None
     return host, int(port)

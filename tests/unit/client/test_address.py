@@ -17,7 +17,9 @@ def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
     assert parse_bootstrap(text) == addresses
 
 
-@pytest.mark.parametrize("text", ["", " , ", ":1", "a:b", "a:0", "a:65536", "::1", "a:-1"])
+@pytest.mark.parametrize(
+    "text", ["", " , ", ":1", "a:b", "a:0", "a:65536", "::1", "a:-1", "a..b", "\udcff:1"]
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError):
         parse_bootstrap(text)
