@@ -90,6 +90,9 @@ class Broker:
     def command(self) -> list[str]:
         raise NotImplementedError
 
+    def verify_all(self, topic: str) -> None:
+        """Has the records of every batch of a topic walked, where that is a choice."""
+
     def start(self) -> float:
         """Seconds from starting the process to its first ApiVersions reply."""
         with (self.folder / "out.log").open("ab") as log:
@@ -201,17 +204,19 @@ class LakelogBroker(Broker):
     name = "lakelog"
 
     def command(self) -> list[str]:
-        program = shutil.which("lakelog", path=str(Path(sys.executable).parent))
-        if program is None:
-            raise BrokerError("no lakelog command beside this Python: run make setup")
-        return [
-            program,
-            "serve",
-            "--data",
-            str(self.folder / "data"),
-            "--listen",
-            f"127.0.0.1:{self.port}",
-        ]
+        listen = f"127.0.0.1:{self.port}"
+        return [_lakelog(), "serve", "--data", str(self.folder / "data"), "--listen", listen]
+
+    def verify_all(self, topic: str) -> None:
+        setting, address = ("--config", "records.verify=all"), ("-b", f"127.0.0.1:{self.port}")
+        subprocess.run([_lakelog(), "topic", "alter", topic, *setting, *address], check=True)
+
+
+def _lakelog() -> str:
+    program = shutil.which("lakelog", path=str(Path(sys.executable).parent))
+    if program is None:
+        raise BrokerError("no lakelog command beside this Python: run make setup")
+    return program
 
 
 BROKERS: dict[str, type[Broker]] = {"lakelog": LakelogBroker, "kafka": KafkaBroker}

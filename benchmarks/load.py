@@ -23,6 +23,8 @@ class Case:
     records: int = 1
     connections: int = 1
     requests: int = 1_000_000
+    verifies_all: bool = False
+    """Whether lakelog walks every batch of the topic, as Kafka always does."""
 
     @property
     def partitions(self) -> int:

@@ -32,12 +32,27 @@ from kafka_jars import JavaMissingError  # noqa: E402
 _IDLE_S = 10.0
 _STARTS = 5
 _MANY_PARTITIONS = 100
+_VERIFYING = (
+    "Kafka walks the records of every batch; lakelog does so in the cases `all` "
+    "(`records.verify=all`), and in the others by its default, which is a sample."
+)
 CASES = (
     Case("produce 98 KB", "produce", "large", batch=98_000, records=100, megabytes=400),
     Case("produce 1 MB", "produce", "huge", batch=1_000_000, records=1000, megabytes=400),
     Case("produce 16 KB, 8 conn.", "produce", "medium", 16_384, 150, records=16, connections=8),
     Case("produce 1 KB", "produce", "small", batch=1024, megabytes=100, requests=40_000),
     Case("produce 1 KB, 8 conn.", "produce", "small8", 1024, 100, connections=8, requests=40_000),
+    Case("produce 98 KB, all", "produce", "all", 98_000, 400, records=100, verifies_all=True),
+    Case(
+        "produce 16 KB, 8 conn., all",
+        "produce",
+        "all8",
+        16_384,
+        150,
+        records=16,
+        connections=8,
+        verifies_all=True,
+    ),
     Case("fetch 98 KB", "fetch", "large", batch=1 << 20, megabytes=3000),
     Case("fetch 1 MB", "fetch", "huge", batch=1 << 20, megabytes=3000),
     Case("fetch 98 KB, one a time", "fetch", "large", batch=100_000, megabytes=1000),
@@ -127,6 +142,8 @@ def _run(options: argparse.Namespace, folder: Path) -> Results:
         for case in {case.topic: case for case in cases}.values():
             for broker in brokers:
                 load.create_topic(broker, case.topic, case.partitions)
+                if case.verifies_all:
+                    broker.verify_all(case.topic)
         _measure_loads(results, brokers, load, bare, cases, options.rounds)
     finally:
         for broker in brokers:
@@ -148,7 +165,9 @@ def main(argv: Sequence[str]) -> int:
     show(tables(results))
     if options.record:
         command = repeat_command("run", argv)
-        about = f"Median of {options.rounds} interleaved rounds. Repeat with {command}."
+        about = (
+            f"Median of {options.rounds} interleaved rounds. {_VERIFYING} Repeat with {command}."
+        )
         record(section("", about, tables(results)))
     return 0
 

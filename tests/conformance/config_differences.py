@@ -5,12 +5,18 @@ from __future__ import annotations
 NEWER = {
     "topic": {
         "durability",  # this project's own
+        "records.verify",
         "errors.deadletterqueue.group.enable",
         "max.decompressed.message.bytes",
         "remote.copy.lag.bytes",
         "remote.copy.lag.ms",
     },
-    "broker": {"log.durability", "max.decompressed.message.bytes", "super.users"},
+    "broker": {
+        "log.durability",
+        "log.records.verify",
+        "max.decompressed.message.bytes",
+        "super.users",
+    },
 }
 """Keys of Kafka 4.4, and one that is its authorizer's."""
 

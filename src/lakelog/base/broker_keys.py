@@ -22,7 +22,15 @@ from lakelog.base.config import (
     one_of,
 )
 from lakelog.base.endpoint import accepts_endpoints
-from lakelog.base.topic_keys import COMPRESSION_TYPES, FSYNC, LONG_MAX, PAGE_CACHE
+from lakelog.base.topic_keys import (
+    COMPRESSION_TYPES,
+    FSYNC,
+    LONG_MAX,
+    PAGE_CACHE,
+    VERIFY_ALL,
+    VERIFY_NONE,
+    VERIFY_SAMPLED,
+)
 
 _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 _INT, _SHORT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
@@ -222,6 +230,13 @@ _LOG = (
         PAGE_CACHE,
         "What acknowledged records survive (see docs/durability.md). Not a key of Apache Kafka.",
         one_of(PAGE_CACHE, FSYNC),
+    ),
+    _dynamic(
+        "log.records.verify",
+        _STRING,
+        VERIFY_SAMPLED,
+        "Which batches have each record verified (see docs/limits.md). Not a key of Apache Kafka.",
+        one_of(VERIFY_SAMPLED, VERIFY_ALL, VERIFY_NONE),
     ),
     _fixed(
         "log.flush.scheduler.interval.ms",

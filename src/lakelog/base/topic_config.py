@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakelog.base.config import ConfigError, ConfigKey, ConfigValue, Synonym
-from lakelog.base.topic_keys import DAY_MS, HOUR_MS, LONG_MAX, PAGE_CACHE, TOPIC_CONFIGS, WEEK_MS
+from lakelog.base.topic_keys import (
+    DAY_MS,
+    HOUR_MS,
+    LONG_MAX,
+    PAGE_CACHE,
+    TOPIC_CONFIGS,
+    VERIFY_SAMPLED,
+    WEEK_MS,
+)
 
 if TYPE_CHECKING:
     from lakelog.base.broker_config import BrokerConfig
@@ -67,6 +75,7 @@ class LogConfig(NamedTuple):
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
     durability: str = PAGE_CACHE
+    records_verify: str = VERIFY_SAMPLED
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = LONG_MAX

@@ -30,6 +30,7 @@ WEEK_MS = 604_800_000
 DAY_MS = 86_400_000
 _THROTTLED = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 PAGE_CACHE, FSYNC = "page-cache", "fsync"
+VERIFY_SAMPLED, VERIFY_ALL, VERIFY_NONE = "sampled", "all", "none"
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIERED = "there is no tiered storage"
 _ONE_REPLICA = "one broker holds every replica"
@@ -192,6 +193,16 @@ _RECORDS = (
         "Largest record batch taken from a producer, as it is on the wire.",
         at_least(0),
         "message.max.bytes",
+    ),
+    ConfigKey(
+        "records.verify",
+        ConfigType.STRING,
+        VERIFY_SAMPLED,
+        "Which batches have their records verified before they are stored: `sampled` (the first of "
+        "each producer and connection, then one in some hundreds), `all` as Apache Kafka does, or "
+        "`none`. Not a key of Apache Kafka; see docs/limits.md.",
+        one_of(VERIFY_SAMPLED, VERIFY_ALL, VERIFY_NONE),
+        synonyms=(Synonym("log.records.verify"),),
     ),
     ConfigKey(
         "message.timestamp.type",

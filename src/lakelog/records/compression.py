@@ -36,6 +36,20 @@ class Codec(IntEnum):
 MAX_DECOMPRESSED_BYTES = 64 << 20
 """A bound for callers without a better one."""
 
+EXPANSION_MAX = {
+    Codec.NONE: 1,
+    Codec.GZIP: 1032,
+    Codec.SNAPPY: 22,
+    Codec.LZ4: 255,
+    Codec.ZSTD: 1032,
+}
+"""How many bytes one byte of a batch's records can become, by codec.
+
+gzip: 258 bytes for two bits. snappy: 64 bytes for three, rounded up. lz4: 255 for a byte of a
+length. zstd has no bound that says much (128 KiB for four bytes); as offsets differ from record to
+record, real batches stay below twenty.
+"""
+
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
 _LZ4_LEVEL = 1
@@ -43,7 +57,6 @@ _LZ4_LEVEL = 1
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK = 32 << 10
-_SNAPPY_RATIO = 22  # the best element, 3 bytes for a copy of 64, rounded up
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_WINDOW_MAX = 128 << 20
@@ -143,7 +156,7 @@ def _unsnappy_block(block: memoryview, max_bytes: int) -> bytes:
         size = int(cramjam.snappy.decompress_raw_len(block))
         if size > max_bytes:
             raise _too_large(max_bytes)
-        if size > len(block) * _SNAPPY_RATIO:
+        if size > len(block) * EXPANSION_MAX[Codec.SNAPPY]:
             raise CorruptRecord(f"snappy: {len(block)} bytes cannot become {size}")
         output = bytearray(size)
         written = int(cramjam.snappy.decompress_raw_into(block, output)) if size else 0

@@ -24,7 +24,8 @@ from lakelog.runtime.api import Buffer
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-_MIN_RECORD_SIZE = 7
+MIN_RECORD_SIZE = 7
+"""Bytes of a record without key, value and headers."""
 
 
 class Record(NamedTuple):
@@ -75,7 +76,7 @@ def record_view(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes | m
     elif len(data) > max_bytes:
         raise CorruptRecord(f"{len(data)} bytes of records, more than {max_bytes}")
     count = header.records_count
-    if not 0 <= count <= len(data) // _MIN_RECORD_SIZE:
+    if not 0 <= count <= len(data) // MIN_RECORD_SIZE:
         raise CorruptRecord(f"{count} records cannot fit into {len(data)} bytes")
     if header.last_offset_delta < count - 1:
         raise CorruptRecord(f"{count} records for a last delta of {header.last_offset_delta}")

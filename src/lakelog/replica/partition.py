@@ -136,11 +136,13 @@ class Partition:
         *,
         origin: Origin = "client",
         verification: Verification | None = None,
+        sampled: bool = False,
     ) -> AppendResult:
         """Appends one record batch, whose offset and epoch fields are overwritten in place.
 
         A transactional batch needs its producer to have a transaction here already, or the
-        `verification` that was taken before the transaction's coordinator was asked.
+        `verification` that was taken before the transaction's coordinator was asked. The records
+        of a `sampled` one are verified.
         """
         self.check_online()
         log = self.log
@@ -154,6 +156,7 @@ class Partition:
                 now_ms=now_ms,
                 origin=origin,
                 verification=verification,
+                sampled=sampled,
             )
             self._follow_append()
         except (OSError, CorruptLog) as error:

@@ -32,7 +32,7 @@ def recompressed(batch: bytearray | memoryview, config: LogConfig) -> bytearray 
         most = min(decoded_bytes_max(config, header.codec), DECODED_AT_ONCE)
         return with_codec(batch, header, codec, most)
     except CorruptRecord as error:
-        raise SlowBatchError from error
+        raise SlowBatchError(sampled=False) from error
 
 
 def recompressed_slowly(batch: bytearray, header: BatchHeader, config: LogConfig) -> bytearray:

@@ -19,6 +19,7 @@ from lakelog.server.reply import Repeat, Reply, release
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation, RequestSink
 from lakelog.server.request_turns import MANY, RequestTurns
+from lakelog.server.sampling import Sampling
 from lakelog.server.send_queue import SendQueue
 from lakelog.storage.handles import LogSlice
 
@@ -66,6 +67,7 @@ class Connection(ReceiveBuffer, SendQueue):
         self.peer: tuple[str, int] = sock.getpeername()[:2]
         self.client_software = ""
         self.repeat: Repeat | None = None
+        self.sampling = Sampling()
 
     def open(self) -> None:
         self._set_reading(True)

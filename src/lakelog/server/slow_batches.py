@@ -20,6 +20,7 @@ from lakelog.server.request_memory import RequestMemory
 from lakelog.storage.timestamps import Search, TimestampOffset
 from lakelog.storage.validate import (
     WalkedBatch,
+    must_verify,
     needs_records,
     read_batch,
     read_records,
@@ -38,8 +39,12 @@ class SlowBatches:
         self.memory = memory
         self._free = asyncio.Semaphore(_AT_A_TIME)
 
-    async def walked(self, batch: bytearray, config: LogConfig, now_ms: int) -> WalkedBatch:
+    async def walked(
+        self, batch: bytearray, config: LogConfig, now_ms: int, *, sampled: bool
+    ) -> WalkedBatch:
         """The batch as `Partition.append` takes it without `SlowBatchError`.
+
+        One that is `sampled` has its records verified as far as a sample has.
 
         Raises `KafkaError` for what that would have refused.
         """
@@ -48,9 +53,10 @@ class SlowBatches:
             changed = await self._tasks.offload(
                 _LANE, lambda: recompressed_slowly(batch, header, config)
             )
-            if needs_records(header, config, now_ms):
+            verifies = must_verify(config, sampled=sampled)
+            if verifies or needs_records(header, config, now_ms):
                 data = await self._tasks.offload(_LANE, lambda: read_records(batch, header, config))
-                for _ in walking(data, header, config, now_ms):
+                for _ in walking(data, header, config, now_ms, verifies=verifies):
                     await asyncio.sleep(0)
         walked = WalkedBatch(changed)
         walked.config = config

@@ -27,7 +27,7 @@ from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run
 from lakelog.storage.segment import Segment
 from lakelog.storage.transactions import aborted_in
 from lakelog.storage.trimmable_log import TrimmableLog
-from lakelog.storage.validate import Origin, check_incoming
+from lakelog.storage.validate import Origin, check_first, check_incoming
 from lakelog.storage.verification import Verification
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -63,23 +63,27 @@ class Log(TrimmableLog):
         now_ms: int,
         origin: Origin = "client",
         verification: Verification | None = None,
+        sampled: bool = False,
     ) -> AppendResult:
         """Appends exactly one writable batch, after giving it its offset and leader epoch.
 
         `verification` is what `producers.start_verification` gave before the transaction's
-        coordinator was asked, for a batch that begins a transaction here.
+        coordinator was asked, for a batch that begins a transaction here. A `sampled` batch has its
+        records verified unless the topic wants none to be.
 
         Raises `KafkaError` with nothing done: 2 checksum, 10 too large, 18 larger than a segment,
         32 timestamp, 45 sequence gap, 47 producer epoch, 48 transaction, 87 anything else. An
         `OSError` leaves the log as it was, and a batch that may be tried again.
         """
         config = self._config
-        fields = check_incoming(batch, config, now_ms, origin)
+        fields = check_incoming(batch, config, now_ms, origin, sampled=sampled)
         entry, header, append_time, timestamp = None, None, -1, fields[8]
         if fields[9] >= 0:
             entry = self.producers.expecting(fields)
             if entry is None:
                 header = BatchHeader(*fields)
+                if not sampled and origin == "client" and fields[9] not in self.producers.entries:
+                    check_first(batch, header, config, now_ms)
                 duplicate = self.producers.admit(header, origin, verification)
                 if duplicate is not None:
                     return self._repeated(duplicate)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import LONG_MAX, PAGE_CACHE
+from lakelog.base.topic_keys import LONG_MAX, PAGE_CACHE, VERIFY_ALL
 from lakelog.records.batch import (
     HEADER,
     HEADER_SIZE,
@@ -22,11 +22,12 @@ from lakelog.records.batch import (
 )
 from lakelog.records.crc import crc32c_function
 from lakelog.storage.producer_state import SEQUENCE_MAX, ProducerEntry
-from lakelog.storage.validate import CODECS, CRC_START
+from lakelog.storage.validate import CRC_START, LeastSizes
 
 if TYPE_CHECKING:
     from lakelog.storage.log import Log
 
+_LEAST_SIZES = LeastSizes(0)
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 """What an index can say of an offset, from the segment's first."""
 
@@ -38,6 +39,7 @@ def takes_runs(config: LogConfig) -> bool:
         and config.message_timestamp_type == "CreateTime"
         and config.message_timestamp_before_max_ms == LONG_MAX
         and "compact" not in config.cleanup_policy
+        and config.records_verify != VERIFY_ALL
         and config.durability == PAGE_CACHE
         and config.flush_messages == LONG_MAX
         and config.min_insync_replicas <= 1
@@ -78,7 +80,7 @@ def place_run(log: Log, batches: Sequence[memoryview], leader_epoch: int, now_ms
             or base
             or delta + 1 != count
             or delta < 0
-            or attributes not in CODECS
+            or count * _LEAST_SIZES[attributes] > size - HEADER_SIZE
             or timestamp > timestamp_max
             or offset + delta > offset_max
             or room < 0

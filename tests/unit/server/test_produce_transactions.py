@@ -15,6 +15,7 @@ from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, Topic
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.server.handlers import produce
+from lakelog.server.sampling import Sampling
 from lakelog.server.verifying import TopicPartition, told
 from lakelog.storage.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
@@ -80,7 +81,8 @@ class World:
 
     def start(self, request: ProduceRequest, version: int = 12) -> tuple[Any, Any]:
         """The context, and what the handler returned."""
-        context: Any = SimpleNamespace(version=version, pipelined=True)
+        connection = SimpleNamespace(sampling=Sampling())
+        context: Any = SimpleNamespace(version=version, pipelined=True, connection=connection)
         return context, produce.handle(self.broker, context, request)
 
     def codes(self, request: ProduceRequest, version: int = 12) -> list[ErrorCode]:

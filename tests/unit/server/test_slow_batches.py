@@ -23,10 +23,11 @@ from lakelog.protocol.list_offsets import (
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.protocol.registry import api_for
 from lakelog.records.batch import read_header
-from lakelog.records.compression import Codec
+from lakelog.records.compression import Codec, compress
 from lakelog.records.crc import crc32c
 from lakelog.storage.validate import WALKED_MAX
 from lakelog.wire.framing import decode_response, encode_request
+from poison import sealed
 from socketless_broker import FakeSocket, SocketlessBroker
 from storage_kit import NOW, make_batch
 from wire_client import PRODUCE_VERSION, produce_request
@@ -130,11 +131,11 @@ def test_what_is_wrong_with_a_slow_batch_is_told(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.start(slow={"cleanup.policy": "compact"})
         sock = world.connect()
-        too_many = make_batch(10, size=5)
+        too_many = sealed(compress(Codec.GZIP, bytes(7 * WALKED_MAX + 7)), 1, WALKED_MAX + 1)
         cut = make_batch(RECORDS, size=5)
         del cut[-5:]
         world.send(sock, _produce(1, "slow", _sealed(cut)))
-        world.send(sock, _produce(2, "slow", _sealed(too_many, count=WALKED_MAX + 1)))
+        world.send(sock, _produce(2, "slow", too_many))
         answers = await world.answers(sock, 2)
         assert [code for _, code, _ in answers] == [
             ErrorCode.INVALID_RECORD,
@@ -231,11 +232,8 @@ def test_a_slow_batch_is_looked_into_again_if_the_settings_change_meanwhile(
     _run(tmp_path, scenario)
 
 
-def _sealed(batch: bytearray, *, count: int | None = None) -> bytearray:
-    """With a length, a checksum and counts that fit."""
+def _sealed(batch: bytearray) -> bytearray:
+    """With a length and a checksum that fit."""
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
-    if count is not None:
-        batch[23:27] = (count - 1).to_bytes(4, "big")
-        batch[57:61] = count.to_bytes(4, "big")
     batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
     return batch

@@ -94,6 +94,7 @@ def _produce(
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
     """`check` has been made of a transactional request."""
     now_ms, version = broker.clock.wall_ms(), context.version
+    sampling, sampled = context.connection.sampling, False
     responses = []
     touched: list[Partition] = []
     waiting: list[tuple[Appended, PartitionProduceResponse]] = []
@@ -108,7 +109,11 @@ def _produce(
                 partition = broker.partitions.find(name, entry.index)
                 check_entry(partition, entry.records, request.acks, version, check)
                 verification = None if check is None else check.verification(name, entry.index)
-                result = partition.append(entry.records, now_ms, verification=verification)
+                sampled = sampling.left <= 0
+                result = partition.append(
+                    entry.records, now_ms, verification=verification, sampled=sampled
+                )
+                sampling.note(entry.records, sampled=sampled)
                 results.append(
                     PartitionProduceResponse(
                         index=entry.index,
@@ -121,9 +126,10 @@ def _produce(
                     touched.append(partition)
                 else:
                     waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
-            except SlowBatchError:
+            except SlowBatchError as error:
                 results.append(PartitionProduceResponse(index=entry.index))
-                slow.append(_Slow(name, entry, results[-1]))
+                slow.append(_Slow(name, entry, results[-1], sampled or error.sampled))
+                sampling.note(entry.records, sampled=sampled)
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
                 results.append(refused(entry.index, error))
@@ -164,6 +170,7 @@ class _Slow(NamedTuple):
     topic: str | bytes
     entry: PartitionProduceData
     result: PartitionProduceResponse
+    sampled: bool
 
 
 async def _append_slowly(
@@ -177,10 +184,12 @@ async def _append_slowly(
 ) -> ProduceResponse | Deferred | None:
     size = sum(len(one.entry.records or b"") for one in slow)
     with broker.slow_batches.memory.holding(size):
-        for topic, entry, result in slow:
+        for topic, entry, result, sampled in slow:
             try:
                 verification = None if check is None else check.verification(topic, entry.index)
-                partition, appended = await _append_walked(broker, topic, entry, verification)
+                partition, appended = await _append_walked(
+                    broker, topic, entry, verification, sampled=sampled
+                )
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
                 failed = refused(entry.index, error)
@@ -202,12 +211,14 @@ async def _append_walked(
     topic: str | bytes,
     entry: PartitionProduceData,
     verification: Verification | None,
+    *,
+    sampled: bool,
 ) -> tuple[Partition, AppendResult]:
     """Looks into the batch again if the topic's settings have changed meanwhile."""
     while True:
         config = broker.partitions.find(topic, entry.index).log.config
         now_ms = broker.clock.wall_ms()
-        batch = await broker.slow_batches.walked(entry.records, config, now_ms)
+        batch = await broker.slow_batches.walked(entry.records, config, now_ms, sampled=sampled)
         partition = broker.partitions.find(topic, entry.index)
         with suppress(SlowBatchError):
             return partition, partition.append(batch, now_ms, verification=verification)

@@ -87,11 +87,12 @@ def _key(context: Context, request: ProduceRequest) -> _Key | None:
 class ProduceRepeat(KnownRequest[_Key]):
     """One batch for one partition, outside of any transaction, to be acknowledged."""
 
-    __slots__ = ("_frames", "_response")
+    __slots__ = ("_frames", "_response", "_sampling")
 
     def __init__(self, broker: Broker, context: Context, key: _Key, place: PartitionKey) -> None:
         super().__init__(broker, context, key, place)
         self._frames: ProduceFrames | None = None
+        self._sampling = context.connection.sampling
 
     def prepare(self) -> None:
         if self._frames is None:
@@ -108,16 +109,19 @@ class ProduceRepeat(KnownRequest[_Key]):
 
     def _append(self, numbers: list[int], batches: list[memoryview]) -> int:
         """Appends what it can and answers; how many that was."""
-        broker = self._broker
+        broker, sampling = self._broker, self._sampling
         try:
             partition = broker.partitions.find(*self.place)
-            offsets = partition.append_run(batches, broker.clock.wall_ms())
+            offsets = (
+                partition.append_run(batches, broker.clock.wall_ms()) if sampling.left > 0 else []
+            )
         except KafkaError:
             return 0
         if not offsets:
             return self._append_one(partition, numbers[0], batches[0])
         broker.purgatory.check_soon(partition.key)
         count, log_start = len(offsets), partition.log.log_start_offset
+        sampling.left -= count
         if count == 1:
             answer = self._response.pack(numbers[0], offsets[0], -1, log_start)
         else:
@@ -128,17 +132,21 @@ class ProduceRepeat(KnownRequest[_Key]):
 
     def _append_one(self, partition: Partition, number: int, batch: memoryview) -> int:
         """Whether the first batch was appended, or refused: not if either would have to wait."""
-        broker, key = self._broker, self.key
+        broker, key, sampling = self._broker, self.key, self._sampling
         if partition.commits_durable:
             return 0
+        sampled = sampling.left <= 0
         try:
             check_entry(partition, batch, key.acks, key.version, None)
-            base, _, append_time_ms, log_start, _ = partition.append(batch, broker.clock.wall_ms())
+            base, _, append_time_ms, log_start, _ = partition.append(
+                batch, broker.clock.wall_ms(), sampled=sampled
+            )
         except SlowBatchError:
             return 0
         except KafkaError as error:
             self._refuse(number, error)
             return 1
+        sampling.note(batch, sampled=sampled)
         broker.purgatory.check_soon(partition.key)
         self._connection.send(self._response.pack(number, base, append_time_ms, log_start))
         return 1

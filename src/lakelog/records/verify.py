@@ -1,0 +1,145 @@
+"""Whether the records of a batch are what its header says: every length, offset and count.
+
+What a consumer would stumble over is found: a record that does not end where its length says,
+offsets that do not rise by one, fewer or more records than the header counts. What consumers do not
+mind is left alone: attributes of records, header keys that are no text, numbers in more bytes than
+they need.
+
+Layout: `lakelog.records.record`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NamedTuple
+
+from lakelog.records.batch import BatchHeader
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.varint import read_varint
+
+_STEP = 1000
+_INT_BYTES_MAX = 5
+_NULL = 1
+"""A length of -1 as it is encoded."""
+
+
+class Extremes(NamedTuple):
+    """Of the records that were looked at; times of CreateTime, in milliseconds."""
+
+    oldest_ms: int
+    newest_ms: int
+    has_null_key: bool
+
+
+def verifying(
+    data: bytes | memoryview, header: BatchHeader, records_max: int
+) -> Generator[None, None, Extremes]:
+    """Goes through `record_view`: a thousand records, or headers of one, at each step.
+
+    Of neither more than `records_max`; headers beyond that are passed over. Raises `CorruptRecord`.
+    """
+    try:
+        return (yield from _walk(bytes(data), header, records_max))
+    except IndexError:
+        raise CorruptRecord("a record is cut off") from None
+
+
+def _walk(  # noqa: C901 - calls cost too much
+    data: bytes, header: BatchHeader, records_max: int
+) -> Generator[None, None, Extremes]:
+    """Varints of one byte, and offsets of two, are decoded in line.
+
+    `zig` is a number before its sign is unfolded; an odd one is negative.
+    """
+    start = oldest = newest = headers = 0
+    has_null_key = False
+    count = min(header.records_count, records_max)
+    for number in range(count):
+        zig = data[start]
+        if zig < 0x80 and not zig & 1:
+            position = start + 2
+            end = start + 1 + (zig >> 1)
+        else:
+            size, position = _read_size(data, start)
+            end = position + size
+            position += 1
+        zig = data[position]
+        if zig < 0x80:
+            delta_ms, position = zig >> 1 ^ -(zig & 1), position + 1
+        else:
+            delta_ms, position = read_varint(data, position)
+        if delta_ms > newest:
+            newest = delta_ms
+        elif delta_ms < oldest:
+            oldest = delta_ms
+        zig = data[position]
+        if zig < 0x80:
+            position += 1
+        elif (high := data[position + 1]) < 0x80:
+            zig, position = zig & 0x7F | high << 7, position + 2
+        else:
+            size, position = _read_size(data, position)
+            zig = size << 1
+        if zig != number << 1:
+            raise CorruptRecord(f"record {number} of the batch has another offset than its place")
+        zig = data[position]
+        if zig == _NULL:
+            has_null_key, position = True, position + 1
+        elif zig < 0x80 and not zig & 1:
+            position += 1 + (zig >> 1)
+        else:
+            size, position = _read_size(data, position)
+            position += size
+        zig = data[position]
+        if zig == _NULL:
+            position += 1
+        elif zig < 0x80 and not zig & 1:
+            position += 1 + (zig >> 1)
+        else:
+            size, position = _read_size(data, position)
+            position += size
+        if not data[position]:
+            position += 1
+        else:
+            size, position = _read_size(data, position)
+            most = min(size, records_max - headers)
+            headers += most
+            position = yield from _skip_headers(data, position, end, size, most)
+        if position != end:
+            raise CorruptRecord(f"record {number} of the batch does not end where it says")
+        start = end
+        if not number % _STEP:
+            yield
+    if count == header.records_count and start != len(data):
+        raise CorruptRecord("the records do not end where the batch does")
+    base = header.base_timestamp
+    return Extremes(base + oldest, base + newest, has_null_key)
+
+
+def _skip_headers(
+    data: bytes, position: int, end: int, count: int, most: int
+) -> Generator[None, None, int]:
+    """Where `count` headers end. Beyond `most` that is believed."""
+    if count > (end - position) // 2:
+        raise CorruptRecord(f"{count} headers cannot fit into {end - position} bytes")
+    for number in range(1, most + 1):
+        if not number % _STEP:
+            yield
+        size, position = _read_size(data, position)
+        position += size
+        if data[position] == _NULL:
+            position += 1
+        else:
+            size, position = _read_size(data, position)
+            position += size
+        if position > end:
+            raise CorruptRecord("a header does not fit into its record")
+    return position if most == count else end
+
+
+def _read_size(data: bytes, position: int) -> tuple[int, int]:
+    """A number that is not negative and where it ends."""
+    size, end = read_varint(data, position)
+    if size < 0 or end - position > _INT_BYTES_MAX:
+        raise CorruptRecord(f"a length of {size} in {end - position} bytes")
+    return size, end

@@ -1,0 +1,117 @@
+"""Which records are refused because a consumer would stumble over them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakelog.records.batch import read_header
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.compression import Codec
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.record import decode_records, record_view
+from lakelog.records.verify import Extremes, verifying
+from poison import ODD, OFFSETS, REFUSED, TIMES, Poison, garbage, poisoned, sealed
+from storage_kit import NOW, make_batch
+
+UNREADABLE = {"a key length of -2", "a value length of -2", "a delta of six bytes"}
+
+
+def verify(batch: bytearray, records_max: int = 1 << 20) -> tuple[Extremes, int]:
+    """What is found, and in how many steps."""
+    header = read_header(batch)
+    steps = verifying(record_view(batch, header, 1 << 26), header, records_max)
+    number = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value, number
+        number += 1
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("poison", REFUSED + OFFSETS, ids=lambda poison: poison.name)
+def test_what_consumers_stumble_over_is_refused(poison: Poison, codec: Codec) -> None:
+    with pytest.raises(CorruptRecord):
+        verify(poisoned(poison, codec))
+
+
+@pytest.mark.parametrize("poison", TIMES + ODD, ids=lambda poison: poison.name)
+def test_what_consumers_do_not_mind_is_taken(poison: Poison) -> None:
+    batch = poisoned(poison, Codec.NONE)
+    if poison.name in UNREADABLE:
+        with pytest.raises(CorruptRecord):
+            verify(batch)
+    else:
+        verify(batch)
+
+
+@pytest.mark.parametrize(("name", "batch"), list(garbage()), ids=lambda value: str(value)[:24])
+def test_what_no_codec_can_read_is_refused(name: str, batch: bytearray) -> None:
+    with pytest.raises(CorruptRecord):
+        verify(batch)
+
+
+_BYTES = st.none() | st.binary(max_size=200)
+_HEADERS = st.lists(st.tuples(st.text(max_size=5), _BYTES), max_size=3)
+_RECORDS = st.lists(
+    st.tuples(st.integers(-(1 << 40), 1 << 40), _BYTES, _BYTES, _HEADERS), min_size=1, max_size=80
+)
+
+
+@given(records=_RECORDS)
+def test_whatever_is_built_is_sound(
+    records: list[tuple[int, bytes | None, bytes | None, list]],
+) -> None:  # type: ignore[type-arg]
+    builder = BatchBuilder()
+    for delta, key, value, headers in records:
+        builder.append(NOW + delta, key, value, headers)
+    found, _ = verify(builder.build())
+    times = [NOW + delta for delta, *_ in records]
+    assert (found.oldest_ms, found.newest_ms) == (min(times), max(times))
+    assert found.has_null_key == any(key is None for _, key, _, _ in records)
+
+
+@given(
+    count=st.integers(1, 70),
+    at=st.integers(0, 1 << 20),
+    new=st.binary(min_size=0, max_size=3),
+    old=st.integers(0, 3),
+    claimed=st.integers(-1, 1),
+)
+def test_what_is_sound_can_be_decoded(
+    count: int, at: int, new: bytes, old: int, claimed: int
+) -> None:
+    """Random damage: what passes is what a consumer decodes, record by record."""
+    payload = bytes(make_batch(count, size=2)[61:])
+    at %= len(payload)
+    batch = sealed(payload[:at] + new + payload[at + old :], 0, max(count + claimed, 1))
+    try:
+        verify(batch)
+    except CorruptRecord:
+        return
+    records = decode_records(batch, read_header(batch), 1 << 20)
+    assert [record.offset for record in records] == [*range(max(count + claimed, 1))]
+
+
+def test_a_walk_is_made_in_steps_and_ends() -> None:
+    batch = make_batch(20_500, size=1)
+    assert verify(batch)[1] == 21
+    assert verify(batch, 3_000)[1] == 3
+    many = BatchBuilder()
+    many.append(NOW, b"key", b"value", [("", None)] * 20_000)
+    many.append(NOW, None, b"value", [("", None)] * 20_000)
+    assert verify(many.build())[1] == 41
+    assert verify(many.build(), 25_000)[1] == 26, "headers beyond that are passed over"
+
+
+def test_one_header_too_few_among_many_is_found() -> None:
+    batch = BatchBuilder()
+    batch.append(NOW, b"key", b"value", [("a", b"b")] * 3_000)
+    built = batch.build()
+    payload = bytearray(built[61:])
+    payload[-1:] = b""
+    with pytest.raises(CorruptRecord):
+        verify(sealed(bytes(payload), 0, 1))
