@@ -43,6 +43,38 @@ def test_listing_topics_imports_nothing_that_it_does_not_need(shell: Shell, unus
     assert set(done.stderr.decode().split()) & heavy == set()
 
 
+def test_settings_take_durations_and_sizes(shell: Shell, unused: str) -> None:
+    shell.out("topic", "create", unused, "--config", "retention.ms=7d", "-c", "segment.bytes=1GiB")
+    rows = shell.one("topic", "describe", unused)["configs"]
+    values = {row["name"]: row["value"] for row in rows}
+    assert values == {"retention.ms": "604800000", "segment.bytes": "1073741824"}
+    table = shell.out("topic", "describe", unused).decode()
+    assert re.search(r"^retention.ms +604800000 \(7d\) ", table, re.MULTILINE)
+    assert re.search(r"^segment.bytes +1073741824 \(1GiB\) ", table, re.MULTILINE)
+    shell.out("topic", "alter", unused, "--config", "retention.ms=1h30m")
+    shell.out("config", "set", "--topic", unused, "max.message.bytes=2MiB")
+    (row,) = shell.json("config", "get", "--topic", unused, "retention.ms")
+    assert row["value"] == "5400000"
+    shown = shell.out("config", "explain", "--topic", unused, "max.message.bytes").decode()
+    assert "2097152 (2MiB)" in shown
+    assert "1048588 (~1MiB)" in shown
+    code, message = shell.refusal("topic", "alter", unused, "-c", "retention.ms=7x")[1:]
+    assert (code, "retention.ms=7x: not a duration" in message) == ("LL0501", True)
+
+
+@pytest.mark.parametrize("command", [("topic", "alter"), ("config", "set", "--topic")])
+def test_a_key_that_does_not_exist_cannot_be_unset(
+    shell: Shell, unused: str, command: tuple[str, ...]
+) -> None:
+    shell.out("topic", "create", unused)
+    status, code, message = shell.refusal(*command, unused, "--unset", "nonsense.key")
+    assert (status, code) == (2, "LL0501")
+    assert f"topic '{unused}' has no setting 'nonsense.key'" in message
+    message = shell.refusal(*command, unused, "--unset", "retention.mss")[2]
+    assert "did you mean 'retention.ms'?" in message
+    shell.out(*command, unused, "--unset", "retention.ms")
+
+
 def test_a_topic_from_creation_to_deletion(shell: Shell, unused: str) -> None:
     shell.out("topic", "create", unused, "--partitions", "3", "--config", "retention.ms=1000000")
     assert shell.refusal("topic", "create", unused)[:2] == (6, "LL0101")
@@ -333,7 +365,7 @@ def test_settings_are_shown_changed_and_explained(shell: Shell, unused: str) -> 
     assert explained["type"] == "long"
     assert (explained["chain"][0]["in_force"], explained["chain"][0]["source"]) == (True, "topic")
     table = shell.out("config", "explain", "segment.bytes", *of).decode()
-    assert re.search(r"yes +1073741824 +default +log\.segment\.bytes", table)
+    assert re.search(r"yes +1073741824 \(1GiB\) +default +log\.segment\.bytes", table)
 
 
 def test_settings_of_the_broker(shell: Shell) -> None:

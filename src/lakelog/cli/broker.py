@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.base.events import event
+from lakelog.base.quantities import plain_value
 from lakelog.cli.failures import CliError
 from lakelog.cli.log_lines import start_logging
+from lakelog.cli.settings import parse_setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,10 +173,8 @@ def load_config(arguments: BrokerArguments) -> BrokerConfig:
 def _settings(arguments: BrokerArguments) -> dict[str, str]:
     told: dict[str, str] = {}
     for text in arguments.settings:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise CliError("LL0902", f"--set {text!r} is not KEY=VALUE")
-        told[key.strip()] = value.strip()
+        key, value = parse_setting(text, "--set")
+        told[key] = value
     return told
 
 
@@ -182,7 +182,8 @@ def _read_properties(path: Path) -> dict[str, str]:
     from lakelog.base.properties import parse_properties
 
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
+        values = parse_properties(path.read_text(encoding="utf-8"))
+        return {key: plain_value(key, value) for key, value in values.items()}
     except ValueError as error:
         raise CliError("LL0501", f"{path}: {error}") from error
 

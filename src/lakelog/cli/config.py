@@ -9,17 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.cli.failures import CliError, suggestion
+from lakelog.base.errors import KafkaError
+from lakelog.cli.failures import CliError
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
     DEFAULT_SESSION,
     Output,
     Session,
     noun,
-    split_pair,
 )
 from lakelog.cli.render import Document, Listing, note, show, show_all
+from lakelog.cli.settings import (
+    change_settings,
+    check_known,
+    parse_setting,
+    refusal,
+    shown_value,
+    whose,
+)
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin, ConfigEntry, ResourceType
@@ -127,7 +134,7 @@ def set_values(
         Data folder of a stopped broker whose stored values are changed; for values that keep the
         broker from starting or its clients from connecting.
     """
-    values: dict[str, str | None] = dict(split_pair(text, "setting") for text in changes)
+    values: dict[str, str | None] = dict(parse_setting(text, "setting") for text in changes)
     values |= dict.fromkeys(unset or ())
     if not values:
         raise CliError("LL0902", "nothing to change", "say KEY=VALUE or --unset KEY")
@@ -136,14 +143,11 @@ def set_values(
     else:
         with _admin(session) as admin:
             kind, name = of.resource(admin)
-            try:
-                admin.configs.alter(kind, name, values, validate_only=dry_run)
-            except KafkaError as error:
-                raise _refusal(admin, kind, name, values, error) from error
+            change_settings(admin, kind, name, values, dry_run=dry_run)
     if output.format != "table":
         show(altered(kind, name, values, dry_run=dry_run), output.format)
     did = "could be changed" if dry_run else "is changed"
-    note(f"{_whose(kind, name)}: {', '.join(values)} {did}", quiet=session.quiet)
+    note(f"{whose(kind, name)}: {', '.join(values)} {did}", quiet=session.quiet)
 
 
 @app.command
@@ -208,34 +212,9 @@ def _described(admin: Admin, of: Of, keys: tuple[str, ...]) -> Iterable[ConfigEn
     try:
         found = admin.configs.describe(kind, name, documentation=True, synonyms=True)
     except KafkaError as error:
-        raise _refusal(admin, kind, name, (), error) from error
-    unknown = [key for key in keys if key not in found]
-    if unknown:
-        raise CliError(
-            "LL0501",
-            f"{_whose(kind, name)} has no setting '{unknown[0]}'",
-            suggestion(unknown[0], found) or "lakelog config get --all lists them",
-        )
+        raise refusal(admin, kind, name, (), error) from error
+    check_known(kind, name, keys, found)
     return [found[key] for key in keys] if keys else found.values()
-
-
-def _refusal(
-    admin: Admin, kind: ResourceType, name: str, keys: Iterable[str], error: KafkaError
-) -> Exception:
-    """The error to raise for one from the broker, which knows neither near names nor options."""
-    if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        admin.topics.describe(name)  # raises, with the topics that there are
-    if error.code not in (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG):
-        return error
-    described = name or str(min(admin.describe_cluster().brokers))
-    known = admin.configs.describe(kind, described)
-    unknown = [key for key in keys if key not in known]
-    hint = suggestion(unknown[0], known) if unknown else ""
-    return CliError("LL0501", error.message, hint)
-
-
-def _whose(kind: ResourceType, name: str) -> str:
-    return f"{kind.name.lower()} '{name}'" if name else "all brokers"
 
 
 def listing(entries: Iterable[ConfigEntry]) -> Listing:
@@ -248,7 +227,7 @@ def altered(
     kind: ResourceType, name: str, changes: Mapping[str, str | None], *, dry_run: bool
 ) -> Document:
     """What `set` did, for programs; a value of null is one put back to its default."""
-    rows = [{"name": key, "value": value} for key, value in changes.items()]
+    rows = [{"name": key, "value": shown_value(key, value)} for key, value in changes.items()]
     facts = {"resource_type": kind.name.lower(), "resource": name or None, "executed": not dry_run}
     return Document({**facts, "changes": rows}, facts, [Listing(rows, ("name", "value"))])
 
@@ -258,7 +237,7 @@ def document(entry: ConfigEntry) -> Document:
     chain = [
         {
             "in_force": number == 0,
-            "value": _shown(item.value, entry),
+            "value": _shown(item.name, item.value, entry),
             "source": source_name(item.source.name),
             "key": item.name,
         }
@@ -271,7 +250,7 @@ def document(entry: ConfigEntry) -> Document:
 def _facts(entry: ConfigEntry) -> Mapping[str, Any]:
     return {
         "name": entry.name,
-        "value": _shown(entry.value, entry),
+        "value": _shown(entry.name, entry.value, entry),
         "source": source_name(entry.source.name),
         "type": entry.type.name.lower() if entry.type is not None else None,
         "is_read_only": entry.is_read_only,
@@ -284,5 +263,5 @@ def source_name(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-def _shown(value: str | None, entry: ConfigEntry) -> str | None:
-    return "[hidden]" if entry.is_sensitive and value is None else value
+def _shown(key: str, value: str | None, entry: ConfigEntry) -> str | None:
+    return "[hidden]" if entry.is_sensitive and value is None else shown_value(key, value)

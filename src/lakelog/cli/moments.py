@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from lakelog.base.quantities import duration_ns
 from lakelog.cli.failures import CliError
 
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)?")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _EPOCH_MS = re.compile(r"\d{1,16}")
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds of `500ms`, `10s`, `5m`, `1h`, `7d`, `2w`, or of a plain number of seconds."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise CliError("LL0902", f"{text!r} is not a duration", "write 500ms, 10s, 5m, 1h or 7d")
-    return float(match[1]) * _UNITS_S[match[2] or "s"]
+    """Seconds of `500ms`, `10s`, `1h30m`, `7d`, `2w`, or of a plain number of seconds."""
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    try:
+        return duration_ns(text) / 1e9
+    except ValueError as error:
+        reason, _, hint = str(error).partition("; ")
+        raise CliError("LL0902", f"{text!r} is {reason}", hint) from error
 
 
 def parse_moment_ms(text: str, now_ms: int) -> int:

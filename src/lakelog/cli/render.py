@@ -43,6 +43,17 @@ class Document:
     parts: Sequence[Listing] = ()
 
 
+class Noted(str):
+    """A value that a table shows with a note behind it: `604800000 (7d)`. JSON has no note."""
+
+    note: str
+
+    def __new__(cls, value: str, note: str) -> Noted:
+        noted = super().__new__(cls, value)
+        noted.note = note
+        return noted
+
+
 Result = Listing | Document | str
 
 
@@ -224,7 +235,8 @@ def cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ", ".join(cell(item) for item in value) or "-"
-    return printable(str(value))
+    text = printable(str(value))
+    return f"{text} ({value.note})" if isinstance(value, Noted) else text
 
 
 def printable(text: str) -> str:

@@ -21,10 +21,10 @@ from lakelog.cli.options import (
     Output,
     Session,
     noun,
-    split_pair,
 )
 from lakelog.cli.positions import Bounds, parse_position
 from lakelog.cli.render import Document, Listing, note, show, show_all
+from lakelog.cli.settings import change_settings, parse_setting, shown_value
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin, ConfigEntry
@@ -94,7 +94,7 @@ def create(
     if_not_exists
         A topic that exists is no error.
     """
-    configs = dict(split_pair(text, "--config") for text in config or ())
+    configs = dict(parse_setting(text, "--config") for text in config or ())
     with _admin(session) as admin:
 
         def make(topic: str) -> None:
@@ -157,14 +157,14 @@ def alter(
     """
     from lakelog.client.admin import ResourceType
 
-    changes: dict[str, str | None] = dict(split_pair(text, "--config") for text in config or ())
+    changes: dict[str, str | None] = dict(parse_setting(text, "--config") for text in config or ())
     changes |= dict.fromkeys(unset or ())
     if partitions is None and not changes:
         raise CliError("LL0902", "nothing to change", "say --partitions, --config or --unset")
     with _admin(session) as admin:
         admin.topics.describe(name)
         if changes:
-            admin.configs.alter(ResourceType.TOPIC, name, changes)
+            change_settings(admin, ResourceType.TOPIC, name, changes)
         if partitions is not None:
             admin.topics.create_partitions(name, partitions)
     note(f"topic '{name}' is changed", quiet=session.quiet)
@@ -307,7 +307,11 @@ def document(
         _partition(row, bounds.get((topic.name, row.partition))) for row in topic.partitions
     ]
     settings = [
-        {"name": entry.name, "value": entry.value, "source": entry.source.name.lower()}
+        {
+            "name": entry.name,
+            "value": shown_value(entry.name, entry.value),
+            "source": entry.source.name.lower(),
+        }
         for entry in configs
         if not entry.is_default
     ]

@@ -85,6 +85,19 @@ def test_what_cannot_be_served_is_refused(
     assert words in caught.value.message
 
 
+def test_settings_take_durations_and_sizes(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.retention.hours=2d\nlog.segment.bytes=512MiB\n")
+    arguments = BrokerArguments(properties=str(file), settings=("log.retention.ms=1h30m",))
+    config = load_config(arguments)
+    assert config.get_int("log.retention.ms") == 5_400_000
+    assert config.get_int("log.retention.hours") == 48
+    assert config.get_int("log.segment.bytes") == 512 << 20
+    file.write_text("log.retention.hours=90m\n")
+    with pytest.raises(CliError, match="log.retention.hours=90m: not a whole number of hours"):
+        load_config(arguments)
+
+
 def test_a_listener_that_others_can_reach_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     arguments = BrokerArguments(listen="0.0.0.0:9092", http="[::]:9404", insecure=True)
     config = load_config(arguments)

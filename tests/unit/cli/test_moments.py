@@ -8,7 +8,15 @@ from lakelog.cli.moments import iso_utc, parse_duration_s, parse_moment_ms
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("500ms", 0.5), ("10s", 10), ("5", 5), ("1.5m", 90), ("2h", 7200), ("7d", 604_800)],
+    [
+        ("500ms", 0.5),
+        ("10s", 10),
+        ("5", 5),
+        ("1.5m", 90),
+        ("2h", 7200),
+        ("7d", 604_800),
+        ("1h30m", 5400),
+    ],
 )
 def test_durations(text: str, seconds: float) -> None:
     assert parse_duration_s(text) == seconds

@@ -1,0 +1,95 @@
+"""Settings on the command line: KEY=VALUE with durations and sizes, changing them, showing them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from lakelog.base.config import ConfigError
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.quantities import human_value, plain_value
+from lakelog.cli.failures import CliError, suggestion
+from lakelog.cli.render import Noted
+
+if TYPE_CHECKING:
+    from lakelog.client.admin import Admin, ResourceType
+
+_NOT_A_SETTING = (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG)
+
+
+def parse_setting(text: str, option: str) -> tuple[str, str]:
+    """Return key and value of KEY=VALUE, the value as Kafka writes it: 604800000 for 7d.
+
+    Raises `CliError`; `option` is what the text was given to.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise CliError("LL0902", f"{option} {text!r} is not KEY=VALUE")
+    try:
+        return key.strip(), plain_value(key.strip(), value)
+    except ConfigError as error:
+        raise CliError("LL0501", str(error)) from error
+
+
+def shown_value(key: str, value: str | None) -> str | None:
+    """Return the value with its human form beside it in tables; JSON has the value alone."""
+    human = human_value(key, value)
+    return value if value is None or human is None else Noted(value, human)
+
+
+def change_settings(
+    admin: Admin,
+    kind: ResourceType,
+    name: str,
+    changes: Mapping[str, str | None],
+    *,
+    dry_run: bool = False,
+) -> None:
+    """Set each key to its value, or put it back to its default where that is None.
+
+    Brokers accept it when a key that does not exist is put back to its default, so those are
+    compared with the keys that exist. Raises `CliError` for such a key, and `refusal` for what the
+    broker rejects.
+    """
+    unset = [key for key, value in changes.items() if value is None]
+    try:
+        if unset:
+            check_known(kind, name, unset, _known_keys(admin, kind, name))
+        admin.configs.alter(kind, name, changes, validate_only=dry_run)
+    except KafkaError as error:
+        raise refusal(admin, kind, name, changes, error) from error
+
+
+def check_known(kind: ResourceType, name: str, keys: Iterable[str], known: Collection[str]) -> None:
+    """Raise `CliError` if one of `keys` is not `known`."""
+    for key in keys:
+        if key not in known:
+            raise CliError(
+                "LL0501",
+                f"{whose(kind, name)} has no setting '{key}'",
+                suggestion(key, known) or "lakelog config get --all lists the settings",
+            )
+
+
+def refusal(
+    admin: Admin, kind: ResourceType, name: str, keys: Iterable[str], error: KafkaError
+) -> Exception:
+    """Return the error to raise for one from the broker, which knows no near names."""
+    if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        admin.topics.describe(name)  # raises, with the nearest topic
+    if error.code not in _NOT_A_SETTING:
+        return error
+    known = _known_keys(admin, kind, name)
+    unknown = [key for key in keys if key not in known]
+    return CliError("LL0501", error.message, suggestion(unknown[0], known) if unknown else "")
+
+
+def whose(kind: ResourceType, name: str) -> str:
+    """Return how a message names the owner of settings."""
+    return f"{kind.name.lower()} '{name}'" if name else "all brokers"
+
+
+def _known_keys(admin: Admin, kind: ResourceType, name: str) -> Collection[str]:
+    """All keys of such a resource; those of all brokers at once are those of any broker."""
+    described = name or str(min(admin.describe_cluster().brokers))
+    return admin.configs.describe(kind, described).keys()
