@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -31,7 +31,9 @@ def sync(
     catalog: str | None = None,
     name: str | None = None,
     skip_lost: Annotated[bool, Parameter(negative="")] = False,
+    progress_from: Literal["snapshot", "property"] | None = None,
     master: str = "local[2]",
+    shared_warehouse: Annotated[bool, Parameter(negative="")] = False,
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
@@ -56,9 +58,15 @@ def sync(
     name
         Name of the table (default: the topic's).
     skip_lost
-        Go on although records were lost before they were archived.
+        Continue although records were lost. Rows of records that the topic lost after they were
+        archived move out of the table; a tag keeps them.
+    progress_from
+        Where to continue after the table was rolled back: where its current snapshot ends, or
+        where its property says.
     master
         Spark master (default local[2]).
+    shared_warehouse
+        The folder of the tables is mounted on all hosts of the Spark master.
     """
     _require_extra()
     where, folder = _places(session, warehouse, catalog)
@@ -68,7 +76,10 @@ def sync(
         "every_s": parse_duration_s(every),
         "table": name,
         "skip_lost": skip_lost,
+        "progress_from": progress_from,
+        "timeout_s": session.timeout_s,
         "master": master,
+        "is_warehouse_shared": shared_warehouse,
     }
     result = _run(session, topic, where, options)
     snippets = result.pop("snippets")
@@ -116,18 +127,24 @@ def _default_folder(session: Session, option: str) -> str:
 
 def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) -> dict[str, Any]:
     """What the archive job tells, as plain data. The signals that end a program end it cleanly."""
+    from lakelog.spark.archive.reconcile import ProgressSource
     from lakelog.spark.archive.snippets import snippets
     from lakelog.spark.archive.sync import SyncError, SyncProgress, sync_topic
     from lakelog.spark.errors import DataLossError, OptionError, TopicMissingError
     from lakelog.spark.session import JavaMissingError
 
     def tell(progress: SyncProgress) -> None:
-        note(f"{topic}: {counted(progress.rows, 'record')} in the table", quiet=session.quiet)
+        say(f"{topic}: {counted(progress.rows, 'record')} in the table")
 
+    def say(line: str) -> None:
+        note(line, quiet=session.quiet)
+
+    source = options.pop("progress_from")
+    options["progress_from"] = None if source is None else ProgressSource(source)
     try:
         with stopping() as stop:
             result = sync_topic(
-                session.brokers, topic, warehouse, progress=tell, stop=stop, **options
+                session.brokers, topic, warehouse, progress=tell, notice=say, stop=stop, **options
             )
     except TopicMissingError as error:
         raise CliError("LL0102", str(error)) from error
@@ -145,6 +162,7 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
         "metadata_path": result.metadata_path,
         "snapshot_id": result.snapshot_id,
         "rows_added": result.rows,
+        "rows_moved": result.rows_moved,
         "rows_total": result.rows_total,
         "ends": {str(partition): end for partition, end in sorted(result.ends.items())},
         "snippets": snippets(result.metadata_path, result.catalog, result.table),

@@ -45,14 +45,23 @@ class Broker:
     """A connection to a cluster. Its errors are `KafkaError`s unless said otherwise.
 
     With `read_committed` (the default) nothing of a transaction is read that was aborted, and the
-    latest offset is that of the first transaction still open.
+    latest offset is that of the first transaction still open. `timeout_s` bounds each operation,
+    and how long a read may go without progress.
     """
 
-    def __init__(self, bootstrap: str, *, client_id: str, read_committed: bool = True) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str,
+        read_committed: bool = True,
+        timeout_s: float = 60.0,
+    ) -> None:
         self._reader = PartitionReader(
-            bootstrap, client_id=client_id, read_committed=read_committed
+            bootstrap, client_id=client_id, read_committed=read_committed, timeout_s=timeout_s
         )
         self._cluster = self._reader.cluster
+        self._cluster.request_timeout_s = min(self._cluster.request_timeout_s, timeout_s)
 
     def close(self) -> None:
         self._reader.close()

@@ -87,12 +87,12 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
         warnings.simplefilter("ignore", FutureWarning)
         from pyspark.sql import SparkSession
 
+        builder = SparkSession.builder.appName(name).master(master)
+        if has_local_workers(master):
+            builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+            builder = builder.config("spark.driver.host", "127.0.0.1")
         return (
-            SparkSession.builder.appName(name)
-            .master(master)
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.memory", "1g")
+            builder.config("spark.driver.memory", "1g")
             .config("spark.driver.extraJavaOptions", " ".join(_QUICK_START))
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
@@ -102,12 +102,17 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
         )
 
 
+def has_local_workers(master: str) -> bool:
+    """Whether all workers run on this host: `local`, `local[...]`, `local-cluster[...]`."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
 def choose_worker_python(master: str) -> None:
     """This Python, through a script that makes it start quickly; of another machine's files we
     know nothing. The script may have been inherited from a process with another path."""
     if os.environ.get("PYSPARK_PYTHON", str(_WORKER_PYTHON)) != str(_WORKER_PYTHON):
         return
-    quick = master.startswith("local") and os.access(_WORKER_PYTHON, os.X_OK)
+    quick = has_local_workers(master) and os.access(_WORKER_PYTHON, os.X_OK)
     os.environ["PYSPARK_PYTHON"] = str(_WORKER_PYTHON) if quick else sys.executable
     os.environ["LAKELOG_WORKER_PYTHON"] = sys.executable
     os.environ["LAKELOG_WORKER_PYTHONPATH"] = os.environ.get("PYTHONPATH", "")

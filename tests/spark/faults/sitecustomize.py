@@ -89,8 +89,8 @@ def _wrap_stream(module: Any) -> None:
 def _wrap_commit(module: Any) -> None:
     real_append, real_abandon = module.append, module.abandon_batch
 
-    def append(table: Any, batch: Any) -> None:
-        real_append(table, batch)
+    def append(table: Any, *args: Any) -> None:
+        real_append(table, *args)
         if not _is_warm_up(table.name()[-1]):
             reach("after-the-commit")
 

@@ -2,9 +2,8 @@
 
 Every attempt begins with a fresh look at the table, and every failure, whatever it says, leads
 back to that look: a commit that raised may have succeeded. A transaction holds the snapshot it
-was built on as a requirement, so it fails when anybody else committed since the look.
-
-Files are removed only after the table was read again and does not name them.
+was built on as a requirement, so it fails when anybody else committed since the look. Only after
+a failure that is certain may the batch's files be removed; an unknown outcome leaves them.
 """
 
 from __future__ import annotations
@@ -15,18 +14,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from pyiceberg.table import Table
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table, Transaction
 
 from lakelog.base.events import event
 from lakelog.spark.archive.address import TableAddress
 from lakelog.spark.archive.expiry import expire_snapshots
+from lakelog.spark.archive.history import ProgressMismatchError, agreed_progress
 from lakelog.spark.archive.progress import (
+    Extent,
+    Progress,
+    ProgressConflictError,
     Standing,
     advance,
     property_name,
-    read_progress,
     standing,
 )
+from lakelog.spark.archive.references import remove_unreferenced
+from lakelog.spark.archive.table import load_for_commit
 
 _log = logging.getLogger("lakelog.spark.archive")
 _ATTEMPTS_MAX = 8
@@ -39,30 +44,35 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one micro-batch wrote. `ranges` maps partitions to (start, end)."""
+    """What one micro-batch wrote, or found out without files."""
 
     topic_id: str
     query_id: str
     number: int
-    ranges: Mapping[int, tuple[int, int]]
+    extents: Mapping[int, Extent]
     paths: tuple[str, ...]
 
 
 def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
     """Appends the batch unless the table holds it already.
 
-    Raises `ProgressConflictError` when it may do neither, and the last error of the catalog when
-    it never answered.
+    Raises `ProgressConflictError` when it may do neither, `ProgressMismatchError`,
+    `TableReplacedError`, and the last error of the catalog when it never answered.
     """
+    is_unknown = False
     for attempt in range(_ATTEMPTS_MAX):
-        table = address.load()
-        if standing(read_progress(table.properties, batch.topic_id), batch.ranges) is not (
-            Standing.NEXT
-        ):
-            remove_unreferenced(table, batch.paths)
+        table = load_for_commit(address)
+        try:
+            before = agreed_progress(table, batch.topic_id)
+            place = standing(before, batch.extents)
+        except (ProgressConflictError, ProgressMismatchError):
+            _clean_up(table, batch, is_unknown=is_unknown)
+            raise
+        if place is not Standing.NEXT:
+            _clean_up(table, batch, is_unknown=is_unknown)
             return Outcome.ALREADY_THERE
         try:
-            append(table, batch)
+            append(table, batch, before)
         except Exception as error:  # noqa: BLE001 - whatever it was, the table has the answer
             _log.info(
                 "the commit of batch %s is looked at again: %s",
@@ -70,6 +80,7 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
                 error,
                 extra=event("archive_commit_retried", batch=batch.number),
             )
+            is_unknown |= not isinstance(error, CommitFailedException)
             last = error
             time.sleep(0.05 * 2**attempt)
             continue
@@ -78,27 +89,28 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
     raise last
 
 
-def append(table: Table, batch: Batch) -> None:
+def append(table: Table, batch: Batch, before: Progress) -> None:
     """One transaction. Without files it still makes a snapshot, which is what fences it."""
-    before = read_progress(table.properties, batch.topic_id)
-    after = advance(before, batch.ranges, query_id=batch.query_id, number=batch.number)
-    summary = {"lakelog.query-id": batch.query_id, "lakelog.batch": str(batch.number)}
+    after = advance(before, batch.extents, query_id=batch.query_id, number=batch.number)
     with table.transaction() as transaction:
-        transaction.add_files(
-            list(batch.paths), snapshot_properties=summary, check_duplicate_files=False
-        )
-        transaction.set_properties({property_name(batch.topic_id): after.to_text()})
+        record(transaction, batch.topic_id, after, batch.paths)
+
+
+def record(
+    transaction: Transaction, topic_id: str, progress: Progress, paths: Iterable[str] = ()
+) -> None:
+    """Adds the files and the progress to a transaction: property and summary change together."""
+    entry = {property_name(topic_id): progress.to_text()}
+    transaction.add_files(list(paths), snapshot_properties=entry, check_duplicate_files=False)
+    transaction.set_properties(entry)
 
 
 def abandon_batch(address: TableAddress, paths: Iterable[str]) -> None:
-    """Removes what a batch wrote, unless the table turns out to hold it."""
+    """Removes what a batch wrote for which no commit was tried."""
     remove_unreferenced(address.load(), tuple(paths))
 
 
-def remove_unreferenced(table: Table, paths: tuple[str, ...]) -> None:
-    if not paths:
-        return
-    referenced = {task.file.file_path for task in table.scan().plan_files()}
-    for path in paths:
-        if path not in referenced:
-            table.io.delete(path)
+def _clean_up(table: Table, batch: Batch, *, is_unknown: bool) -> None:
+    """A commit whose outcome is unknown may still land, with the files of the batch."""
+    if not is_unknown:
+        remove_unreferenced(table, batch.paths)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -35,14 +35,16 @@ from pyspark.sql.types import StructType
 from lakelog.spark.archive.address import TableAddress
 from lakelog.spark.archive.columns import ARROW_SCHEMA
 from lakelog.spark.archive.files import write_ranges
-from lakelog.spark.archive.progress import merge_ranges
+from lakelog.spark.archive.partitions import first_extents
+from lakelog.spark.archive.progress import Extent, Progress, merge_ranges
 from lakelog.spark.broker import Broker
+from lakelog.spark.divergence import find_divergences
 from lakelog.spark.errors import DataLossError
-from lakelog.spark.offsets import Offsets, StreamOffset, items
+from lakelog.spark.offsets import StreamOffset, from_items
 from lakelog.spark.planning import OffsetRange, limit_offsets, ranges_between, split_ranges
 
 FORMAT = "lakelog-archive"
-_SCHEMA = "topic string, partition int, start long, end long, topic_id string"
+_SCHEMA = "topic string, partition int, start long, end long, topic_id string, leader_epoch int"
 _SAMPLED_MAX = 16
 
 
@@ -59,12 +61,13 @@ class ArchiveJob:
     batch_bytes: int
     tasks: int
     skip_lost: bool
-    ends: dict[int, int]
-    """The table's, when the query starts: the first offset of each partition to archive."""
+    uuid: str
+    extents: dict[int, Extent]
+    """What of each partition the table holds when the query starts."""
 
     @property
     def address(self) -> TableAddress:
-        return TableAddress(self.catalog, self.identifier)
+        return TableAddress(self.catalog, self.identifier, self.uuid)
 
     def to_option(self) -> str:
         return json.dumps(asdict(self))
@@ -73,8 +76,8 @@ class ArchiveJob:
     def from_option(cls, text: str) -> ArchiveJob:
         value = json.loads(text)
         namespace, name = value.pop("identifier")
-        ends = {int(partition): end for partition, end in value.pop("ends").items()}
-        return cls(identifier=(namespace, name), ends=ends, **value)
+        extents = {int(p): Extent(*numbers) for p, numbers in value.pop("extents").items()}
+        return cls(identifier=(namespace, name), extents=extents, **value)
 
 
 class ArchiveSource(DataSource):  # type: ignore[misc]
@@ -106,19 +109,27 @@ class TaskRanges(InputPartition):  # type: ignore[misc]
         self.value: list[OffsetRange] = value
 
 
+class LogDivergedError(DataLossError):
+    """The log lost records that are archived, and may have others in their place."""
+
+
 class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Offsets to archive. It begins where the table ends, never where a checkpoint does."""
+    """Offsets to archive. It begins where the table ends, never where a checkpoint does.
+
+    Before each batch the leaders are asked whether the log still has what is archived.
+    """
 
     def __init__(self, job: ArchiveJob) -> None:
         self._job = job
-        self._final: Offsets | None = None
+        self._final: StreamOffset | None = None
 
     @cached_property
     def _broker(self) -> Broker:
         return Broker(self._job.bootstrap, client_id="lakelog-archive")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return self._point({self._job.topic: dict(self._job.ends)})
+        known = Progress(self._job.extents)
+        return self._point(known.ends, known.leader_epochs).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()
@@ -127,19 +138,32 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         self._final = self._latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        begin = self._complete(StreamOffset.from_json(start).offsets)
+        point = StreamOffset.from_json(start)
+        self._check_log(point)
         latest = self._final or self._latest()
-        if not self._job.skip_lost:
-            _check_not_shorter(begin, latest)
-        ranges = ranges_between(begin, latest)
-        if not ranges:
+        added = self._added(point)
+        begin = {**point.offsets.get(self._job.topic, {}), **_starts(added)}
+        ranges = ranges_between({self._job.topic: begin}, latest.offsets)
+        if not ranges and not added:
             return start
-        return self._point(limit_offsets(begin, latest, self._offsets_max(ranges)))
+        end = begin
+        if ranges:
+            most = self._offsets_max(ranges)
+            end = limit_offsets({self._job.topic: begin}, latest.offsets, most)[self._job.topic]
+        return self._point(end, latest.epochs.get(self._job.topic, {})).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[TaskRanges]:
-        begin = self._complete(StreamOffset.from_json(start).offsets)
-        ranges = ranges_between(begin, StreamOffset.from_json(end).offsets)
-        pieces = split_ranges(ranges, self._job.tasks)
+        begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        topic, added = self._job.topic, self._added(begin)
+        offsets = {topic: {**begin.offsets.get(topic, {}), **_starts(added)}}
+        empty = [
+            OffsetRange(topic, p, extent.start, extent.end)
+            for p, extent in added.items()
+            if target.offsets[topic].get(p) == extent.end
+        ]
+        pieces = [*split_ranges(ranges_between(offsets, target.offsets), self._job.tasks), *empty]
+        epochs = target.epochs.get(topic, {})
+        pieces = [replace(each, leader_epoch=epochs.get(each.partition, -1)) for each in pieces]
         return [TaskRanges(group) for group in _deal(pieces, self._job.tasks)]
 
     def read(self, partition: TaskRanges) -> Iterator[pa.RecordBatch]:
@@ -150,6 +174,7 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
             "start": pa.array([each.start for each in rows], pa.int64()),
             "end": pa.array([each.end for each in rows], pa.int64()),
             "topic_id": pa.array([self._job.topic_id] * len(rows), pa.string()),
+            "leader_epoch": pa.array([each.leader_epoch for each in rows], pa.int32()),
         }
         yield pa.RecordBatch.from_pydict(columns)
 
@@ -160,25 +185,31 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         if "_broker" in self.__dict__:
             self._broker.close()
 
-    def _point(self, offsets: Offsets) -> dict[str, Any]:
-        return StreamOffset(offsets, {self._job.topic: self._job.topic_id}).to_json()
+    def _point(self, offsets: dict[int, int], epochs: dict[int, int]) -> StreamOffset:
+        topic = self._job.topic
+        return StreamOffset({topic: offsets}, {topic: self._job.topic_id}, {topic: epochs})
 
-    def _latest(self) -> Offsets:
+    def _check_log(self, point: StreamOffset) -> None:
+        diverged = find_divergences(self._broker, point)
+        if diverged:
+            raise LogDivergedError("; ".join(str(each) for each in diverged))
+
+    def _latest(self) -> StreamOffset:
         topic = self._job.topic
         meta = self._broker.describe([topic])[topic]
         if meta.topic_id != self._job.topic_id:
             raise DataLossError(f"topic {topic!r} was deleted and created again")
-        latest = self._broker.latest([(topic, partition) for partition in meta.partitions])
-        return {topic: {partition: end for (_, partition), end in latest.items()}}
+        places = self._broker.latest_places([(topic, p) for p in meta.partitions])
+        offsets = from_items({key: place.offset for key, place in places.items()})
+        epochs = {p: each.leader_epoch for (_, p), each in places.items() if each.leader_epoch >= 0}
+        return self._point(offsets[topic], epochs)
 
-    def _complete(self, offsets: Offsets) -> Offsets:
-        """With the first offsets of partitions that were never archived."""
+    def _added(self, point: StreamOffset) -> dict[int, Extent]:
+        """Partitions that the topic has got since `point`."""
         topic = self._job.topic
-        known = offsets.get(topic, {})
-        meta = self._broker.describe([topic])[topic]
-        unknown = [(topic, partition) for partition in meta.partitions if partition not in known]
-        earliest = self._broker.earliest(unknown)
-        return {topic: {**known, **{partition: at for (_, partition), at in earliest.items()}}}
+        known = Progress({p: Extent(at, at) for p, at in point.offsets.get(topic, {}).items()})
+        partitions = self._broker.describe([topic])[topic].partitions
+        return first_extents(self._broker, topic, partitions, known, skip_lost=self._job.skip_lost)
 
     def _offsets_max(self, ranges: list[OffsetRange]) -> int:
         """How many offsets make a batch of about `batch_bytes`, judged by what is waiting."""
@@ -230,31 +261,26 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def commit(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
         """Raises `ProgressConflictError` when another job archived something else meanwhile."""
         done = [message for message in messages if message is not None]
-        ranges = merge_ranges(each for message in done for each in message.ranges)
-        if ranges:
+        extents = merge_ranges(each for message in done for each in message.ranges)
+        if extents:
             from lakelog.spark.archive.commit import Batch, commit_batch
 
-            batch = Batch(self._job.topic_id, done[0].query_id, batchId, ranges, _paths(done))
+            batch = Batch(self._job.topic_id, done[0].query_id, batchId, extents, _paths(done))
             commit_batch(self._job.address, batch)
 
     def abort(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
-        """Also follows a commit that failed or whose process died, so the table is asked."""
-        done = [message for message in messages if message is not None]
-        from lakelog.spark.archive.commit import abandon_batch
+        """Also follows a commit that failed or whose process died, and that may still land.
 
-        abandon_batch(self._job.address, _paths(done))
+        Then no message is missing, and the files stay; `commit` has removed what it could.
+        """
+        if None in messages:
+            from lakelog.spark.archive.commit import abandon_batch
+
+            abandon_batch(self._job.address, _paths([each for each in messages if each]))
 
 
-def _check_not_shorter(archived: Offsets, latest: Offsets) -> None:
-    """Raises `DataLossError` when the log ends before what is archived: a broker lost records in a
-    crash, and new ones get offsets that the table already holds."""
-    for (topic, partition), end in items(latest):
-        known = archived.get(topic, {}).get(partition, 0)
-        if known > end:
-            raise DataLossError(
-                f"{topic}-{partition} ends at {end}, but is archived up to {known}: the log has "
-                "lost records, and those that took their offsets would be missing from the table"
-            )
+def _starts(extents: dict[int, Extent]) -> dict[int, int]:
+    return {partition: extent.start for partition, extent in extents.items()}
 
 
 def _paths(messages: list[Archived]) -> tuple[str, ...]:

@@ -12,13 +12,14 @@ from functools import cache
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
+    CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.types import (
     BinaryType,
     IntegerType,
@@ -53,13 +54,15 @@ SCHEMA = Schema(
     NestedField(7, "value", BinaryType(), required=False),
     NestedField(8, "headers", ListType(9, _HEADER, element_required=True), required=False),
 )
-PROPERTIES = {
-    "commit.retry.num-retries": "0",
-    "commit.manifest-merge.enabled": "true",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": str(SNAPSHOTS_MAX),
+_RETRIES = {TableProperties.COMMIT_NUM_RETRIES: "0"}
+"""PyIceberg's own would repeat a lost commit without looking at the progress again."""
+_HOUSEKEEPING = {
+    TableProperties.MANIFEST_MERGE_ENABLED: "true",
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: str(SNAPSHOTS_MAX),
 }
-"""No retries: PyIceberg's own would repeat a lost commit without looking at the progress again."""
+"""What keeps commits cheap. A table that was created with other values keeps those."""
+_ATTEMPTS_MAX = 8
 
 
 def open_catalog(properties: Mapping[str, str]) -> Catalog:
@@ -84,20 +87,53 @@ def open_file_io(properties: Mapping[str, str], location: str) -> FileIO:
 
 
 def ensure_table(address: TableAddress) -> Table:
-    """Loads the table, creating it and its namespace first if they are missing."""
+    """Loads the table, creating it and its namespace first if they are missing.
+
+    Raises `ValueError` when there is a table of other columns, or a partitioned one.
+    """
     catalog = open_catalog(address.catalog)
-    try:
-        return catalog.load_table(address.identifier)
-    except NoSuchTableError:
-        pass
+    with contextlib.suppress(NoSuchTableError):
+        return _fitting(catalog.load_table(address.identifier))
     with contextlib.suppress(NamespaceAlreadyExistsError, SQLAlchemyError):
         catalog.create_namespace_if_not_exists(address.identifier[0])
     try:
-        properties = {**PROPERTIES, "schema.name-mapping.default": _name_mapping()}
+        names = {TableProperties.DEFAULT_NAME_MAPPING: SCHEMA.name_mapping.model_dump_json()}
+        properties = {**_RETRIES, **_HOUSEKEEPING, **names}
         return catalog.create_table(address.identifier, SCHEMA, properties=properties)
     except TableAlreadyExistsError:
-        return catalog.load_table(address.identifier)
+        return _fitting(catalog.load_table(address.identifier))
 
 
-def _name_mapping() -> str:
-    return str(SCHEMA.name_mapping.model_dump_json())
+def load_for_commit(address: TableAddress) -> Table:
+    """The table, on which PyIceberg repeats no commit by itself.
+
+    It does so by the properties that the table had when it was loaded. They are set first where
+    they are missing: the table may be another program's, or a program may have removed them.
+    Raises `TableReplacedError`, `CommitFailedException` when others keep interfering.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        table = address.load()
+        missing = {key: text for key, text in _HOUSEKEEPING.items() if key not in table.properties}
+        if table.properties.items() >= _RETRIES.items() and not missing:
+            return table
+        with contextlib.suppress(CommitFailedException), table.transaction() as transaction:
+            transaction.set_properties({**missing, **_RETRIES})
+    name = ".".join(address.identifier)
+    raise CommitFailedException(f"another program keeps removing properties of the table {name}")
+
+
+def _fitting(table: Table) -> Table:
+    """The data files hold the archive's columns under these ids. More columns may be null."""
+    name = ".".join(table.name())
+    ours, found = SCHEMA.as_struct(), table.schema().as_struct()
+    for column in ours.fields:
+        if found.field(column.field_id) != column:
+            raise ValueError(
+                f"the table {name} has no column {column.name!r} like that of an archive (id "
+                f"{column.field_id}, {column.field_type}): archive into a table of another name"
+            )
+    if any(column.required for column in found.fields if column not in ours.fields):
+        raise ValueError(f"the table {name} requires more columns than an archive has")
+    if not table.spec().is_unpartitioned():
+        raise ValueError(f"the table {name} is partitioned, which an archive cannot be")
+    return table

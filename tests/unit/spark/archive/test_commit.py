@@ -3,63 +3,30 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections import Counter
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
+from pyiceberg.types import NestedField, StringType
 
 from lakelog.spark.archive import commit, expiry
-from lakelog.spark.archive.address import TableAddress
+from lakelog.spark.archive.address import TableAddress, TableReplacedError
 from lakelog.spark.archive.columns import ARROW_SCHEMA
-from lakelog.spark.archive.commit import Batch, Outcome, abandon_batch, commit_batch
-from lakelog.spark.archive.progress import ProgressConflictError, read_progress
-from lakelog.spark.archive.table import SCHEMA, ensure_table
+from lakelog.spark.archive.commit import Batch, Outcome, commit_batch
+from lakelog.spark.archive.progress import (
+    Extent,
+    Progress,
+    ProgressConflictError,
+    read_progress,
+)
+from lakelog.spark.archive.table import SCHEMA, ensure_table, open_catalog
 from lakelog.spark.archive.warehouse import open_warehouse
-
-TOPIC_ID = "A" * 22
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> TableAddress:
-    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "orders"))
-    ensure_table(address)
-    return address
-
-
-def write_batch(address: TableAddress, start: int, end: int, number: int = 0) -> Batch:
-    """A file with the offsets [start, end) of partition 0, and the batch that has it."""
-    path = f"{address.load().location()}/data/{uuid.uuid4()}.parquet"
-    local = Path(path.removeprefix("file://"))
-    local.parent.mkdir(exist_ok=True)
-    rows = [
-        {
-            "topic": "orders",
-            "partition": 0,
-            "offset": offset,
-            "timestamp": datetime.fromtimestamp(offset, UTC),
-            "timestampType": 0,
-            "value": b"v",
-            "headers": [{"key": "h", "value": b"x"}],
-        }
-        for offset in range(start, end)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows, ARROW_SCHEMA), local)
-    return Batch(TOPIC_ID, "query", number, {0: (start, end)}, (path,))
-
-
-def offsets(table: Table) -> list[int]:
-    return sorted(table.scan().to_arrow()["offset"].to_pylist())
-
-
-def files(address: TableAddress) -> int:
-    return len(list(Path(address.load().location().removeprefix("file://")).glob("data/*")))
+from unit.spark.archive.archive_table import TOPIC_ID, files, offsets, write_batch
 
 
 def test_files_and_progress_change_together(address: TableAddress) -> None:
@@ -92,13 +59,13 @@ def test_a_batch_that_overlaps_fails_and_changes_nothing(address: TableAddress) 
 def test_a_batch_without_files_moves_the_progress_and_is_fenced(address: TableAddress) -> None:
     """Only control records in its ranges. Without a snapshot, two such commits could cross."""
     stale = address.load()
-    batch = Batch(TOPIC_ID, "query", 0, {0: (0, 4)}, ())
+    batch = Batch(TOPIC_ID, "query", 0, {0: Extent(0, 4)}, ())
 
     assert commit_batch(address, batch) is Outcome.APPENDED
 
     assert read_progress(address.load().properties, TOPIC_ID).ends == {0: 4}
     with pytest.raises(CommitFailedException):
-        commit.append(stale, batch)
+        commit.append(stale, batch, Progress())
 
 
 def test_a_commit_that_landed_but_raised_is_not_repeated(
@@ -124,8 +91,8 @@ def test_a_commit_that_landed_is_found_even_when_others_followed(
     ours, theirs = write_batch(address, 0, 5), write_batch(address, 5, 9, 1)
     real = commit.append
 
-    def land_then_fail(table: Table, batch: Batch) -> None:
-        real(table, batch)
+    def land_then_fail(table: Table, batch: Batch, before: Progress) -> None:
+        real(table, batch, before)
         monkeypatch.setattr(commit, "append", real)
         commit_batch(address, theirs)
         raise ConnectionError("the answer was lost")
@@ -134,18 +101,6 @@ def test_a_commit_that_landed_is_found_even_when_others_followed(
 
     assert commit_batch(address, ours) is Outcome.ALREADY_THERE
     assert offsets(address.load()) == list(range(9))
-
-
-def test_abandoning_removes_files_only_if_the_table_does_not_name_them(
-    address: TableAddress,
-) -> None:
-    committed, lost = write_batch(address, 0, 5), write_batch(address, 5, 9)
-    commit_batch(address, committed)
-
-    abandon_batch(address, [*committed.paths, *lost.paths])
-
-    assert files(address) == 1
-    assert offsets(address.load()) == list(range(5))
 
 
 def test_racers_and_expiry_together_are_exact(
@@ -176,19 +131,6 @@ def test_racers_and_expiry_together_are_exact(
     assert len(outcomes) > 1, "nobody ever lost, so nothing was tested"
 
 
-def test_history_stays_short(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "SNAPSHOTS_MAX", 4)
-    monkeypatch.setattr(expiry, "_KEPT", 2)
-    for at in range(10):
-        commit_batch(address, write_batch(address, at, at + 1, at))
-
-    table = address.load()
-    assert len(table.metadata.snapshots) <= 4
-    metadata = Path(table.location().removeprefix("file://")) / "metadata"
-    assert len(list(metadata.glob("snap-*.avro"))) == len(table.metadata.snapshots)
-    assert offsets(table) == list(range(10))
-
-
 def test_the_table_is_created_once_by_many(tmp_path: Path) -> None:
     address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "a.b"))
     found: list[str] = []
@@ -209,3 +151,119 @@ def test_the_table_is_created_once_by_many(tmp_path: Path) -> None:
 
 def test_the_columns_are_said_twice_alike() -> None:
     assert schema_to_pyarrow(SCHEMA).equals(ARROW_SCHEMA, check_metadata=True)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> TableAddress:
+    """Of a table that another program created, with PyIceberg's defaults."""
+    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "foreign"))
+    catalog = open_catalog(address.catalog)
+    catalog.create_namespace("lakelog")
+    catalog.create_table(address.identifier, SCHEMA)
+    ensure_table(address)
+    return address
+
+
+def race_for(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> Outcome:
+    """Another job commits the same offsets between the look at the table and the commit."""
+    ours, theirs = write_batch(address, 0, 5), write_batch(address, 0, 5)
+    real = Transaction.commit_transaction
+
+    def after_theirs(self: Transaction) -> Table:
+        if self._snapshot_producers:
+            monkeypatch.setattr(Transaction, "commit_transaction", real)
+            assert commit_batch(address, theirs) is Outcome.APPENDED
+        return real(self)
+
+    monkeypatch.setattr(Transaction, "commit_transaction", after_theirs)
+    return commit_batch(address, ours)
+
+
+def test_a_table_of_another_program_is_not_rebased_in_silence(
+    foreign: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert race_for(foreign, monkeypatch) is Outcome.ALREADY_THERE
+    assert offsets(foreign.load()) == list(range(5))
+
+
+def test_a_table_that_lost_its_properties_is_not_rebased_in_silence(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with address.load().transaction() as transaction:
+        transaction.remove_properties("commit.retry.num-retries", "commit.manifest-merge.enabled")
+
+    assert race_for(address, monkeypatch) is Outcome.ALREADY_THERE
+    assert offsets(address.load()) == list(range(5))
+    assert address.load().properties["commit.manifest-merge.enabled"] == "true"
+
+
+def test_a_property_that_always_goes_again_stops_the_commit(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Transaction, "set_properties", lambda *_: None)
+    with address.load().transaction() as transaction:
+        transaction.remove_properties("commit.retry.num-retries")
+
+    with pytest.raises(CommitFailedException, match="keeps removing properties"):
+        commit_batch(address, write_batch(address, 0, 5))
+
+
+OTHER_KEY = NestedField(6, "key", StringType(), required=False)
+MORE = NestedField(9, "more", StringType(), required=False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [
+        (SCHEMA.fields[:5], "no column 'key'"),
+        ((*SCHEMA.fields[:5], OTHER_KEY, *SCHEMA.fields[6:]), "no column 'key'"),
+        ((*SCHEMA.fields[:7], MORE, SCHEMA.fields[7]), "no column 'headers'"),
+    ],
+)
+def test_a_table_of_other_columns_is_refused(
+    tmp_path: Path, columns: tuple[NestedField, ...], what: str
+) -> None:
+    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "other"))
+    catalog = open_catalog(address.catalog)
+    catalog.create_namespace("lakelog")
+    catalog.create_table(address.identifier, Schema(*columns))
+
+    with pytest.raises(ValueError, match=what):
+        ensure_table(address)
+
+
+def test_columns_may_be_added_that_are_null_in_an_archive(address: TableAddress) -> None:
+    with address.load().update_schema() as update:
+        update.add_column("more", StringType())
+    ensure_table(address)
+    commit_batch(address, write_batch(address, 0, 5))
+    assert address.load().scan().to_arrow()["more"].null_count == 5
+
+    with address.load().update_schema(allow_incompatible_changes=True) as update:
+        update.add_column("needed", StringType(), required=True)
+    with pytest.raises(ValueError, match="requires more columns"):
+        ensure_table(address)
+
+
+def test_a_partitioned_table_is_refused(address: TableAddress) -> None:
+    with address.load().update_spec() as update:
+        update.add_identity("partition")
+
+    with pytest.raises(ValueError, match="partitioned"):
+        ensure_table(address)
+
+
+def test_a_table_that_was_created_again_is_not_written_from_the_middle(
+    address: TableAddress,
+) -> None:
+    commit_batch(address, write_batch(address, 0, 5))
+    batch = write_batch(address, 5, 8)
+    open_catalog(address.catalog).drop_table(address.identifier)
+    with pytest.raises(TableReplacedError, match="was dropped while"):
+        commit_batch(address, batch)
+    ensure_table(address)
+
+    with pytest.raises(TableReplacedError, match="dropped and created again"):
+        commit_batch(address, batch)
+
+    assert offsets(replace(address, uuid="").load()) == []

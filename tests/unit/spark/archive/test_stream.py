@@ -1,37 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from lakelog.spark.archive.stream import ArchiveJob, RangeReader
-from lakelog.spark.broker import TopicMeta
+from lakelog.spark.archive.progress import Extent, merge_ranges
+from lakelog.spark.archive.stream import ArchiveJob, LogDivergedError, RangeReader
 from lakelog.spark.errors import DataLossError
-from lakelog.spark.offsets import TopicPartition
+from lakelog.spark.offsets import StreamOffset
+from unit.spark.archive.archive_log import EPOCH, Log
 
 
-class Log:
-    """Where a broker's partitions begin and end."""
-
-    def __init__(self, ends: dict[int, int]) -> None:
-        self.ends = ends
-
-    def describe(self, names: Iterable[str]) -> dict[str, TopicMeta]:
-        return {name: TopicMeta(name, "id", tuple(self.ends)) for name in names}
-
-    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 0)
-
-    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {key: self.ends[key[1]] for key in partitions}
-
-    def bytes_per_offset(self, topic: str, partition: int, start: int, end: int) -> float:
-        return 1.0
-
-
-def next_end(ends: dict[int, int], log: Log, *, skip_lost: bool = False) -> dict[str, int]:
-    """Where the first batch ends, of a table that has `ends` archived."""
+def reader(ends: dict[int, int], log: Log, *, skip_lost: bool = False) -> RangeReader:
+    """Of a table that has `ends` archived, in the epoch before that of the log."""
     job = ArchiveJob(
         bootstrap="b:1",
         topic="t",
@@ -42,21 +22,68 @@ def next_end(ends: dict[int, int], log: Log, *, skip_lost: bool = False) -> dict
         batch_bytes=1000,
         tasks=2,
         skip_lost=skip_lost,
-        ends=ends,
+        uuid="",
+        extents={p: Extent(0, end, EPOCH - 1) for p, end in ends.items()},
     )
-    reader = RangeReader(job)
-    reader.__dict__["_broker"] = log
-    return dict(reader.latestOffset(reader.initialOffset(), ReadAllAvailable())["t"])
+    found = RangeReader(ArchiveJob.from_option(job.to_option()))
+    found.__dict__["_broker"] = log
+    return found
+
+
+def next_ranges(
+    ends: dict[int, int], log: Log, *, skip_lost: bool = False
+) -> dict[int, Extent] | None:
+    """The first batch, `None` if there is none."""
+    source = reader(ends, log, skip_lost=skip_lost)
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    if end == start:
+        return None
+    tasks = source.partitions(start, end)
+    return merge_ranges(each for task in tasks for each in task.value)
 
 
 def test_a_batch_goes_from_the_tables_ends_to_the_logs() -> None:
-    assert next_end({0: 5, 1: 7}, Log({0: 9, 1: 7, 2: 3})) == {"0": 9, "1": 7, "2": 3}
+    found = next_ranges({0: 5, 1: 7}, Log({0: 9, 1: 7, 2: 3}))
+
+    assert found == {0: Extent(5, 9, EPOCH), 2: Extent(0, 3, EPOCH)}
 
 
-def test_a_log_that_ends_before_the_table_is_not_taken_for_an_idle_one() -> None:
-    with pytest.raises(DataLossError, match="t-1 ends at 6, but is archived up to 7"):
-        next_end({0: 5, 1: 7}, Log({0: 9, 1: 6}))
+def test_nothing_new_makes_no_batch() -> None:
+    assert next_ranges({0: 5, 1: 7}, Log({0: 5, 1: 7})) is None
 
 
-def test_unless_lost_records_are_accepted() -> None:
-    assert next_end({0: 5, 1: 7}, Log({0: 9, 1: 6}), skip_lost=True)["0"] == 9
+def test_a_partition_without_records_is_in_the_first_batch_that_sees_it() -> None:
+    assert next_ranges({0: 5}, Log({0: 5, 1: 0})) == {1: Extent(0, 0, EPOCH)}
+    assert next_ranges({0: 5}, Log({0: 6, 1: 0})) == {
+        0: Extent(5, 6, EPOCH),
+        1: Extent(0, 0, EPOCH),
+    }
+
+
+def test_a_partition_that_was_trimmed_before_it_was_seen_is_a_loss() -> None:
+    log = Log({0: 5, 1: 100}, starts={1: 50})
+
+    with pytest.raises(DataLossError, match=r"t-1 \[0, 50\): retention or"):
+        next_ranges({0: 5}, log)
+    assert next_ranges({0: 5}, log, skip_lost=True) == {1: Extent(50, 100, EPOCH)}
+
+
+def test_the_next_batch_is_checked_with_the_epochs_of_the_last() -> None:
+    source = reader({0: 5}, log := Log({0: 9}))
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    assert StreamOffset.from_json(end).epochs == {"t": {0: EPOCH}}
+
+    log.ends, log.earlier = {0: 20}, {0: 8}
+    with pytest.raises(LogDivergedError, match="t-0 was cut"):
+        source.latestOffset(end, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("ends", [{0: 9, 1: 6}, {0: 9, 1: 100}])
+@pytest.mark.parametrize("skip_lost", [False, True])
+def test_a_log_that_lost_what_is_archived_is_no_idle_one(
+    ends: dict[int, int], skip_lost: bool
+) -> None:
+    """Whatever has come in its place; only who started the query can settle it."""
+    with pytest.raises(LogDivergedError, match=r"t-1 was cut.*offset 7 in leader epoch 3.* at 6"):
+        next_ranges({0: 5, 1: 7}, Log(ends, earlier={1: 6}), skip_lost=skip_lost)

@@ -1,0 +1,209 @@
+"""Brings table and log into agreement before a query starts.
+
+Three things may stand between them. The table was rolled back, so its property claims what its
+snapshot does not have. The log lost records that are archived, and may hold others under their
+offsets. Or the table's progress lacks partitions that the topic has. The first two stop the job
+unless its options say how to go on; each is settled by one commit that fences like any other.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan, Or
+from pyiceberg.table import Table
+
+from lakelog.client.epochs import EpochEnd
+from lakelog.spark.archive.commit import Batch, commit_batch, record
+from lakelog.spark.archive.history import (
+    ProgressMismatchError,
+    agreed_progress,
+    recorded_progress,
+)
+from lakelog.spark.archive.partitions import first_extents, lost_before
+from lakelog.spark.archive.progress import UNKNOWN, Extent, Progress, read_progress
+from lakelog.spark.archive.stream import ArchiveJob, LogDivergedError
+from lakelog.spark.archive.table import load_for_commit
+from lakelog.spark.broker import Broker
+from lakelog.spark.divergence import Divergence, find_divergences
+from lakelog.spark.errors import DataLossError
+from lakelog.spark.offsets import StreamOffset
+
+_TAG = "lakelog-lost-"
+_NO_QUERY = ""
+_NO_BATCH = -1
+
+
+class ProgressSource(Enum):
+    """What is believed when the table's property and its current snapshot disagree."""
+
+    SNAPSHOT = "snapshot"
+    PROPERTY = "property"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciler:
+    """Settles what `job` may settle by itself. `notice` is called with a line for the user."""
+
+    job: ArchiveJob
+    progress_from: ProgressSource | None
+    notice: Callable[[str], None]
+
+    def run(self, broker: Broker) -> int:
+        """Returns how many rows were moved out of the table.
+
+        Raises `ProgressMismatchError`, `LogDivergedError`, `DataLossError`, and what the catalog
+        and the broker raise.
+        """
+        job = self.job
+        meta = broker.describe([job.topic])[job.topic]
+        if meta.topic_id != job.topic_id:
+            raise DataLossError(f"topic {job.topic!r} was deleted and created again")
+        self._settle_rollback()
+        table = load_for_commit(job.address)
+        progress = agreed_progress(table, job.topic_id)
+        diverged = self._diverged(broker, progress)
+        moved = self._replace_lost(table, progress, diverged) if diverged else 0
+        self._check_kept(broker)
+        self._enrol(broker, meta.partitions)
+        return moved
+
+    def _settle_rollback(self) -> None:
+        job = self.job
+        table = load_for_commit(job.address)
+        try:
+            agreed_progress(table, job.topic_id)
+            return
+        except ProgressMismatchError as error:
+            if self.progress_from is None:
+                raise ProgressMismatchError(
+                    f"{error}. --progress-from snapshot archives again what the snapshot lacks; "
+                    "--progress-from property goes on behind it and leaves it out"
+                ) from None
+        progress: Progress | None = read_progress(table.properties, job.topic_id)
+        if self.progress_from is ProgressSource.SNAPSHOT:
+            progress = recorded_progress(table, job.topic_id).progress
+        if progress is None:
+            raise ProgressMismatchError(
+                f"no kept snapshot of the table {'.'.join(job.identifier)} says how far it is "
+                "archived: make a newer snapshot the current one, pass --progress-from property, "
+                "or archive into a table of another name"
+            )
+        with table.transaction() as transaction:
+            record(transaction, job.topic_id, progress)
+        self.notice(f"{job.topic}: goes on with the progress of the {self.progress_from.value}")
+
+    def _diverged(self, broker: Broker, progress: Progress) -> list[Divergence]:
+        """Partitions whose log does not hold what is archived. Without an epoch only its end tells,
+        which also is how the log of a table of version 1 is checked."""
+        topic = self.job.topic
+        ids = {topic: self.job.topic_id}
+        point = StreamOffset({topic: progress.ends}, ids, {topic: progress.leader_epochs})
+        found = find_divergences(broker, point)
+        unknown = [(topic, p) for p in progress.ends if p not in progress.leader_epochs]
+        for (_, partition), end in broker.log_end(unknown).items() if unknown else ():
+            archived = progress.ends[partition]
+            if end < archived:
+                found.append(Divergence(topic, partition, archived, UNKNOWN, EpochEnd(-1, end)))
+        return found
+
+    def _replace_lost(self, table: Table, progress: Progress, diverged: list[Divergence]) -> int:
+        """Takes the rows of lost records out of the table and sets its progress back to where the
+        log was cut. A tag keeps the snapshot that has them: nobody else may."""
+        text = "; ".join(_described(each) for each in diverged)
+        name = ".".join(self.job.identifier)
+        rows = [(each.partition, each.restart, each.offset) for each in diverged]
+        cut = [(partition, at, end) for partition, at, end in rows if at is not None]
+        phantoms = ", ".join(f"partition {p} offsets [{at}, {end})" for p, at, end in cut)
+        if len(cut) < len(rows):
+            raise LogDivergedError(f"{text}. Archive it into a table of another name")
+        if not self.job.skip_lost:
+            raise LogDivergedError(
+                f"{text}. The table {name} has rows of records that the topic has no more: "
+                f"{phantoms}. --skip-lost moves them out of the table, where a tag keeps them, and "
+                "archives what the topic has in their place"
+            )
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        tag = f"{_TAG}{snapshot.snapshot_id}"
+        if tag not in table.metadata.refs:
+            table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
+        epochs = {each.partition: each.found.epoch for each in diverged}
+        back = {p: Extent(min(progress.extents[p].start, at), at, epochs[p]) for p, at, _ in cut}
+        after = Progress({**progress.extents, **back}, _NO_QUERY, _NO_BATCH)
+        before = _rows(table)
+        with warnings.catch_warnings(), table.transaction() as transaction:
+            warnings.simplefilter("ignore")  # that nothing matched, when no rows were lost
+            transaction.delete(_is_any_of(self.job.topic, cut))
+            record(transaction, self.job.topic_id, after)
+        moved = before - _rows(self.job.address.load())
+        self.notice(
+            f"{self.job.topic}: {text}. {moved} rows of {name} ({phantoms}) are no longer in the "
+            f"table; the tag {tag} keeps the snapshot that has them"
+        )
+        return moved
+
+    def _check_kept(self, broker: Broker) -> None:
+        """A task that reads a range checks the same again: retention goes on."""
+        topic = self.job.topic
+        ends = agreed_progress(self.job.address.load(), self.job.topic_id).ends
+        first = broker.earliest([(topic, partition) for partition in ends])
+        lost = [
+            f"{topic}-{partition} [{end}, {first[topic, partition]})"
+            for partition, end in ends.items()
+            if end < first[topic, partition]
+        ]
+        if lost and not self.job.skip_lost:
+            raise DataLossError(lost_before(lost))
+        if lost:
+            self.notice(f"{topic}: continues without {', '.join(lost)}, which are lost")
+
+    def _enrol(self, broker: Broker, partitions: tuple[int, ...]) -> None:
+        """Names all partitions in the progress, with their leader epochs."""
+        job = self.job
+        progress = agreed_progress(job.address.load(), job.topic_id)
+        added = first_extents(broker, job.topic, partitions, progress, skip_lost=job.skip_lost)
+        added.update(self._with_epochs(broker, progress))
+        if added:
+            commit_batch(job.address, Batch(job.topic_id, _NO_QUERY, _NO_BATCH, added, ()))
+
+    def _with_epochs(self, broker: Broker, progress: Progress) -> Mapping[int, Extent]:
+        """Empty extents that begin at the ends which have no leader epoch yet."""
+        unknown = [p for p in progress.ends if p not in progress.leader_epochs]
+        places = broker.latest_places([(self.job.topic, p) for p in unknown])
+        return {
+            p: Extent(progress.ends[p], progress.ends[p], places[self.job.topic, p].leader_epoch)
+            for p in unknown
+            if places[self.job.topic, p].leader_epoch != UNKNOWN
+        }
+
+
+def _described(each: Divergence) -> str:
+    if each.epoch != UNKNOWN:
+        return str(each)
+    where = f"{each.topic}-{each.partition}"
+    return f"the log of {where} ends at {each.restart}, but is archived up to {each.offset}"
+
+
+def _is_any_of(topic: str, ranges: list[tuple[int, int, int]]) -> BooleanExpression:
+    """The rows of partition p with an offset from `at` up to `end`."""
+    terms: list[BooleanExpression] = [
+        And(
+            EqualTo("topic", topic),
+            EqualTo("partition", partition),
+            GreaterThanOrEqual("offset", at),
+            LessThan("offset", end),
+        )
+        for partition, at, end in ranges
+    ]
+    return terms[0] if len(terms) == 1 else Or(*terms)
+
+
+def _rows(table: Table) -> int:
+    snapshot = table.current_snapshot()
+    if snapshot is None or snapshot.summary is None:
+        return 0
+    return int(snapshot.summary["total-records"] or 0)

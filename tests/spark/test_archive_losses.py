@@ -1,0 +1,167 @@
+"""`lakelog table sync` where table and log part: it says so, and goes on as its options say.
+
+What each step must have said and archived is compared with the topic as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from broker_process import BrokerProcess
+from lakelog.client.admin import Admin
+from lakelog.spark.archive.table import SCHEMA
+from lakelog.spark.archive.warehouse import open_warehouse
+from lost_tail import lose_tail
+from spark.table_sync import Sync
+from spark.topics import produce
+
+pytestmark = [pytest.mark.spark]
+
+TOPIC = "orders"
+
+
+class Place:
+    """A broker, its topic of two partitions, and the warehouse that the topic is archived into."""
+
+    def __init__(self, broker: BrokerProcess, warehouse: Path, catalog: SqlCatalog) -> None:
+        self.broker = broker
+        self._catalog = catalog
+        self._warehouse = warehouse
+
+    @property
+    def table(self) -> Table:
+        return self._catalog.load_table(f"lakelog.{TOPIC}")
+
+    def create_foreign_table(self) -> None:
+        """As another program does, with PyIceberg's defaults."""
+        self._catalog.create_namespace_if_not_exists("lakelog")
+        self._catalog.create_table(f"lakelog.{TOPIC}", SCHEMA)
+
+    def drop_table(self) -> None:
+        self._catalog.drop_table(f"lakelog.{TOPIC}")
+
+    def produce(self, start: int, end: int) -> None:
+        """Records to partition 0, a batch each."""
+        for number in range(start, end):
+            produce(self.broker.bootstrap, TOPIC, range(number, number + 1), partitions=1)
+
+    def start(self, *words: str) -> Sync:
+        return Sync(self.broker.bootstrap, TOPIC, "--warehouse", str(self._warehouse), *words)
+
+    def sync(self, *words: str) -> tuple[int, int]:
+        """Rows added, and rows there are."""
+        result = self.start(*words, "-f", "json").result()
+        return result["rows_added"], result["rows_total"]
+
+    def refused(self, *words: str) -> str:
+        status, out, err = self.start(*words).end()
+        assert (status, out) == (1, "")
+        assert err.startswith("error[LL0803] ")
+        assert len(err.splitlines()) == 2
+        return err
+
+    def values(self, snapshot_id: int | None = None) -> list[tuple[int, bytes]]:
+        rows = self.table.scan(snapshot_id=snapshot_id).to_arrow().to_pylist()
+        return sorted((row["offset"], row["value"]) for row in rows)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    warehouse = tmp_path / "warehouse"
+    catalog = SqlCatalog("lakelog", **open_warehouse(str(warehouse)).catalog)
+    with BrokerProcess(tmp_path / "data") as broker, closing(catalog):
+        with Admin(broker.bootstrap) as admin:
+            admin.topics.create(TOPIC, partitions=2, configs={"retention.ms": "-1"})
+        yield Place(broker, warehouse, catalog)
+
+
+def numbered(start: int, end: int, first_offset: int = 0) -> list[tuple[int, bytes]]:
+    """Offsets and values of records that were produced in turn."""
+    return [(first_offset + n, b"v%d" % number) for n, number in enumerate(range(start, end))]
+
+
+def test_nothing_is_lost_or_repeated_without_a_word(place: Place) -> None:
+    place.create_foreign_table()
+    assert place.sync() == (0, 0)
+    assert place.table.properties["commit.retry.num-retries"] == "0"
+
+    # A partition that was empty at the first commit is trimmed before the next.
+    place.produce(0, 10)
+    with Admin(place.broker.bootstrap) as admin:
+        admin.topics.delete_records({(TOPIC, 0): 4})
+    said = place.refused()
+    assert f"{TOPIC}-0 [0, 4): retention or DeleteRecords removed these offsets" in said
+    assert "--skip-lost" in said
+    assert place.sync("--skip-lost") == (6, 6)
+    assert place.values() == numbered(4, 10, 4)
+
+    # The log loses its tail and grows beyond what is archived.
+    lose_tail(place.broker, TOPIC, 0, batches_kept=7)
+    place.produce(100, 108)
+    said = place.refused()
+    assert f"the log of {TOPIC}-0 was cut" in said
+    assert "partition 0 offsets [7, 10)" in said
+    assert "--skip-lost" in said
+    assert place.values() == numbered(4, 10, 4)
+    assert place.sync("--skip-lost") == (8, 11)
+    assert place.values() == [*numbered(4, 7, 4), *numbered(100, 108, 7)]
+    (tag,) = (name for name in place.table.metadata.refs if name.startswith("lakelog-lost-"))
+    kept = place.table.metadata.refs[tag].snapshot_id
+    assert place.values(kept) == numbered(4, 10, 4)
+
+    # Somebody rolls the table back to that.
+    table = place.table
+    before = table.snapshots()[-1].parent_snapshot_id
+    assert before is not None
+    table.manage_snapshots().rollback_to_snapshot(before).commit()
+    said = place.refused()
+    assert "--progress-from snapshot" in said
+    assert place.sync("--progress-from", "snapshot") == (8, 11)
+    assert place.values() == [*numbered(4, 7, 4), *numbered(100, 108, 7)]
+
+
+def test_following_waits_for_the_broker_and_ends_with_its_table(place: Place) -> None:
+    place.produce(0, 3)
+    follow = place.start("--follow", "--every", "1s")
+    assert follow.first_note() == f"{TOPIC}: 3 records in the table\n"
+
+    place.broker.kill()
+    away = f"{TOPIC}: no broker answers at {place.broker.bootstrap}; waiting until it returns\n"
+    assert follow.first_note() == away
+    place.broker.restart()
+    assert follow.first_note() == f"{TOPIC}: the broker answers again\n"
+    place.produce(3, 5)
+    assert follow.first_note() == f"{TOPIC}: 5 records in the table\n"
+
+    place.drop_table()
+    place.create_foreign_table()
+    place.produce(5, 6)
+    status, _, err = follow.end()
+    assert (status, place.values()) == (1, [])
+    assert err.startswith(f"error[LL0803] the table lakelog.{TOPIC} was dropped and created again")
+    assert place.sync() == (6, 6)
+
+
+def test_without_following_the_wait_for_the_broker_has_an_end(place: Place) -> None:
+    place.broker.kill()
+    status, out, err = place.start("--timeout", "1s").end()
+    assert (status, out) == (5, "")
+    assert err.startswith("error[LL0301] ")
+
+
+def test_a_wait_is_interrupted_by_ctrl_c(place: Place) -> None:
+    place.produce(0, 3)
+    follow = place.start("--follow", "--every", "1s", "-f", "json")
+    assert follow.first_note() == f"{TOPIC}: 3 records in the table\n"
+    place.broker.kill()
+    assert "waiting until it returns" in follow.first_note()
+
+    follow.interrupt()
+
+    assert follow.result()["rows_total"] == 3
