@@ -368,6 +368,21 @@ def test_the_first_transaction_that_is_not_durable_bounds_what_is_stable() -> No
     assert partition.last_stable_offset == partition.high_watermark == 8
 
 
+def test_a_flush_up_to_a_marker_does_not_commit_the_marker() -> None:
+    """It began before the marker was appended, and ends where the marker lies."""
+    partition = open_partition(durability="fsync")
+    in_transaction(partition, 7)
+    job = partition.log.begin_flush()
+    assert job is not None
+    end(partition, 7, commit=True)
+    job.run()
+    partition.log.finish_flush(job)
+    partition.note_flush()
+    assert (partition.last_stable_offset, partition.high_watermark) == (0, 1)
+    make_durable(partition)
+    assert partition.last_stable_offset == partition.high_watermark == 2
+
+
 def test_where_appends_commit_a_transaction_is_over_with_its_marker() -> None:
     partition = open_partition()
     in_transaction(partition, 7)

@@ -441,3 +441,15 @@ async def test_the_error_of_a_long_expression_can_be_encoded(world: World) -> No
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     told = decode(ConsumerGroupHeartbeatResponse, encode(response, 1), 1)
     assert told.error_message.startswith("SubscribedTopicRegex `a[a[")
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_member_that_died_while_nobody_coordinated_expires(world: World) -> None:
+    one, two = Consumer(world, "one"), Consumer(world, "two")
+    await settle(one, two)
+    await world.restart()
+    for _ in range(AT_ONCE.session_timeout_ms // 1000 + 1):
+        await asyncio.sleep(1)
+        await two.beat()
+    assert set(group_of(world).members) == {"two"}
+    assert two.of() == set(range(8))

@@ -240,6 +240,14 @@ async def test_a_session_begins_anew_after_loading(world: World) -> None:
 
 
 @in_world()
+async def test_a_member_that_died_while_nobody_coordinated_expires(world: World) -> None:
+    (joined,) = await form(world, 1)
+    await world.restart()
+    await asyncio.sleep(10.1)
+    assert await heartbeat(world, joined) == UNKNOWN_MEMBER
+
+
+@in_world()
 async def test_a_member_id_that_was_given_out_is_no_member_yet(world: World) -> None:
     (joined,) = await form(world, 1)
     member_id = await new_id(world)
