@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.classic import ClassicGroup
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import ConfigRecord, ResourceType
 from lakelog.replica.fetch_session import FetchPlan, FetchSession
+from lakelog.replica.partition import Partition
 from lakelog.replica.purgatory import Purgatory
 from lakelog.server.maintenance import Maintenance
 from lakelog.server.send_queue import SendQueue
@@ -135,3 +137,12 @@ def _first_setting_stays(monkeypatch: pytest.MonkeyPatch) -> None:
         return apply_all(self, [record for record in records if is_new(self, record)], end)
 
     monkeypatch.setattr(MetadataImage, "apply_all", keeping)
+
+
+@bug("a restarted leader takes no records", Law.PROGRESS, "plain", faults=("kill",))
+def _takes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Partition) -> None:
+        if self.leader_epoch > 1:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    monkeypatch.setattr(Partition, "check_min_insync", refuse)

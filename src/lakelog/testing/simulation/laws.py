@@ -69,6 +69,7 @@ class Law(Enum):
     ANSWERS = "errors are those that a client can expect"
     CLIENTS_LIVE = "no client meets what it cannot understand"
     PROMPT = "who can reach a broker has an answer in time, whatever its wall clock does"
+    PROGRESS = "what is asked of a broker is done while nothing is in its way"
     RESTS = "all that was asked is answered in the end"
     STARTS = "a broker starts and stops"
     NO_BUGS = "the broker logs no traceback"

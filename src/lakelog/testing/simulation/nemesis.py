@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.testing.disk_faults import Operation, kind_of
 from lakelog.testing.simulation.broker import DATA, BrokerHost
-from lakelog.testing.simulation.plan import Plan
+from lakelog.testing.simulation.plan import DEATHS, HARMLESS, Plan
 
 if TYPE_CHECKING:
     from lakelog.testing.simulation.world import World
@@ -49,17 +49,29 @@ class Nemesis:
             "clock": self._clock,
             "client crash": self._crash_client,
         }
-        self._deeds = [(name, deed) for name, deed in deeds.items() if name in plan.faults]
+        self._deeds = {name: deed for name, deed in deeds.items() if name in plan.faults}
 
     async def run(self) -> None:
+        """A broker dies at least once if any of the plan's faults kills it."""
         end = self._world.loop.time() + self._plan.seconds
-        while self._world.loop.time() < end:
+        deaths = [name for name in self._deeds if name in DEATHS]
+        missing = bool(deaths)
+        while self._world.loop.time() < end or missing:
             await asyncio.sleep(0.5 + self._rng.random() * 4.0)
             if self._deeds:
-                name, deed = self._rng.choice(self._deeds)
-                self._world.trace("fault", name)
-                self._world.faults[name] += 1
-                await deed()
+                is_due = missing and self._world.loop.time() >= end
+                name = self._rng.choice(deaths if is_due else list(self._deeds))
+                missing = missing and name not in DEATHS
+                await self._do(name)
+
+    async def _do(self, name: str) -> None:
+        self._world.trace("fault", name)
+        self._world.faults[name] += 1
+        if name in HARMLESS:
+            await self._deeds[name]()
+            return
+        with self._world.disturbing():
+            await self._deeds[name]()
 
     def _some_broker(self) -> BrokerHost:
         return self._rng.choice(self._world.brokers)

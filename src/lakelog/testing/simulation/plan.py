@@ -24,6 +24,10 @@ WORKLOADS = (
     "administration",
     "retention",
 )
+PRODUCING = ("plain", "idempotent", "transactions", "compaction", "administration", "retention")
+"""Workloads with producers whose acknowledgements count."""
+DEATHS = ("kill", "kill at a write", "power", "stop")
+"""Faults that end a broker's process."""
 FAULTS = (
     "kill",
     "kill at a write",
@@ -50,7 +54,8 @@ COLD_READS = "cold reads"
 """The page cache does not hold what is asked for, as chance has it."""
 
 _INTERVAL_MAX = 4096
-_HARMLESS = frozenset({"clock", "helper death", "client crash", COLD_READS})
+HARMLESS = frozenset({"clock", "helper death", "client crash", COLD_READS})
+"""Faults that keep no client from an answer."""
 
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -91,11 +96,6 @@ class Plan:
         return any(self.settings.get(name) == value for name, value in DURABLE)
 
     @property
-    def is_calm(self) -> bool:
-        """Whether nothing can keep a broker from its clients, nor from its disk."""
-        return self.faults <= _HARMLESS
-
-    @property
     def index_interval(self) -> int:
         """In bytes; the largest that a topic of this world may have."""
         most = _INTERVAL_MAX if "administration" in self.workloads else 0
@@ -103,9 +103,14 @@ class Plan:
 
 
 def plan_of(seed: int) -> Plan:
+    """No plan is thin: some broker dies, and something is produced."""
     rng = random.Random(f"{seed} plan")
     workloads = set(rng.sample(WORKLOADS, rng.choice((1, 1, 2, 3))))
     faults = {name for name in FAULTS if rng.random() < 0.35}
+    if workloads.isdisjoint(PRODUCING):
+        workloads.add(rng.choice(PRODUCING))
+    if faults.isdisjoint(DEATHS):
+        faults.add(rng.choice(DEATHS))
     plan = Plan(8.0 + rng.random() * 20.0, frozenset(workloads), frozenset(faults))
     if "power" in faults and rng.random() < 0.6:
         plan.settings.update([rng.choice(DURABLE)])

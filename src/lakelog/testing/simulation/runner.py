@@ -21,7 +21,7 @@ def run_seed(seed: int) -> Outcome:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 1 if a seed has failed."""
+    """The exit status: 1 if a seed has failed, or shows next to nothing."""
     parser = argparse.ArgumentParser(prog="python -m lakelog.testing.simulation")
     parser.add_argument("--seed", type=int, help="run this one seed again")
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
@@ -45,7 +45,7 @@ def _report_one(world: World) -> int:
     _say_counts("faults", outcome.faults)
     _say_counts("seen", outcome.counts)
     _say_violations(outcome)
-    return int(bool(outcome.violations))
+    return int(bool(outcome.violations) or outcome.is_thin)
 
 
 def _report(outcomes: Iterable[Outcome], began: float) -> int:
@@ -56,7 +56,7 @@ def _report(outcomes: Iterable[Outcome], began: float) -> int:
         faults.update(outcome.faults)
         counts.update(outcome.counts)
         steps, virtual_s, seeds = steps + outcome.steps, virtual_s + outcome.virtual_s, seeds + 1
-        if outcome.violations:
+        if outcome.violations or outcome.is_thin:
             failed += 1
             _say_violations(outcome)
     elapsed = time.monotonic() - began
@@ -73,7 +73,9 @@ def _say_violations(outcome: Outcome) -> None:
     more = len(outcome.violations) - _VIOLATIONS_SHOWN
     if more > 0:
         _say(f"seed {outcome.seed}: and {more} more")
-    if outcome.violations:
+    if outcome.is_thin:
+        _say(f"seed {outcome.seed}: no broker died, or next to nothing was acknowledged")
+    if outcome.violations or outcome.is_thin:
         _say(f"see it again with: make sim SEED={outcome.seed}")
 
 

@@ -12,7 +12,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from lakelog.protocol.fetch import FetchRequest
+from lakelog.protocol.join_group import JoinGroupRequest
 from lakelog.protocol.registry import Api, api_for
+from lakelog.protocol.sync_group import SyncGroupRequest
 from lakelog.testing.simulation.network import Network
 from lakelog.testing.simulation.process import Process
 from lakelog.testing.simulation.sockets import Address, SimulatedNet, SimulatedSocket
@@ -20,6 +23,10 @@ from lakelog.wire.framing import decode_response, encode_request
 
 PATIENCE_S = 5.0
 """More than an answer takes, as long as the broker can be reached."""
+LATE_S = 2.0
+"""More than an answer takes that a broker need not wait for."""
+_WAITING = (FetchRequest, JoinGroupRequest, SyncGroupRequest)
+"""Requests whose answers wait for others, or for more records."""
 _RECEIVE_SIZE = 64 * 1024
 
 
@@ -35,9 +42,9 @@ class WireConnection:
         net: Network,
         process: Process,
         address: Address,
-        on_late: Callable[[str], None] = lambda request: None,
+        on_late: Callable[[str, float], None] = lambda request, asked_at: None,
     ) -> None:
-        """`on_late` is told of requests that were not answered in time."""
+        """`on_late` is told of a request that was not answered in time, and when it was asked."""
         self._network = net
         self._net = SimulatedNet(net, process)
         self._process = process
@@ -52,15 +59,19 @@ class WireConnection:
 
     async def call(self, message: Any, version: int, timeout_s: float = PATIENCE_S) -> Any:
         """The response. Raises `Lost`."""
+        asked_at = self._network.loop.time()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._connect()
-                return await self._send(message, version)
+                answer = await self._send(message, version)
         except (TimeoutError, OSError) as error:
             self.close()
             if isinstance(error, TimeoutError) and timeout_s >= PATIENCE_S:
-                self._on_late(type(message).__name__)
+                self._on_late(type(message).__name__, asked_at)
             raise Lost(str(error)) from error
+        if type(message) not in _WAITING and self._network.loop.time() - asked_at > LATE_S:
+            self._on_late(type(message).__name__, asked_at)
+        return answer
 
     async def cast(self, message: Any, version: int) -> None:
         """Sends what is not answered. Raises `Lost`."""

@@ -8,10 +8,11 @@ Several `brokers` share a network, and each has a disk, a clock, metadata and cl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ from lakelog.testing.simulation.members_ledger import MembersLedger
 from lakelog.testing.simulation.nemesis import Nemesis
 from lakelog.testing.simulation.network import Network
 from lakelog.testing.simulation.offsets_ledger import OffsetsLedger
-from lakelog.testing.simulation.plan import COLD_READS, EXPIRATION, SLOW_DISK, Plan, plan_of
+from lakelog.testing.simulation.plan import COLD_READS, DEATHS, EXPIRATION, SLOW_DISK, Plan, plan_of
 from lakelog.testing.simulation.seams import WALL_START_MS
 from lakelog.testing.simulation.settling import settle
 from lakelog.testing.simulation.watcher import Cut, Watcher
@@ -38,7 +39,10 @@ from lakelog.testing.sqlite_vfs import seed_sqlite
 
 _COLD = 0.3
 _SLOW_THREAD_S_MAX = 0.2
+_ACKED_MIN = 10
 _PEACE_S = 3.0
+_LINGERING_S = 1.5
+"""How long after a disturbance a broker may have to catch up, and bytes be on their way."""
 _PATIENCE_S = 300.0
 """Of virtual time: whoever has not come to an end by then never will."""
 
@@ -56,6 +60,12 @@ class Outcome:
     faults: Mapping[str, int]
     counts: Mapping[str, int]
 
+    @property
+    def is_thin(self) -> bool:
+        """Whether no broker died, or next to nothing was acknowledged: it shows little."""
+        deaths = sum(self.faults.get(name, 0) for name in DEATHS)
+        return not deaths or self.counts.get("acked", 0) < _ACKED_MIN
+
 
 class World:
     """`plan` is the seed's own unless another one is given."""
@@ -71,6 +81,8 @@ class World:
         self.ledger.forgets = self._may_have_forgotten
         self.offsets = OffsetsLedger(self.ledger)
         self.members = MembersLedger(self.ledger)
+        self._disturbances = 0
+        self._disturbed_at = 0.0
         self._promised: asyncio.Future[None] | None = None
         self.ledger.on_promise = self._on_promise
         self.is_troubled = True
@@ -207,6 +219,20 @@ class World:
         if self._promised is not None and not self._promised.done():
             self._promised.set_result(None)
 
+    @contextlib.contextmanager
+    def disturbing(self) -> Iterator[None]:
+        """While this is entered, clients may wait for their broker."""
+        self._disturbances += 1
+        try:
+            yield
+        finally:
+            self._disturbances -= 1
+            self._disturbed_at = self.loop.time()
+
+    def was_disturbed(self, since: float) -> bool:
+        """Whether anything may have kept a client from its broker since a time."""
+        return self._disturbances > 0 or self._disturbed_at + _LINGERING_S >= since
+
     def is_new_producer(self, host: BrokerHost, producer_id: int, epoch: int) -> bool:
         is_new = (host.name, producer_id, epoch) not in self.producers
         self.producers.add((host.name, producer_id, epoch))
@@ -318,6 +344,10 @@ class World:
 
     async def _heal(self) -> None:
         """All faults end, and a broker that has given up a partition is started again."""
+        with self.disturbing():
+            await self._repair()
+
+    async def _repair(self) -> None:
         self.is_troubled = False
         self.trace("peace")
         self.calm_network()

@@ -53,10 +53,10 @@ class Client:
     def connect(self) -> WireConnection:
         return WireConnection(self.world.net, self.process, self.home.address, self._on_late)
 
-    def _on_late(self, request: str) -> None:
+    def _on_late(self, request: str, asked_at: float) -> None:
         self.ledger.expect(
             Law.PROMPT,
-            not self.world.plan.is_calm,
+            self.world.was_disturbed(asked_at),
             f"{self.name}: {request} was not answered in time",
         )
 
@@ -94,6 +94,17 @@ class Client:
                 return await self.connection.call(message, version, timeout_s)
             except Lost:
                 await self.pause(0.05, 0.5)
+
+    def expect_progress(self, what: str, code: int, asked_at: float) -> None:
+        """Check an error that asks for another try, of a question from then.
+
+        A log that has failed, or has a damage, stays offline until it is mended.
+        """
+        self.ledger.expect(
+            Law.PROGRESS,
+            code == ErrorCode.KAFKA_STORAGE_ERROR or self.world.was_disturbed(asked_at),
+            f"{self.name}: {what} was answered {ErrorCode(code).name}, and nothing is in the way",
+        )
 
     def unexpected(self, what: str, code: int) -> None:
         self.ledger.violation(

@@ -27,7 +27,9 @@ _AGAIN = 0.03
 
 
 _ON_THE_WAY_S = 0.3
-"""For a request, its answer and what a broker has to do for it, when all is calm."""
+"""For a request, its answer and what a broker has to do for it, when nothing disturbs it."""
+_THREADS = 6
+"""How often a fetch may have to wait for a thread, before it begins and until it is told."""
 
 
 class Consumer(Client):
@@ -64,9 +66,10 @@ class Consumer(Client):
         except Lost:
             return
         took_s = self.world.loop.time() - asked_at
+        limit_s = max_wait_ms / 1000 + _ON_THE_WAY_S + _THREADS * self.home.thread_s_max
         self.ledger.expect(
             Law.PROMPT,
-            took_s < max_wait_ms / 1000 + _ON_THE_WAY_S or not self.world.plan.is_calm,
+            took_s < limit_s or self.world.was_disturbed(asked_at),
             f"{self.name}: a fetch that may wait {max_wait_ms} ms has taken {took_s} s",
         )
         await self.take(place, at, answer)

@@ -52,6 +52,7 @@ class PlainProducer(Client):
             self.ledger.will_send(place, values)
             request = produce_request(place, batch_of(self, values), acks=self._acks)
             for _ in range(3):
+                asked_at = self.world.loop.time()
                 try:
                     if self._acks == 0:
                         await self.connection.cast(request, _VERSION)
@@ -66,6 +67,7 @@ class PlainProducer(Client):
                     break
                 if answer.error_code not in RETRIABLE:
                     self.unexpected("Produce", answer.error_code)
+                self.expect_progress("Produce", answer.error_code, asked_at)
                 await self.pause(0.1, 1.0)
 
 
@@ -163,6 +165,7 @@ class IdempotentProducer(Client):
     async def _insist(self, batch: _Batch) -> None:
         """Those in flight after one that failed were refused; now each follows the one before."""
         while not batch.acked:
+            asked_at = self.world.loop.time()
             code = await self._send(batch)
             if code == 0:
                 self._note_again(batch)
@@ -178,6 +181,7 @@ class IdempotentProducer(Client):
                 self.unexpected("Produce", code)
                 return
             if code:
+                self.expect_progress("Produce", code, asked_at)
                 await self.pause(0.1, 0.8)
 
     def _note_again(self, batch: _Batch) -> None:
