@@ -220,7 +220,6 @@ FETCH = [
         "last epoch from the future",
         _fetch(3, last_epoch=999),
         (12, 99),
-        Difference("NONE", "NONE OFFSET_OUT_OF_RANGE", "only followers say it, and there are none"),
     ),
 ]
 

@@ -115,6 +115,27 @@ class OffsetOutOfRangeError(ClientError):
         self.log_end = log_end
 
 
+class LogTruncatedError(_FinalError):
+    """The log was cut below an offset that was read from it, and may have grown again since.
+
+    offset: where the reader was. diverged_at: the first offset whose record is another one or gone;
+    -1 if the log does not tell.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, diverged_at: int) -> None:
+        place = f"at offset {diverged_at}" if diverged_at >= 0 else "somewhere"
+        message = (
+            f"the log of {topic}-{partition} was cut {place}, below offset {offset} up to which it "
+            "was read: the records from there on are lost, or others now"
+        )
+        hint = "Seek, or set auto_offset_reset to earliest or latest."
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message, hint=hint)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.diverged_at = diverged_at
+
+
 class NotWrittenError(ClientError):
     """The record is definitely not in the log."""
 

@@ -127,7 +127,8 @@ class FetchPlan:
     ) -> bool:
         """Whether a response must carry this result, which is noted as sent if so.
 
-        An error forgets what was sent, so that the partition is reported again after it.
+        error: not 0 for an error, or for a log that diverged. It forgets what was sent, so that the
+        partition is reported again after it.
         """
         if self.session is None:
             return True

@@ -11,6 +11,7 @@ from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.client.consumer.reader import PartitionReader
 from lakelog.client.epochs import EpochEnd, epoch_ends
 from lakelog.client.errors import (
+    LogTruncatedError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
     TopicNotFoundError,
@@ -160,6 +161,8 @@ class Broker:
                     )
                 if not header.is_control:
                     yield header, batch
+        except LogTruncatedError as error:
+            raise LogReplacedError(f"{wanted}: {error.message}") from None
         except OffsetOutOfRangeError as error:
             raise DataLossError(error.message) from None
         except (TopicNotFoundError, PartitionNotFoundError, TopicRecreatedError) as error:

@@ -11,9 +11,16 @@ from lakelog.client.consumer.fetch import (
     read_response,
 )
 from lakelog.client.consumer.positions import Position
+from lakelog.client.epochs import EpochEnd
 from lakelog.client.errors import ClientError
 from lakelog.client.view import Partition, Topic
-from lakelog.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from lakelog.protocol.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from lakelog.records.batch import patch_offset_and_epoch
 from lakelog.records.builder import BatchBuilder
 
 TOPIC = Topic("t", b"i" * 16, (Partition(0, 1), Partition(1, 1)))
@@ -144,3 +151,51 @@ def test_a_batch_that_cannot_be_decoded_stays_the_next_one() -> None:
         with pytest.raises(ClientError, match="offset 0"):
             position.take(1, 50)
     assert position.take(1, LIMIT)[0].offset == 0
+
+
+def test_a_position_knows_the_epoch_of_what_it_has_handed_out() -> None:
+    position = Position(("t", 0), 0)
+    for base, epoch in ((0, 5), (3, 7)):
+        data = bytearray(batch(base))
+        patch_offset_and_epoch(data, 0, base, epoch)
+        [fetched] = read_response(answer(bytes(data)), [target(base)])
+        position.add(fetched)
+    assert (position.epoch, position.fetch_offset, position.fetch_epoch) == (-1, 6, 7)
+    assert len(position.take(2, LIMIT)) == 2
+    assert (position.offset, position.epoch) == (2, 5)
+    assert len(position.take(9, LIMIT)) == 4
+    assert (position.offset, position.epoch) == (6, 7)
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (EpochEnd(7, 9), (True, 6, 7)),
+        (EpochEnd(6, 6), (True, 6, 6)),
+        (EpochEnd(6, 4), (True, 2, 5)),
+        (EpochEnd(5, 1), (False, 6, 7)),
+        (EpochEnd(-1, -1), (False, 6, 7)),
+    ],
+    ids=["whole", "of an older epoch", "cut behind what was read", "cut before it", "another log"],
+)
+def test_what_was_fetched_and_is_no_longer_in_the_log_is_dropped(
+    end: EpochEnd, expected: tuple[bool, int, int]
+) -> None:
+    """Of a position that has handed out [0, 2) of [0, 6)."""
+    position = Position(("t", 0), 0)
+    for base, epoch in ((0, 5), (3, 7)):
+        data = bytearray(batch(base))
+        patch_offset_and_epoch(data, 0, base, epoch)
+        position.add(read_response(answer(bytes(data)), [target(base)])[0])
+    position.take(2, LIMIT)
+    agrees = position.reconcile(end)
+    assert (agrees, position.fetch_offset, position.fetch_epoch) == expected
+
+
+def test_a_log_that_parted_from_what_was_fetched() -> None:
+    response = answer(b"")
+    response.responses[0].partitions[0].diverging_epoch = EpochEndOffset(epoch=5, end_offset=4)
+    [fetched] = read_response(response, [target(9)])
+    assert fetched.diverged == EpochEnd(5, 4)
+    [fetched] = read_response(answer(b""), [target(9)])
+    assert fetched.diverged is None

@@ -11,21 +11,25 @@ with Consumer("localhost:9092", group="billing", auto_offset_reset="earliest") a
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 
 from lakelog.base.errors import ErrorCode
+from lakelog.base.events import event
 from lakelog.client.cluster import Cluster
 from lakelog.client.committed import Committed, Membership, commit_offsets, fetch_committed
-from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Trouble
+from lakelog.client.consumer.fetcher import Fetcher, FetchLimits, Misplaced, Trouble
 from lakelog.client.consumer.group import GroupSession
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember
 from lakelog.client.consumer.positions import ConsumerRecord, Position
-from lakelog.client.errors import ClientError
+from lakelog.client.errors import ClientError, LogTruncatedError
 from lakelog.client.isolation import LEVELS
-from lakelog.client.offsets import EARLIEST, LATEST, TopicPartition, list_offsets
+from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt, TopicPartition, list_offsets
 from lakelog.records.compression import MAX_DECOMPRESSED_BYTES
+
+_log = logging.getLogger(__name__)
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 _RECORDS_MAX = 500
@@ -146,8 +150,9 @@ class Consumer:
     def poll(self, timeout_s: float = 1.0, max_records: int = _RECORDS_MAX) -> list[ConsumerRecord]:
         """The next records, as soon as there are any; an empty list after `timeout_s`.
 
-        Joins and rejoins the group as needed; that time is not counted. Raises
-        OFFSET_OUT_OF_RANGE with `auto_offset_reset="none"`, FENCED_INSTANCE_ID, and so on.
+        Joins and rejoins the group as needed; that time is not counted. A log that was cut below
+        what was read of it goes on from the cut, with a warning. Raises FENCED_INSTANCE_ID and so
+        on; with `auto_offset_reset="none"` OFFSET_OUT_OF_RANGE, and `LogTruncatedError` for a cut.
         """
         self._commit_if_wanted()
         deadline = time.monotonic() + timeout_s
@@ -161,9 +166,9 @@ class Consumer:
             if records or left <= 0:
                 self._fetcher.ask(self._positions.values())
                 return records
-            lost = self._fetcher.fetch(self._positions.values(), left)
-            for position in lost:
-                self._reset_position(position)
+            for misplaced in self._fetcher.fetch(self._positions.values(), left):
+                if self._positions.get(misplaced.position.key) is misplaced.position:
+                    self._replace(misplaced)
 
     def batches(
         self, max_records: int = _RECORDS_MAX, idle_timeout_s: float | None = None
@@ -184,17 +189,19 @@ class Consumer:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Goes on from `offset`, which may also be `EARLIEST` or `LATEST`."""
+        epoch = -1
         if offset in (EARLIEST, LATEST):
-            offset = self._offset_at(partition, offset)
-        self._position(partition).seek(offset)
+            found = self._place_at(partition, offset)
+            offset, epoch = found.offset, found.leader_epoch
+        self._position(partition).seek(offset, epoch)
 
     def seek_to_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
         """Goes on from the first record of that time or later, else from the end; its offset."""
-        found = self._offset_at(partition, timestamp_ms)
-        if found < 0:
-            found = self._offset_at(partition, LATEST)
-        self._position(partition).seek(found)
-        return found
+        found = self._place_at(partition, timestamp_ms)
+        if found.offset < 0:
+            found = self._place_at(partition, LATEST)
+        self._position(partition).seek(found.offset, found.leader_epoch)
+        return found.offset
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that `poll` would return."""
@@ -220,7 +227,7 @@ class Consumer:
             known = {key: self._positions[key].offset for key in self._uncommitted}
             offsets = {key: offset for key, offset in known.items() if offset is not None}
         if offsets:
-            rows = {key: Committed(offset) for key, offset in offsets.items()}
+            rows = {key: self._committed_at(key, offset) for key, offset in offsets.items()}
             if self._session is not None:
                 self._session.commit(rows)
             else:
@@ -282,7 +289,7 @@ class Consumer:
             committed = fetch_committed(self._cluster, self._group, unknown)
         for key in unknown:
             if key in committed:
-                self._positions[key].seek(committed[key].offset)
+                self._positions[key].seek(committed[key].offset, committed[key].leader_epoch)
             else:
                 self._reset_position(self._positions[key])
 
@@ -292,12 +299,35 @@ class Consumer:
             where = f"{topic}-{partition} at offset {position.offset}"
             hint = "Seek, or set auto_offset_reset to earliest or latest."
             raise ClientError(ErrorCode.OFFSET_OUT_OF_RANGE, where, hint=hint)
-        position.seek(self._offset_at(position.key, self._reset))
+        found = self._place_at(position.key, self._reset)
+        position.seek(found.offset, found.leader_epoch)
 
-    def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int:
+    def _replace(self, misplaced: Misplaced) -> None:
+        """Goes on where the reset says, or where a log that was cut parted from what was read."""
+        position, end = misplaced.position, misplaced.end
+        if end is None:
+            self._reset_position(position)
+            return
+        assert position.offset is not None
+        error = LogTruncatedError(*position.key, position.offset, end.end_offset)
+        if self._reset is None:
+            raise error
+        _log.warning("%s", error.message, extra=event("log_truncated"))
+        if end.end_offset < 0:
+            self._reset_position(position)
+        else:
+            position.seek(end.end_offset, end.epoch)
+
+    def _place_at(self, partition: TopicPartition, timestamp_ms: int) -> OffsetAt:
         wanted = {partition: timestamp_ms}
         found = list_offsets(self._cluster, wanted, read_committed=self._read_committed)
-        return found[partition].offset
+        return found[partition]
+
+    def _committed_at(self, key: TopicPartition, offset: int) -> Committed:
+        """With the leader epoch of what was read up to there, if it was."""
+        position = self._positions.get(key)
+        epoch = position.epoch if position is not None and position.offset == offset else -1
+        return Committed(offset, leader_epoch=epoch)
 
     def _commit_if_wanted(self) -> None:
         if self._auto_commit and self._uncommitted:

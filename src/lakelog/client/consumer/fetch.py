@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
+from lakelog.client.epochs import EpochEnd
 from lakelog.client.errors import ClientError, error_code
 from lakelog.client.isolation import Batch, without_aborted
 from lakelog.client.view import Topic
@@ -27,13 +28,18 @@ NEWEST_WITH_NAMES = 12
 
 @dataclass(slots=True, frozen=True)
 class FetchTarget:
-    """From where to read a partition, and how much at most (bytes)."""
+    """From where to read a partition, and how much at most (bytes).
+
+    leader_epoch: the leader's, as known here. last_fetched_epoch: one that no record before
+    `offset` exceeds, by which the broker notices that its log is another one; -1 for unknown.
+    """
 
     topic: Topic
     partition: int
     offset: int
     max_bytes: int
     leader_epoch: int = -1
+    last_fetched_epoch: int = -1
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,6 +50,9 @@ class Fetched:
     stable offset.
     next_offset: where the next fetch begins, behind all that came; aborted batches are not among
     `batches`.
+    next_epoch: the leader epoch of the last record before `next_offset`, as far as it is known.
+    diverged: if not none, the log is another one, and there are no batches; the largest epoch that
+    both may have, and where it ends.
     """
 
     target: FetchTarget
@@ -52,6 +61,8 @@ class Fetched:
     log_start_offset: int
     batches: list[Batch]
     next_offset: int
+    next_epoch: int = -1
+    diverged: EpochEnd | None = None
 
 
 def fetch_request(
@@ -72,6 +83,7 @@ def fetch_request(
                 partition=target.partition,
                 current_leader_epoch=target.leader_epoch,
                 fetch_offset=target.offset,
+                last_fetched_epoch=target.last_fetched_epoch,
                 partition_max_bytes=target.max_bytes,
             )
         )
@@ -115,15 +127,24 @@ def _fetched(target: FetchTarget, row: PartitionData) -> Fetched:
     aborted = row.aborted_transactions
     end = row.high_watermark if aborted is None else row.last_stable_offset
     if error or not row.records:
-        return Fetched(target, error, end, row.log_start_offset, [], target.offset)
+        diverging = row.diverging_epoch
+        diverged = None
+        if not error and diverging.end_offset >= 0:
+            diverged = EpochEnd(diverging.epoch, diverging.end_offset)
+        epoch = target.last_fetched_epoch
+        start = row.log_start_offset
+        return Fetched(target, error, end, start, [], target.offset, epoch, diverged)
     where = f"{target.topic.name}-{target.partition} from offset {target.offset}"
     try:
         batches = _batches(target, row.records, where)
         committed = without_aborted(batches, aborted or ())
     except CorruptRecord as damage:
         raise ClientError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {damage}") from damage
-    following = batches[-1][0].last_offset + 1 if batches else target.offset
-    return Fetched(target, error, end, row.log_start_offset, committed, following)
+    following, epoch = target.offset, target.last_fetched_epoch
+    if batches:
+        last = batches[-1][0]
+        following, epoch = last.last_offset + 1, last.partition_leader_epoch
+    return Fetched(target, error, end, row.log_start_offset, committed, following, epoch)
 
 
 def _batches(target: FetchTarget, records: memoryview, where: str) -> list[Batch]:

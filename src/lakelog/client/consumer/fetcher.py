@@ -20,6 +20,7 @@ from lakelog.client.consumer.fetch import (
     read_response,
 )
 from lakelog.client.consumer.positions import Position
+from lakelog.client.epochs import EpochEnd, epoch_ends
 from lakelog.client.errors import ClientError, ConnectionLostError
 from lakelog.client.retry import pause_s
 from lakelog.protocol.fetch import FetchResponse
@@ -43,6 +44,16 @@ class Trouble:
 
     error: ClientError
     since_s: float
+
+
+@dataclass(slots=True, frozen=True)
+class Misplaced:
+    """A position that cannot be fetched from: its offset is not in the log, or `end` says where the
+    log parted from the one that was read. `turn` is the position's at that time."""
+
+    position: Position
+    turn: int
+    end: EpochEnd | None = None
 
 
 class _Leader:
@@ -69,6 +80,7 @@ class Fetcher:
         self._selector = selectors.DefaultSelector()
         self._failures = 0
         self._not_before_s = 0.0
+        self._misplaced: list[Misplaced] = []
         self.trouble: Trouble | None = None
         """What keeps records from coming, until some come."""
 
@@ -77,25 +89,29 @@ class Fetcher:
             self._drop(node)
         self._selector.close()
 
-    def fetch(self, positions: Iterable[Position], timeout_s: float) -> list[Position]:
+    def fetch(self, positions: Iterable[Position], timeout_s: float) -> list[Misplaced]:
         """Asks for what lacks records, waits for an answer or `timeout_s`.
 
-        Returns positions whose offset is out of range. Leader changes and lost connections are
-        met with a fresh view and a pause. Raises `ClientError` for what does not heal.
+        Returns positions whose offset is out of range, or whose log was cut below it. Leader
+        changes and lost connections are met with a fresh view and a pause. Raises `ClientError` for
+        what does not heal.
         """
         with self._healing():
             self._drop_silent()
         self.ask(positions)
         pause = self._not_before_s - time.monotonic()
         wait = min(pause, timeout_s) if pause > 0 else timeout_s
+        misplaced = [each for each in self._misplaced if each.position.turn == each.turn]
+        self._misplaced = []
+        if misplaced:
+            return misplaced
         if not self._selector.get_map():
             time.sleep(wait)
             return []
-        out_of_range: list[Position] = []
         with self._healing():
             for key, _ in self._selector.select(wait):
-                out_of_range += self._receive(key.data)
-        return out_of_range
+                misplaced += self._receive(key.data)
+        return misplaced
 
     def ask(self, positions: Iterable[Position]) -> None:
         """Sends fetches for what is about to run out of records, without waiting for answers."""
@@ -115,12 +131,37 @@ class Fetcher:
             self.trouble = Trouble(error, since_s)
             self._back_off()
 
+    def _check_epochs(self, positions: list[Position]) -> list[Position]:
+        """Those that may be fetched: after a change of the leader's epoch the log is asked whether
+        it still has what was read of it (KIP-320)."""
+        to_check = {}
+        known = {id(each.position) for each in self._misplaced}
+        positions = [position for position in positions if id(position) not in known]
+        for position in positions:
+            if position.fetch_epoch >= 0 and position.checked_epoch != self._leader_epoch(position):
+                to_check[position.key] = position
+        asked = {key: position.fetch_epoch for key, position in to_check.items()}
+        ends = epoch_ends(self._cluster, asked) if asked else {}
+        lost = set()
+        for key, end in ends.items():
+            position = to_check[key]
+            if position.reconcile(end):
+                position.checked_epoch = self._leader_epoch(position)
+            else:
+                lost.add(key)
+                self._misplaced.append(Misplaced(position, position.turn, end))
+        return [position for position in positions if position.key not in lost]
+
+    def _leader_epoch(self, position: Position) -> int:
+        topic, partition = position.key
+        self._cluster.leader(topic, partition)
+        return self._cluster.view.topics[topic].partitions[partition].leader_epoch
+
     def _ask(self, positions: list[Position]) -> None:
         under_way = {id(p) for leader in self._leaders.values() for _, p, _ in leader.asked}
         by_node: dict[int, list[Position]] = defaultdict(list)
-        for position in positions:
-            if id(position) not in under_way:
-                by_node[self._cluster.leader(*position.key).node_id].append(position)
+        for position in self._check_epochs([p for p in positions if id(p) not in under_way]):
+            by_node[self._cluster.leader(*position.key).node_id].append(position)
         for node, wanted in by_node.items():
             leader = self._leader(node)
             if leader.asked:
@@ -147,7 +188,8 @@ class Fetcher:
         topic = self._cluster.view.topics[name]
         epoch = topic.partitions[partition].leader_epoch
         size = self._limits.partition_max_bytes
-        return FetchTarget(topic, partition, position.fetch_offset, size, epoch)
+        offset, last_epoch = position.fetch_offset, position.fetch_epoch
+        return FetchTarget(topic, partition, offset, size, epoch, last_epoch)
 
     def _leader(self, node: int) -> _Leader:
         leader = self._leaders.get(node)
@@ -156,7 +198,7 @@ class Fetcher:
             self._selector.register(leader.connection, selectors.EVENT_READ, node)
         return leader
 
-    def _receive(self, node: int) -> list[Position]:
+    def _receive(self, node: int) -> list[Misplaced]:
         leader = self._leaders[node]
         try:
             response = leader.connection.receive(self._answer_limit_s)[1]
@@ -167,20 +209,23 @@ class Fetcher:
         asked, leader.asked = leader.asked, []
         results = read_response(response, [target for target, _, _ in asked])
         by_target = {id(target): (position, turn) for target, position, turn in asked}
-        out_of_range = []
+        misplaced = []
         for fetched in results:
             position, turn = by_target[id(fetched.target)]
             if position.turn != turn:
                 continue
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                out_of_range.append(position)
+                misplaced.append(Misplaced(position, turn))
+            elif fetched.diverged is not None:
+                if not position.reconcile(fetched.diverged):
+                    misplaced.append(Misplaced(position, turn, fetched.diverged))
             elif fetched.error:
                 self._complain(fetched)
             else:
                 self._failures = 0
                 self.trouble = None
                 position.add(fetched)
-        return out_of_range
+        return misplaced
 
     def _complain(self, fetched: Fetched) -> None:
         """Raises what does not heal; for the rest it is time to look for the leader again."""

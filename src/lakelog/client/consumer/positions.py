@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.consumer.fetch import Fetched
+from lakelog.client.epochs import EpochEnd
 from lakelog.client.errors import ClientError
 from lakelog.client.isolation import Batch
 from lakelog.client.offsets import TopicPartition
@@ -32,16 +33,31 @@ class Position:
     """One partition being read.
 
     `offset` is that of the next record to hand out, `None` until it is known. `turn` grows with
-    every jump, so that answers to fetches from before can be told and dropped.
+    every jump, so that answers to fetches from before can be told and dropped. `epoch` and
+    `fetch_epoch` are leader epochs that no record before `offset` and `fetch_offset` exceeds, -1 if
+    unknown; `checked_epoch` is the leader's when the latter was last checked against its log.
     """
 
-    __slots__ = ("_batches", "_records", "fetch_offset", "key", "offset", "turn")
+    __slots__ = (
+        "_batches",
+        "_records",
+        "_records_epoch",
+        "checked_epoch",
+        "epoch",
+        "fetch_epoch",
+        "fetch_offset",
+        "key",
+        "offset",
+        "turn",
+    )
 
     def __init__(self, key: TopicPartition, offset: int | None = None) -> None:
         self.key = key
         self.offset = offset
         self.fetch_offset = -1 if offset is None else offset
+        self.epoch = self.fetch_epoch = self.checked_epoch = -1
         self.turn = 0
+        self._records_epoch = -1
         self._batches: deque[Batch] = deque()
         self._records: deque[ConsumerRecord] = deque()
 
@@ -54,10 +70,12 @@ class Position:
         """Whether the last batch that was fetched is being handed out."""
         return not self._batches
 
-    def seek(self, offset: int | None) -> None:
+    def seek(self, offset: int | None, epoch: int = -1) -> None:
         """Jumps; `None` says that the place is to be found out anew."""
         self.offset = offset
         self.fetch_offset = -1 if offset is None else offset
+        self.epoch = self.fetch_epoch = epoch
+        self.checked_epoch = -1
         self.turn += 1
         self._batches.clear()
         self._records.clear()
@@ -66,6 +84,22 @@ class Position:
         """Takes what came of a fetch at `fetch_offset`."""
         self._batches += fetched.batches
         self.fetch_offset = fetched.next_offset
+        self.fetch_epoch = fetched.next_epoch
+
+    def reconcile(self, end: EpochEnd) -> bool:
+        """Takes the answer that `fetch_epoch`, or the largest epoch before it, ends at `end`.
+
+        Returns whether all that was handed out is in the log. What was fetched and not handed out
+        is dropped if it is not.
+        """
+        assert self.offset is not None
+        if end.end_offset >= self.fetch_offset:
+            self.fetch_epoch = min(self.fetch_epoch, end.epoch)
+            return True
+        if end.end_offset >= self.offset:
+            self.seek(self.offset, min(self.epoch, end.epoch))
+            return True
+        return False
 
     def take(self, count: int, max_batch_bytes: int) -> list[ConsumerRecord]:
         """Up to `count` records, which are handed out by this.
@@ -85,8 +119,9 @@ class Position:
             else:
                 taken += [self._records.popleft() for _ in range(missing)]
             self.offset = taken[-1].offset + 1
-        if not self.has_records and self.offset is not None:
-            self.offset = max(self.offset, self.fetch_offset)
+            self.epoch = self._records_epoch
+        if not self.has_records and self.offset is not None and self.fetch_offset >= self.offset:
+            self.offset, self.epoch = self.fetch_offset, self.fetch_epoch
         return taken
 
     def _decode_next(self, max_batch_bytes: int) -> None:
@@ -97,6 +132,7 @@ class Position:
             where = f"{self.key[0]}-{self.key[1]}, batch at offset {header.base_offset}"
             raise ClientError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}") from error
         self._batches.popleft()
+        self._records_epoch = header.partition_leader_epoch
         if not header.is_control:
             self._records += self._wanted(header, records)
 

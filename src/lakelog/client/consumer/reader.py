@@ -22,6 +22,7 @@ from lakelog.client.consumer.fetch import (
 from lakelog.client.errors import (
     ClientError,
     ConnectionLostError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     TopicRecreatedError,
     UnreachableError,
@@ -91,9 +92,10 @@ class PartitionReader:
         `max_bytes`.
 
         The views stay valid for as long as they are held. Raises `OffsetOutOfRangeError` when
-        `start` is not in the log (or `end` does not come within the time limit), `KafkaError`
-        otherwise; with `topic_id`, and after the first fetch in any case, `TopicRecreatedError`
-        if the topic's id is another one.
+        `start` is not in the log (or `end` does not come within the time limit),
+        `LogTruncatedError` when the log is cut below what was read, `KafkaError` otherwise; with
+        `topic_id`, and after the first fetch in any case, `TopicRecreatedError` if the topic's id
+        is another one.
         """
         if end is not None and end <= start:
             return
@@ -136,6 +138,7 @@ class _Session:
         self._node_id = -1
         self._connection: Connection | None = None
         self._asked: FetchTarget | None = None
+        self._last_epoch = -1
 
     def release(self) -> None:
         if self._connection is not None:
@@ -149,6 +152,7 @@ class _Session:
             if end is None:
                 end = fetched.readable_end
             following = fetched.next_offset
+            self._last_epoch = fetched.next_epoch
             if following == position and position >= end:
                 return
             if following < end:
@@ -199,6 +203,9 @@ class _Session:
         fetched = results[0]
         if fetched.error:
             raise ClientError(fetched.error, self._where(position))
+        if fetched.diverged is not None:
+            end = fetched.diverged.end_offset
+            raise LogTruncatedError(self._topic, self._partition, position, end)
         return fetched
 
     def _ask(self, position: int) -> None:
@@ -230,7 +237,8 @@ class _Session:
         elif self._topic_id != topic.topic_id:
             raise TopicRecreatedError(self._topic)
         epoch = topic.partitions[self._partition].leader_epoch
-        return FetchTarget(topic, self._partition, position, self._max_bytes, epoch)
+        size, last_epoch = self._max_bytes, self._last_epoch
+        return FetchTarget(topic, self._partition, position, size, epoch, last_epoch)
 
     def _start_over(self) -> None:
         """After a failure: another connection, a fresh view. The first error is the one to tell."""

@@ -6,6 +6,9 @@ least one whole batch, however large, so that a consumer can always go on (KIP-7
 
 With `read_committed` records end before the first transaction that is under way, and the response
 says which of the transactions in them were aborted: consumers drop those themselves (KIP-98).
+
+Since version 12 a reader may say which epoch its last record had. If that is not in this log, the
+answer is at once where they diverge, without records (KIP-595).
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ from collections.abc import Sequence
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
+from lakelog.replica.divergence import DivergedLog, check_divergence
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget, topic_fields
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
@@ -143,6 +148,9 @@ class PendingFetch:
                 partition = self._broker.partitions.find(target.topic, target.partition)
                 self._to_check.append((partition, first.job))
                 continue
+            except DivergedLog as found:
+                failed = True
+                data = self._divergence(target, found)
             except KafkaError as error:
                 failed = True
                 data = self._failure(target, error)
@@ -184,6 +192,18 @@ class PendingFetch:
             records=b"" if found is None else found,
         )
 
+    def _divergence(self, target: FetchTarget, found: DivergedLog) -> PartitionData:
+        partition = self._broker.partitions.find(target.topic, target.partition)
+        return PartitionData(
+            partition_index=target.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            diverging_epoch=EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset),
+            aborted_transactions=[] if self._committed else None,
+            records=b"",
+        )
+
     def _failure(self, target: FetchTarget, error: KafkaError) -> PartitionData:
         self._broker.requests.errors["Fetch", error.code] += 1
         return PartitionData(
@@ -201,7 +221,7 @@ class PendingFetch:
         for target, data in results:
             if plan.session is not None and not plan.includes(
                 target,
-                data.error_code,
+                data.error_code or int(data.diverging_epoch.end_offset >= 0),
                 len(data.records),
                 data.high_watermark,
                 data.log_start_offset,
@@ -232,6 +252,8 @@ def read_of(
     """As `read_one`, of the target's partition."""
     if target.current_leader_epoch >= 0:
         partition.check_epoch(target.current_leader_epoch)
+    if target.last_fetched_epoch >= 0:
+        check_divergence(partition, target.fetch_offset, target.last_fetched_epoch)
     offset, bytes_max = target.fetch_offset, min(target.max_bytes, bytes_left)
     if committed:
         return partition.read_committed(offset, bytes_max, min_one=min_one)
