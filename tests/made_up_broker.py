@@ -112,6 +112,7 @@ class Broker:
             self.tasks,
             clock,
             lambda: config,
+            connections_max=1000,
         )
         self.acceptor.start()
 

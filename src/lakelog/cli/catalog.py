@@ -220,6 +220,16 @@ _ENTRIES = (
         (ErrorCode.UNSUPPORTED_VERSION,),
     ),
     Entry(
+        "LL0306",
+        "broker is short of space or descriptors",
+        ExitCode.FAILURE,
+        "The file system of the data folder is full, or the broker's process has no file "
+        "descriptor left. Writes fail with an error that clients retry, no topic is created, and "
+        "/readyz is not ready. Free or add space, or raise the limit (`ulimit -n`): the broker "
+        "goes on by itself, and its log says so (`log_directory_has_space`, "
+        "`descriptors_available`).",
+    ),
+    Entry(
         "LL0401",
         "permission denied",
         ExitCode.DENIED,

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
+from lakelog.coordinator.reloads import UNREADABLE, Reloads
 from lakelog.coordinator.shard import (
     NOT_APPENDED,
     Now,
@@ -49,8 +50,6 @@ _LOADED_RECORDS_BYTES_MAX = 64 << 20
 """What one batch may decompress to while loading."""
 
 _Encoded = tuple[bytes, bytes | None]
-
-_UNREADABLE = (KafkaError, OSError, CorruptRecord, WireError)
 
 
 class _Hosted(Generic[S]):
@@ -99,6 +98,7 @@ class ShardHost(Generic[S]):
         self._codec = codec
         self._hosted: dict[int, _Hosted[S]] = {}
         self._writers: dict[int, Any] = {}
+        self._reloads = Reloads(topic, self.load, tasks)
 
     @property
     def partitions(self) -> list[int]:
@@ -147,7 +147,7 @@ class ShardHost(Generic[S]):
             if (writer := self._writers.get(partition)) is not None:
                 await writer
             await self._replay(hosted)
-        except _UNREADABLE:
+        except UNREADABLE:
             self._drop(hosted, ErrorCode.NOT_COORDINATOR)
             raise
         if hosted.dropped:
@@ -194,6 +194,7 @@ class ShardHost(Generic[S]):
 
     def unload(self, partition: int) -> None:
         """Stops at once; everything that waits is answered `NOT_COORDINATOR`."""
+        self._reloads.cancel(partition)
         hosted = self._hosted.get(partition)
         if hosted is not None:
             self._drop(hosted, ErrorCode.NOT_COORDINATOR)
@@ -201,6 +202,7 @@ class ShardHost(Generic[S]):
     def close(self) -> None:
         for partition in self.partitions:
             self.unload(partition)
+        self._reloads.cancel_all()
 
     def _drop(self, hosted: _Hosted[S], code: ErrorCode) -> None:
         hosted.dropped = True
@@ -335,27 +337,13 @@ class ShardHost(Generic[S]):
         if code in NOT_APPENDED:
             return True
         self._drop(hosted, ErrorCode.NOT_COORDINATOR)
-        self._tasks.spawn(
-            self._reload(hosted.partition), name=f"reload {self._topic}-{hosted.partition}"
-        )
+        self._reloads.begin(hosted.partition)
         return False
 
     def _fail(self, hosted: _Hosted[S], results: list[Result[Any]], code: ErrorCode) -> None:
         for result in results:
             if result.failed is not None:
                 self._accept(hosted, result.failed(self.now(), code))
-
-    async def _reload(self, partition: int) -> None:
-        try:
-            await self.load(partition)
-        except _UNREADABLE as error:
-            logger.error(
-                "cannot load %s-%d again: %s",
-                self._topic,
-                partition,
-                error,
-                extra=event("coordinator_load_failed", topic=self._topic, partition=partition),
-            )
 
     # Timers
 

@@ -23,6 +23,10 @@ class MetadataUnavailable(MetadataError):  # noqa: N818
     """The call was not carried out, and may be repeated."""
 
 
+class MetadataFull(MetadataUnavailable):
+    """The call was not carried out because the file system has no space for it."""
+
+
 class MetadataOffline(MetadataError):  # noqa: N818
     """The device failed under the store; only a restart tells what became of the last call."""
 

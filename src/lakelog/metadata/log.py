@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.metadata.errors import MetadataError
+from lakelog.metadata.errors import MetadataError, MetadataFull
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerRecord, Record, decode_records, encode_records
@@ -84,10 +84,18 @@ class _Group:
 
 class MetadataLog:
     def __init__(
-        self, store: MetadataStore, tasks: Tasks, random: Random, *, broker_id: int
+        self,
+        store: MetadataStore,
+        tasks: Tasks,
+        random: Random,
+        *,
+        broker_id: int,
+        on_full: Callable[[], object] = lambda: None,
     ) -> None:
+        """`on_full` is called when the store has no space for a change."""
         self._store = store
         self._tasks = tasks
+        self._on_full = on_full
         self._broker_id = broker_id
         self._writer_id = random.bytes(16)
         self.incarnation_id = random.bytes(16)
@@ -202,6 +210,8 @@ class MetadataLog:
             if group.records:
                 await self._publish(group.image, tuple(group.records))
         except Exception as error:
+            if isinstance(error, MetadataFull):
+                self._on_full()
             for job, _, _ in group.jobs:
                 job.settle(None, _as_kafka_error(error))
             if not isinstance(error, KafkaError | MetadataError):
@@ -283,6 +293,8 @@ class MetadataLog:
         )
         try:
             await self._store.write_snapshot(Snapshot(image.end, payload))
+        except MetadataFull:
+            self._on_full()
         except MetadataError as error:
             _logger.warning(
                 "metadata snapshot not written: %s", error, extra=event("metadata_snapshot_failed")

@@ -8,12 +8,12 @@ served up to the last stable offset, before the first transaction that is under 
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
+from lakelog.base.shortage import is_shortage
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
 from lakelog.records.control import EndTransactionMarker
@@ -36,8 +36,6 @@ from lakelog.storage.verification import Verification
 
 logger = logging.getLogger(__name__)
 
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
 
 class Partition:
     """Raises `KafkaError` from every method that the protocol has an answer for."""
@@ -45,6 +43,7 @@ class Partition:
     __slots__ = (
         "_damage_told",
         "_flush_soon",
+        "_note_shortage",
         "_retired",
         "_settled",
         "fetched_bytes",
@@ -66,10 +65,12 @@ class Partition:
         leader_epoch: int,
         flush_soon: Callable[[Partition], object],
         settled: Callable[[Partition], object] = lambda partition: None,
+        note_shortage: Callable[[OSError], object] = lambda error: None,
     ) -> None:
         """`flush_soon` is called when a segment was closed, and for every append that a flush is to
         commit; `note_flush` is to follow. `settled` is called when that, or a failure,
-        has decided of records that were not committed by their append.
+        has decided of records that were not committed by their append. `note_shortage` is called
+        with each error that `is_shortage`.
         """
         self.topic = log.topic
         self.topic_id = log.topic_id
@@ -83,6 +84,7 @@ class Partition:
         """When `flush.ms` last had it flushed."""
         self._flush_soon = flush_soon
         self._settled = settled
+        self._note_shortage = note_shortage
         self.high_watermark = log.log_end_offset
         """The end of what consumers may read, exclusive."""
         self.written = Written(log)
@@ -388,11 +390,11 @@ class Partition:
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
 
     def _storage_error(self, error: OSError | CorruptLog) -> KafkaError:
-        """A full disk is worth a retry; any other failure leaves the log's state unknown, and so
-        does any failure to flush.
+        """A shortage of space or descriptors is worth a retry; any other failure leaves the log's
+        state unknown, and so does any failure to flush.
         """
-        is_full = isinstance(error, OSError) and error.errno in _DISK_FULL
-        if is_full and not self.log.broken:
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+        if is_shortage(error) and not self.log.broken:
+            self._note_shortage(error)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.strerror}; try again")
         self.take_offline(str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")

@@ -72,9 +72,11 @@ class Partitions:
         self._offline[topic, index] = reason
         self._offline[topic_id, index] = reason
 
-    def forget_offline(self, topic: str, topic_id: bytes) -> None:
-        """The topic is gone, and with it its claim on the log."""
-        gone = [key for key in self._offline if key[0] in (topic, topic_id)]
+    def forget_offline(self, topic: str, topic_id: bytes, index: int | None = None) -> None:
+        """The topic is gone, and with it its claim on the log; or one partition is not offline."""
+        gone = [
+            key for key in self._offline if key[0] in (topic, topic_id) and index in (None, key[1])
+        ]
         for key in gone:
             del self._offline[key]
             self._forget_one(key[0])

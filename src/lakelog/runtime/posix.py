@@ -24,7 +24,7 @@ _PROBE = (bytearray(1),)
 
 @cache
 def _nowhere() -> int:
-    """A descriptor that takes everything; one for the process."""
+    """A descriptor that takes everything; one for the process, opened with the disk."""
     return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
@@ -129,6 +129,7 @@ class PosixDisk:
 
     def __init__(self, on_sync: Callable[[float], object] = _nobody_asks) -> None:
         self._on_sync = on_sync
+        _nowhere()
 
     def open(self, path: Path, *, create: bool = False) -> PosixFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import closing
-from dataclasses import dataclass, field
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
@@ -32,12 +31,9 @@ from lakelog.metadata.records import (
     TopicRecord,
     TopicRemoved,
 )
-from lakelog.metadata.store.api import MetadataStore
-from lakelog.metrics.durations import Durations
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
-from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 from lakelog.server.broker import Broker
 from lakelog.server.change_log import log_changes
 from lakelog.server.checks import StoredChecks
@@ -55,8 +51,10 @@ from lakelog.server.replicas import Replicas
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.routes import newer_api_versions, routes
 from lakelog.server.settings import Settings
+from lakelog.server.shortages import Shortages
 from lakelog.server.slow_batches import SlowBatches
 from lakelog.server.topics import Topics
+from lakelog.server.world import World
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 from lakelog.storage.names import parse_dir_name
@@ -65,24 +63,6 @@ from lakelog.storage.producer_room import ProducerRoom
 __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World"]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """Everything outside the broker."""
-
-    clock: Clock
-    disk: Disk
-    net: Net
-    tasks: Tasks
-    random: Random
-    processes: Processes
-    metadata: MetadataStore
-    """Not yet open."""
-    open_files_max: int
-    """Of logs; connections and everything else come on top."""
-    fsyncs: Durations = field(default_factory=Durations)
-    """To which the disk adds, if it tells of them."""
 
 
 def _producer_room(config: BrokerConfig) -> ProducerRoom:
@@ -106,11 +86,16 @@ class Server:
             max_open_files=world.open_files_max,
             producers=_producer_room(options.config),
         )
-        self._metadata = MetadataLog(world.metadata, tasks, random, broker_id=options.node_id)
+        self._shortages = shortages = Shortages(
+            options.data, world.disk, tasks, self._on_shortage_over
+        )
+        self._metadata = MetadataLog(
+            world.metadata, tasks, random, broker_id=options.node_id, on_full=shortages.note_full
+        )
         self._partitions = Partitions()
         self._acceptors: list[Acceptor] = []
         purgatory = Purgatory(clock, tasks)
-        topics = Topics(self._metadata, random, lambda: self.broker.config)
+        topics = self._make_topics(shortages)
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
         state_room = StateRoom(options.config.get_int("lakelog.coordinator.state.max.bytes"))
         parts = (options.config, world, self._partitions, purgatory, topics, producer_ids)
@@ -127,6 +112,7 @@ class Server:
             purgatory=purgatory,
             checks=StoredChecks(tasks),
             slow_batches=SlowBatches(tasks, memory),
+            shortages=shortages,
             fetch_sessions=self._make_fetch_sessions(state_room),
             producer_ids=producer_ids,
             topics=topics,
@@ -145,15 +131,28 @@ class Server:
             self.broker, self._dispatcher, clock, tasks, world.fsyncs, world.processes
         )
         self._maintenance = self._make_maintenance()
-        self._replicas = Replicas(
-            options.node_id,
+        self._replicas = self._make_replicas(purgatory)
+
+    def _make_topics(self, shortages: Shortages) -> Topics:
+        return Topics(
+            self._metadata,
+            self._world.random,
+            shortages.check_room,
+            lambda topic_id: self._replicas.waits(topic_id),
+            lambda: self.broker.config,
+        )
+
+    def _make_replicas(self, purgatory: Purgatory) -> Replicas:
+        return Replicas(
+            self._options.node_id,
             self._directory,
             self._partitions,
             lambda: self.broker.config,
             self._maintenance.flush_soon,
             lambda partition: purgatory.check(partition.key),
-            tasks,
+            self._world.tasks,
             self._maintenance.checkpointed,
+            self._shortages.note,
         )
 
     def _make_dispatcher(self, memory: RequestMemory) -> Dispatcher:
@@ -187,6 +186,7 @@ class Server:
             world.disk,
             world.tasks,
             self._monitoring.note_callback,
+            self._shortages.note,
         )
 
     # Starting
@@ -280,6 +280,7 @@ class Server:
                     world.tasks,
                     world.clock,
                     lambda: self.broker.config,
+                    world.connections_max,
                 )
             )
 
@@ -336,6 +337,16 @@ class Server:
             lambda image: plan_producer_ids(image, self._options.node_id)
         )
 
+    # Running short
+
+    def _on_shortage_over(self) -> None:
+        """Does what could not be done: logs are made, and read by coordinators."""
+        self._world.tasks.spawn(self._catch_up(), name="catch up")
+
+    async def _catch_up(self) -> None:
+        await self._replicas.make_waiting(lambda: self._metadata.image)
+        await self._coordinators.load_missing(self._metadata.image)
+
     # Stopping
 
     @property
@@ -353,6 +364,7 @@ class Server:
         self._close_listeners()
         for connection in list(self._dispatcher.connections):
             connection.close()
+        self._shortages.stop()
         self._coordinators.close()
         await self._cleaner.stop()
         self._replicas.stop()

@@ -24,6 +24,7 @@ from lakelog.server.known_metadata import KnownMetadata
 from lakelog.server.markers import LocalMarkers
 from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.producer_ids import ProducerIds
+from lakelog.server.shortages import Shortages
 from lakelog.server.slow_batches import SlowBatches
 from lakelog.server.topics import Topics
 
@@ -64,6 +65,7 @@ class Broker:
     static_config: BrokerConfig
     requests: RequestMetrics
     slow_batches: SlowBatches
+    shortages: Shortages
     config: BrokerConfig = field(init=False)
     fetch_bytes_max: int = field(init=False)
     known_metadata: KnownMetadata = field(default_factory=KnownMetadata)

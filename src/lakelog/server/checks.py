@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from lakelog.base.shortage import is_shortage
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Tasks
 from lakelog.storage.errors import CorruptLog
@@ -45,5 +46,5 @@ def finish_check(partition: Partition, job: Preparation, failure: BaseException 
     with suppress(CorruptLog, OSError):  # an index cannot be made anew: who asks again is told
         job.finish()
     failure = failure or job.failure
-    if failure is not None:
+    if failure is not None and not is_shortage(failure):  # after one, the loop tries by itself
         partition.take_offline(str(failure))

@@ -76,6 +76,7 @@ class Coordinators:
         clock, tasks = world.clock, world.tasks
         self._partitions = partitions
         self._tasks = tasks
+        self._closed = False
         self.groups = GroupCoordinator(
             GroupConfig.from_broker(config),
             clock,
@@ -118,6 +119,12 @@ class Coordinators:
             if topic is not None and topic is not old.topic(name):
                 self._tasks.spawn(self._load(new, name), name=f"load {name}")
 
+    async def load_missing(self, image: MetadataImage) -> None:
+        """Loads the partitions whose logs could not be made or read before."""
+        for name in self._by_topic:
+            if not self._closed:
+                await self._load(image, name)
+
     def on_topics_deleted(self, gone: list[tuple[str, bytes]]) -> None:
         """Each a name and an id."""
         for name, _ in gone:
@@ -126,6 +133,7 @@ class Coordinators:
         self.groups.on_topics_deleted(gone)
 
     def close(self) -> None:
+        self._closed = True
         for coordinator in self._by_topic.values():
             coordinator.close()
 

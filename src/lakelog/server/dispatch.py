@@ -175,6 +175,8 @@ class Dispatcher:
         self.turns = RequestTurns(clock, tasks)
         self.connections: dict[Connection, None] = {}
         """In the order in which they came."""
+        self.connections_refused = 0
+        """Connections beyond a limit that listeners have closed, or could not accept."""
         self._of_host: Counter[str] = Counter()
         self.connection_rate = ConnectionRate(clock)
         self.closings = ClosingLog(clock)

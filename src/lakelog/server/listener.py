@@ -27,6 +27,7 @@ class Acceptor:
         name: the listener's name, which chooses the advertised address.
         config: the one in force. Beyond `max.connections`, and beyond `max.connections.per.ip` of
             one address, a new connection is closed at once; `max.connection.creation.rate` delays.
+        connections_max: what the descriptors of the process allow; the lower limit holds.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Acceptor:
         tasks: Tasks,
         clock: Clock,
         config: Callable[[], BrokerConfig],
+        connections_max: int,
     ) -> None:
         self.name = name
         self.address = listener.address
@@ -49,6 +51,7 @@ class Acceptor:
         self._tasks = tasks
         self._clock = clock
         self._config = config
+        self._connections_max = connections_max
         self._frame_size_max = config().get_int("socket.request.max.bytes")
         self._refused = 0
         self._closed = False
@@ -72,7 +75,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._pause(error)
+                self._on_failed_accept(error)
                 return
             self._dispatcher.connection_rate.take()
             self._welcome(sock)
@@ -116,6 +119,8 @@ class Acceptor:
         most = config.get_int("max.connections")
         if len(connections) >= most:
             return f"max.connections={most}"
+        if len(connections) >= self._connections_max:
+            return f"the limit of open files (ulimit -n) leaves {self._connections_max} to clients"
         most = config.get_int("max.connections.per.ip")
         if self._dispatcher.connections_of(host) >= most:
             return f"max.connections.per.ip={most} of {host}"
@@ -123,6 +128,7 @@ class Acceptor:
 
     def _note_refusal(self, limit: str) -> None:
         """One line for all refusals of some seconds: a crowd must not fill the log."""
+        self._dispatcher.connections_refused += 1
         self._refused += 1
         if self._refused == 1:
             self._tasks.call_later(_REFUSALS_NOTED_S, self._report_refusals, limit)
@@ -137,13 +143,16 @@ class Acceptor:
         )
         self._refused = 0
 
-    def _pause(self, error: OSError) -> None:
-        """Out of descriptors or memory: an accept that cannot succeed must not spin."""
-        logger.error(
-            "cannot accept a connection: %s",
-            error,
-            extra=event("accept_failed", listener=self.name),
-        )
+    def _on_failed_accept(self, error: OSError) -> None:
+        """Without descriptors or memory the next accept fails too: it must not spin."""
         if error.errno in _EXHAUSTED:
+            self._note_refusal(f"no connection can be accepted: {error.strerror}")
             self._net.on_acceptable(self._listener, None)
             self._tasks.call_later(_EXHAUSTED_PAUSE_S, self.start)
+        else:
+            logger.error(
+                "%s: cannot accept a connection: %s",
+                self.name,
+                error,
+                extra=event("accept_failed", listener=self.name),
+            )

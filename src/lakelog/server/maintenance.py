@@ -7,7 +7,6 @@ in its own, so that an fsync is never behind a slow removal.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,6 +16,7 @@ from pathlib import Path
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
+from lakelog.base.shortage import is_shortage, lacks_descriptors
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
@@ -27,7 +27,6 @@ from lakelog.storage.flush import FlushJob
 
 logger = logging.getLogger(__name__)
 
-_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 _FLUSH_RETRY_S = 1.0
 _FLUSH_CHECK_S = 1.0
 _SWEEP_S = 5.0
@@ -43,6 +42,7 @@ class Maintenance:
     Args:
         sweep: looks after the connections, every few seconds.
         took: told for how many seconds each chore kept the loop.
+        note_shortage: told of what failed, see `Shortages.note`.
     """
 
     def __init__(
@@ -55,8 +55,10 @@ class Maintenance:
         disk: Disk,
         tasks: Tasks,
         took: Callable[[float], object],
+        note_shortage: Callable[[BaseException | None], object],
     ) -> None:
         self._took = took
+        self._note_shortage = note_shortage
         self._partitions = partitions
         self._directory = directory
         self._sweep = sweep
@@ -169,15 +171,8 @@ class Maintenance:
         try:
             job = partition.log.begin_flush()
         except (OSError, CorruptLog) as error:
-            if isinstance(error, OSError) and error.errno in _PASSING and not partition.log.broken:
-                name = partition.topic, partition.index
-                logger.warning(
-                    "%s-%d cannot be flushed yet: %s",
-                    *name,
-                    error,
-                    extra=event("flush_delayed", topic=name[0], partition=name[1]),
-                )
-                self._tasks.call_later(_FLUSH_RETRY_S, self.flush_soon, partition)
+            if is_shortage(error) and not partition.log.broken:
+                self._flush_later(partition, error)
                 return
             self._fail(partition, error)
             return
@@ -190,15 +185,23 @@ class Maintenance:
     def _on_flushed(self, partition: Partition, job: FlushJob, work: asyncio.Future[None]) -> None:
         self._under_way.discard(work)
         error = work.exception()
+        log = partition.log
+        if lacks_descriptors(error):
+            log.put_off_flush(job)
+            self._flush_later(partition, error)
+            return
         if error is not None:
             job.release()
             self._fail(partition, error)
             return
-        log = partition.log
         log.finish_flush(job)
         partition.note_flush()
         if partition.high_watermark < log.log_end_offset or len(log.unflushed_segments()) > 1:
             self.flush_soon(partition)
+
+    def _flush_later(self, partition: Partition, error: OSError) -> None:
+        self._note_shortage(error)
+        self._tasks.call_later(_FLUSH_RETRY_S, self.flush_soon, partition)
 
     def _fail(self, partition: Partition, error: BaseException) -> None:
         if not partition.is_retired:
@@ -248,11 +251,12 @@ class Maintenance:
     ) -> None:
         self._under_way.discard(work)
         self._checkpointing = False
-        if work.exception() is not None:
+        error = work.exception()
+        if is_shortage(error):
+            self._note_shortage(error)  # the next interval tries again
+        elif error is not None:
             logger.error(
-                "the checkpoints could not be written: %s",
-                work.exception(),
-                extra=event("checkpoint_failed"),
+                "the checkpoints could not be written: %s", error, extra=event("checkpoint_failed")
             )
         else:
             self._written_marks = marks
@@ -314,7 +318,21 @@ class Maintenance:
         """Directories of deleted topics, when their delay has passed."""
         for path in self._directory.deletions.due(self._clock.wall_ms()):
             work = self._tasks.offload("remove", partial(self._disk.remove_tree, path))
-            work.add_done_callback(partial(_log_failed_removal, path))
+            work.add_done_callback(partial(self._on_removed, path))
+
+    def _on_removed(self, path: Path, work: asyncio.Future[None]) -> None:
+        """Without a descriptor it is tried again soon; else at the next start."""
+        error = work.exception()
+        if is_shortage(error):
+            self._note_shortage(error)
+            self._directory.deletions.add(path, self._clock.wall_ms())
+        elif error is not None:
+            logger.error(
+                "%s cannot be removed: %s",
+                path,
+                error,
+                extra=event("folder_removal_failed", path=path),
+            )
 
     def _expire_producers(self) -> None:
         """`producer.id.expiration.ms`: forgets the sequences of producers long gone."""
@@ -326,14 +344,3 @@ class Maintenance:
             partition.log.producers.remove_expired(now)
 
         self._for_each(expire)
-
-
-def _log_failed_removal(path: Path, work: asyncio.Future[None]) -> None:
-    """The directory is tried again at the next start."""
-    if work.exception() is not None:
-        logger.error(
-            "%s cannot be removed: %s",
-            path,
-            work.exception(),
-            extra=event("folder_removal_failed", path=path),
-        )

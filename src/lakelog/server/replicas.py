@@ -22,6 +22,7 @@ from typing import TypeVar
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.config import ConfigError
 from lakelog.base.events import event
+from lakelog.base.shortage import is_shortage
 from lakelog.base.topic_config import LogConfig
 from lakelog.metadata.describe_configs import effective_log_config
 from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -60,6 +61,7 @@ class Replicas:
     Args:
         config: the broker's configuration in force.
         flush_soon, settled: what partitions call, see `Partition`.
+        note_shortage: told of what failed for a while, see `Shortages.note`.
         checkpointed: waits until the checkpoint files hold what is known of each log by now.
     """
 
@@ -73,6 +75,7 @@ class Replicas:
         settled: Callable[[Partition], object],
         tasks: Tasks,
         checkpointed: Callable[[], Awaitable[bool]],
+        note_shortage: Callable[[OSError], object],
     ) -> None:
         self._node_id = node_id
         self._directory = directory
@@ -82,6 +85,11 @@ class Replicas:
         self._settled = settled
         self._tasks = tasks
         self._checkpointed = checkpointed
+        self._note_shortage = note_shortage
+        self._waiting: dict[tuple[bytes, int], None] = {}
+        """Topic id and number of partitions whose logs wait for space."""
+        self._turn = asyncio.Lock()
+        """Held while logs are made and removed."""
         self._names_used: set[str] = set()
         """Of topics that are gone, while the checkpoint files may still speak of their logs."""
         self._touched = 0
@@ -126,15 +134,39 @@ class Replicas:
 
         Without `records` the images are compared.
         """
-        for topic_id in _changes(old, new, records).topic_ids:
-            topic = new.topic_by_id(topic_id)
-            if topic is not None and old.topic_ids.get(topic.name, topic_id) == topic_id:
-                await self._ensure(new, topic)
+        async with self._turn:
+            for topic_id in _changes(old, new, records).topic_ids:
+                topic = new.topic_by_id(topic_id)
+                if topic is not None and old.topic_ids.get(topic.name, topic_id) == topic_id:
+                    await self._ensure(new, topic)
 
     async def follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> DeletedTopics:
         """Does the rest; returns (name, id) of the topics that went."""
+        async with self._turn:
+            return await self._follow(old, new, records)
+
+    async def make_waiting(self, image: Callable[[], MetadataImage]) -> None:
+        """Makes the logs that there was no space for. `image` is the one in force."""
+        async with self._turn:
+            waiting, self._waiting = self._waiting, {}
+            for topic_id, index in waiting:
+                topic = image().topic_by_id(topic_id)
+                if topic is not None:
+                    self._partitions.forget_offline(topic.name, topic_id, index)
+            for topic_id in dict.fromkeys(topic_id for topic_id, _ in waiting):
+                topic = image().topic_by_id(topic_id)
+                if topic is not None:
+                    await self._ensure(image(), topic)
+
+    def waits(self, topic_id: bytes) -> bool:
+        """Whether a partition of the topic waits for space."""
+        return any(waiting == topic_id for waiting, _ in self._waiting)
+
+    async def _follow(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> DeletedTopics:
         changes = _changes(old, new, records)
         gone = []
         for topic_id in changes.topic_ids:
@@ -206,7 +238,9 @@ class Replicas:
             log = self._directory.logs.get((topic.name, wanted.partition))
             if log is None:
                 return False
-            partition = Partition(log, wanted.leader_epoch, self._flush_soon, self._settled)
+            partition = Partition(
+                log, wanted.leader_epoch, self._flush_soon, self._settled, self._note_shortage
+            )
             self._partitions.add(partition)
         if wanted.leader == self._node_id:
             partition.become_leader(wanted.leader_epoch)
@@ -222,13 +256,20 @@ class Replicas:
             self._directory.add_log(log)
         for index, error in failures:
             reason = f"its log cannot be created: {error}"
-            logger.error(
-                "partition %s-%d is offline: %s",
-                topic.name,
-                index,
-                reason,
-                extra=event("partition_offline", code="LL0304", topic=topic.name, partition=index),
-            )
+            if is_shortage(error):
+                self._note_shortage(error)
+                self._waiting[topic.topic_id, index] = None
+                reason = f"its log waits to be created: {error.strerror}"
+            else:
+                logger.error(
+                    "partition %s-%d is offline: %s",
+                    topic.name,
+                    index,
+                    reason,
+                    extra=event(
+                        "partition_offline", code="LL0304", topic=topic.name, partition=index
+                    ),
+                )
             self._partitions.add_offline(topic.name, topic.topic_id, index, reason)
 
     def _make_files(
@@ -246,6 +287,7 @@ class Replicas:
     async def _delete(self, topic: TopicImage) -> None:
         self._names_used.add(topic.name)
         self._partitions.forget_offline(topic.name, topic.topic_id)
+        self._waiting = {key: None for key in self._waiting if key[0] != topic.topic_id}
         for index in sorted(topic.partitions):
             try:
                 self._delete_partition(topic, index)

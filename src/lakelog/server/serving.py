@@ -6,6 +6,8 @@ import asyncio
 import gc
 import logging
 import signal
+from collections.abc import Iterator
+from importlib import import_module
 
 from lakelog.base.events import event
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
@@ -14,12 +16,14 @@ from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import Server, World
-from lakelog.server.options import ServeOptions
+from lakelog.server.descriptors import LIMIT_MIN, Descriptors
+from lakelog.server.options import ServeOptions, StartError
 
 logger = logging.getLogger(__name__)
 
-_LOG_FILES_MAX = 8192
-"""More would cost kernel memory and gain nothing: a log is opened again in microseconds."""
+_NEEDED_LATER = ("lakelog.wire.decoder", "lakelog.wire.encoder", "re2", "shutil")
+"""Modules that a start has no use for. They are imported while there are descriptors, so that the
+first request or chore that needs one opens no file for it."""
 _SETTLED_S = 1.0
 """After being ready."""
 
@@ -36,7 +40,19 @@ def serve(options: ServeOptions) -> int:
 async def _serve(options: ServeOptions) -> None:
     loop = asyncio.get_running_loop()
     tasks, clock = AsyncioTasks(loop), SystemClock()
-    open_files_max = min(raise_descriptor_limit() // 2, _LOG_FILES_MAX)
+    limit = raise_descriptor_limit()
+    if limit < LIMIT_MIN:
+        raise StartError(f"{limit} open files are allowed; at least {LIMIT_MIN} are needed")
+    descriptors = Descriptors.divided(limit)
+    most = options.config.get_int("max.connections")
+    if descriptors.connections < most:
+        logger.warning(
+            "%d open files are allowed (ulimit -n), %d of them connections; max.connections is %d",
+            limit,
+            descriptors.connections,
+            most,
+            extra=event("connections_limited", limit=limit),
+        )
     fsyncs = Durations()
     world = World(
         clock,
@@ -46,8 +62,9 @@ async def _serve(options: ServeOptions) -> None:
         SystemRandom(),
         PythonProcesses(),
         EmbeddedStore(options.data / METADATA_FILE, clock),
-        open_files_max,
+        descriptors.log_files,
         fsyncs,
+        descriptors.connections,
     )
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,11 +76,20 @@ async def _serve(options: ServeOptions) -> None:
             # What a start has made stays; to look at it once again takes tens of milliseconds.
             gc.freeze()
             options.ready(server.ready_info)
+            loop.call_soon(_import_next, iter(_NEEDED_LATER))
             loop.call_later(_SETTLED_S, _keep_what_there_is)
             await stopping.wait()
             await _stop(server, clock)
     finally:
         tasks.close()
+
+
+def _import_next(names: Iterator[str]) -> None:
+    """Imports one module in each turn of the loop."""
+    name = next(names, None)
+    if name is not None:
+        import_module(name)
+        asyncio.get_running_loop().call_soon(_import_next, names)
 
 
 def _keep_what_there_is() -> None:

@@ -6,7 +6,7 @@ allow that, or the broker needs one of its internal topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lakelog.base.broker_config import BrokerConfig
@@ -15,9 +15,19 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC
 from lakelog.metadata.controller.assignment import PARTITIONS_PER_REQUEST_MAX
-from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
+from lakelog.metadata.controller.topics import (
+    MorePartitions,
+    NewTopic,
+    TopicReference,
+    TopicResult,
+    plan_create_partitions,
+    plan_create_topics,
+    plan_delete_topics,
+)
+from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
-from lakelog.metadata.records import ResourceType
+from lakelog.metadata.plan import Plan
+from lakelog.metadata.records import PartitionRecord, ResourceType
 from lakelog.runtime.api import Random
 
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, "__share_group_state"})
@@ -52,13 +62,26 @@ TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11
 
 
 class Topics:
-    """`config` gives the broker's configuration in force."""
+    """The topics of the cluster.
+
+    Args:
+        check_room: raises `KafkaError` unless there is room for a number of new partitions.
+        waits: whether a partition of the topic with this id waits for space.
+        config: gives the broker's configuration in force.
+    """
 
     def __init__(
-        self, metadata: MetadataLog, random: Random, config: Callable[[], BrokerConfig]
+        self,
+        metadata: MetadataLog,
+        random: Random,
+        check_room: Callable[[int], None],
+        waits: Callable[[bytes], bool],
+        config: Callable[[], BrokerConfig],
     ) -> None:
         self._metadata = metadata
         self._random = random
+        self._check_room = check_room
+        self._waits = waits
         self._config = config
 
     def topic_id(self, name: str) -> bytes | None:
@@ -150,14 +173,82 @@ class Topics:
         return topic._replace(configs=[*topic.configs, *unsaid])
 
     async def _create(self, topics: list[NewTopic]) -> list[TopicResult]:
+        return await self.create([self.with_defaults(topic) for topic in topics])
+
+    async def create(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """Creates or refuses each topic; results in the order asked.
+
+        A topic without space for its logs is refused with KAFKA_STORAGE_ERROR, and nothing of it
+        remains. With REQUEST_TIMED_OUT it may exist, and its logs are created once there is space.
+        Raises `KafkaError` when nothing was written, or that is not known.
+        """
         if not topics:
             return []
-        wanted = [self.with_defaults(topic) for topic in topics]
-        return await self._metadata.submit(
-            lambda image: plan_create_topics(
-                image, wanted, broker=self._config(), random=self._random
+
+        def plan(image: MetadataImage) -> Plan[list[TopicResult]]:
+            planned = plan_create_topics(
+                image,
+                topics,
+                broker=self._config(),
+                random=self._random,
+                validate_only=validate_only,
             )
-        )
+            return self._with_room(planned)
+
+        return await self._take_back(await self._metadata.submit(plan))
+
+    async def add_partitions(
+        self, topics: Sequence[MorePartitions], *, validate_only: bool = False
+    ) -> list[TopicResult]:
+        """Raises or refuses the number of each topic's partitions; raises as `create` does."""
+
+        def plan(image: MetadataImage) -> Plan[list[TopicResult]]:
+            planned = plan_create_partitions(
+                image,
+                topics,
+                random=self._random,
+                fixed=INTERNAL_TOPICS,
+                validate_only=validate_only,
+            )
+            return self._with_room(planned)
+
+        return [self._if_made(result) for result in await self._metadata.submit(plan)]
+
+    def _with_room(self, planned: Plan[list[TopicResult]]) -> Plan[list[TopicResult]]:
+        """The plan, or a refusal of what it would create."""
+        try:
+            made = sum(isinstance(record, PartitionRecord) for record in planned.records)
+            if made:
+                self._check_room(made)
+        except KafkaError as error:
+            refused = [entry if entry.error else _refused(entry, error) for entry in planned.result]
+            return Plan((), refused)
+        return planned
+
+    async def _take_back(self, results: list[TopicResult]) -> list[TopicResult]:
+        """Removes the topics whose logs could not be created after all."""
+        waiting = [entry for entry in results if not entry.error and self._waits(entry.topic_id)]
+        if not waiting:
+            return results
+        gone = [TopicReference(None, entry.topic_id) for entry in waiting]
+        try:
+            await self._metadata.submit(lambda image: plan_delete_topics(image, gone))
+        except KafkaError:
+            return [self._if_made(entry) for entry in results]
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there is no space for its logs")
+        return [_refused(entry, error) if entry in waiting else entry for entry in results]
+
+    def _if_made(self, result: TopicResult) -> TopicResult:
+        if result.error or not self._waits(result.topic_id):
+            return result
+        reason = "it is created; its logs wait for space, and are created once there is some"
+        return _refused(result, KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason))
+
+
+def _refused(result: TopicResult, error: KafkaError) -> TopicResult:
+    return TopicResult(result.name, error=error.code, message=error.message)
 
 
 def _or_default(count: int, config: BrokerConfig, key: str) -> int:

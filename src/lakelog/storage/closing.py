@@ -21,19 +21,23 @@ from lakelog.storage.log import Log
 
 _logger = logging.getLogger(__name__)
 
-_SLICE_LOGS = 512
-"""Each has at least one file open while it is synced."""
+_SLICE_LOGS_MAX = 512
 _PARTS = 16
 
 Works = Sequence[Callable[[], None]]
 """May be run in any order, in any threads; all must have been before the next are asked for."""
 
 
-def close_logs(disk: Disk, folder: Path, logs: Iterable[Log]) -> Generator[Works, None, bool]:
-    """Returns whether each log is durable to its end."""
+def close_logs(
+    disk: Disk, folder: Path, logs: Iterable[Log], files_max: int
+) -> Generator[Works, None, bool]:
+    """Returns whether each log is durable to its end.
+
+    Each log of a slice has at least one file open while it is synced: `files_max` is a bound.
+    """
     every = True
     left = iter(logs)
-    while part := list(islice(left, _SLICE_LOGS)):
+    while part := list(islice(left, min(files_max, _SLICE_LOGS_MAX))):
         closing = _Slice(disk, folder, part)
         yield closing.writes()
         yield closing.syncs()

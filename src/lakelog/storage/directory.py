@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Generator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from lakelog.base.events import event
@@ -271,10 +271,23 @@ class LogDirectory:
         return log
 
     def make_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
-        """The files of a new log, for `add_log`; may be in a thread."""
+        """The files of a new log, for `add_log`; may be in a thread.
+
+        After an `OSError` none of them is left.
+        """
         folder = self.path / dir_name(topic, partition)
         if self._disk.exists(folder):
             raise FileExistsError(f"{folder} exists")
+        try:
+            return self._make_log(topic, partition, topic_id, config, folder)
+        except OSError:
+            with suppress(OSError):
+                self._disk.remove_tree(folder)
+            raise
+
+    def _make_log(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, folder: Path
+    ) -> Log:
         self._disk.make_dirs(folder)
         replace(self._disk, folder / PARTITION_METADATA, encode_partition_metadata(topic_id))
         replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
@@ -363,7 +376,8 @@ class LogDirectory:
         """
         try:
             if self._known:
-                closed = yield from close_logs(self._disk, self.path, list(self.logs.values()))
+                logs = list(self.logs.values())
+                closed = yield from close_logs(self._disk, self.path, logs, self.handles.max_open)
                 yield [self.begin_checkpoints(high_watermarks).run]
                 if closed and not self.failed and (self._loaded or self.clean):
                     yield [self._ownership.claim_clean]

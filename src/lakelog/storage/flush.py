@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakelog.base.shortage import lacks_descriptors
 from lakelog.storage.handles import Handle
 from lakelog.storage.names import SYNC_FAILED
 
@@ -40,14 +41,16 @@ class FlushJob:
     def run(self) -> None:
         """Blocks, as long as another job of the log runs too.
 
-        An `OSError` means that nobody knows what is durable: never try again.
+        After an `OSError` it is unknown what is durable, and the job must not be repeated. Only
+        when `lacks_descriptors` is true of it may `LocalLog.put_off_flush` be called.
         """
         with self.log.syncing:
             try:
                 self._sync()
-            except OSError:
-                self.failed = True
-                self._leave_mark()
+            except OSError as error:
+                if not lacks_descriptors(error):  # else the device has reported nothing
+                    self.failed = True
+                    self._leave_mark()
                 raise
             self.done = True
 

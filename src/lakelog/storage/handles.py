@@ -11,9 +11,12 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Protocol
 
+from lakelog.base.shortage import lacks_descriptors
 from lakelog.runtime.api import Disk, File
 
 MAX_OPEN_DEFAULT = 512
+_CLOSED_FOR_ONE_MAX = 8
+"""Files that are closed to open another; a file that is being read keeps its descriptor."""
 _INDEX_BYTES_MAX = 64 << 20
 """What the loaded indexes of sealed segments may take."""
 
@@ -64,7 +67,7 @@ class HandleCache:
     def __init__(self, disk: Disk, max_open: int = MAX_OPEN_DEFAULT) -> None:
         assert max_open > 0
         self.disk = disk
-        self._max_open = max_open
+        self.max_open = max_open
         self._owners: OrderedDict[Evictable, None] = OrderedDict()
         self._loads: dict[Evictable, int] = {}
         self._loaded = 0
@@ -75,11 +78,22 @@ class HandleCache:
 
     def open(self, owner: Evictable, path: Path) -> Handle:
         """`FileNotFoundError` if the file is gone: a segment is never created by reading it."""
-        while len(self._owners) >= self._max_open:
+        while len(self._owners) >= self.max_open:
             self._next_victim().unload()
-        owner.handle = handle = Handle(self.disk.open(path))
+        owner.handle = handle = Handle(self._open(path))
         self._owners[owner] = None
         return handle
+
+    def _open(self, path: Path) -> File:
+        """Closes other files where the process has no descriptor left."""
+        for _ in range(_CLOSED_FOR_ONE_MAX):
+            try:
+                return self.disk.open(path)
+            except OSError as error:
+                if not lacks_descriptors(error) or not self._owners:
+                    raise
+            self._next_victim().unload()
+        return self.disk.open(path)
 
     def close(self, owner: Evictable) -> None:
         handle = owner.handle

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 
+from lakelog.base.shortage import lacks_descriptors
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
@@ -257,6 +258,12 @@ class LocalLog:
             self._stable_point = max(self._stable_point, job.stable_offset)
             self.producers.commit_markers(self.recovery_point)
 
+    def put_off_flush(self, job: FlushJob) -> None:
+        """Takes back a job that ran out of descriptors; the next flush begins with the same."""
+        job.let_go()
+        self._flushes.remove(job)
+        self._new_names |= set(job.names)
+
     def flush(self) -> None:
         """Blocks until everything appended is durable, whatever else is being flushed."""
         job = self.begin_flush(beside_others=True)
@@ -267,7 +274,10 @@ class LocalLog:
             if any(other.failed for other in self._flushes):
                 # The device tells of lost pages once, and another flush has been told.
                 raise OSError(errno.EIO, "another flush of the log has failed")
-        except OSError:
+        except OSError as error:
+            if lacks_descriptors(error):
+                self.put_off_flush(job)
+                raise
             job.done = False
             job.release()
             raise

@@ -8,12 +8,12 @@ Source: `UnifiedLog` of `org.apache.kafka.storage.internals.log`.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.shortage import is_shortage
 from lakelog.base.topic_keys import FSYNC
 from lakelog.records.batch import (
     BatchHeader,
@@ -29,8 +29,6 @@ from lakelog.storage.transactions import aborted_in
 from lakelog.storage.trimmable_log import TrimmableLog
 from lakelog.storage.validate import Origin, check_first, check_incoming
 from lakelog.storage.verification import Verification
-
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class AppendResult(NamedTuple):
@@ -98,7 +96,7 @@ class Log(TrimmableLog):
             self._write(batch, base, last, timestamp, leader_epoch, now_ms)
         except OSError as error:
             patch_offset_and_epoch(batch, 0, 0, leader_epoch)
-            self.broken |= error.errno not in _DISK_FULL
+            self.broken |= not is_shortage(error)
             raise
         self.log_end_offset = self.producers.end_offset = last + 1
         if entry is not None:
@@ -128,7 +126,7 @@ class Log(TrimmableLog):
         except OSError as error:
             for batch in batches:
                 patch_offset_and_epoch(batch, 0, 0, leader_epoch)
-            self.broken |= error.errno not in _DISK_FULL
+            self.broken |= not is_shortage(error)
             raise
         if producer is not None:
             producer.add_run(headers, end)
@@ -166,7 +164,7 @@ class Log(TrimmableLog):
                 self.roll(now_ms)
             self._write_marker(batch, header, marker, leader_epoch)
         except OSError as error:
-            self.broken |= error.errno not in _DISK_FULL
+            self.broken |= not is_shortage(error)
             raise
         self.log_end_offset = self.producers.end_offset = offset + 1
         return offset

@@ -24,6 +24,9 @@ CUT = ".cut"
 SYNC_FAILED = ".sync-failed"
 """In a log's folder after a failed sync: the page cache may hold what the device does not."""
 
+PROBE = ".probe"
+"""In the data folder while the broker finds out whether it can write again."""
+
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 DELETE_DIR = "-delete"
 STRAY_DIR = "-stray"

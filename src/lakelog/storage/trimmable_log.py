@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.shortage import is_shortage
 from lakelog.storage.readable_log import ReadableLog
 from lakelog.storage.retention import count_deletable
 from lakelog.storage.segment import Segment
@@ -30,9 +31,8 @@ class TrimmableLog(ReadableLog):
         count = count_deletable(self, now_ms, committed)
         if not count:
             return 0
-        if count == len(self.segments):
-            self.roll(now_ms)
-            self.handles.disk.sync_dir(self.folder)
+        if count == len(self.segments) and not self._roll_to_retain(now_ms):
+            count -= 1
         start = self.segments[count].base_offset
         self.advance_log_start(start)
         self.snapshots.remove_before(start)
@@ -40,6 +40,17 @@ class TrimmableLog(ReadableLog):
             self._delete_segment(self.segments[0], now_ms + self.config.file_delete_delay_ms)
             del self.segments[0], self._bases[0]
         return count
+
+    def _roll_to_retain(self, now_ms: int) -> bool:
+        """Return whether the active segment may go too; without space only older ones go."""
+        try:
+            self.roll(now_ms)
+        except OSError as error:
+            if len(self.segments) == 1 or not is_shortage(error):
+                raise
+            return False
+        self.handles.disk.sync_dir(self.folder)
+        return True
 
     def advance_log_start(self, offset: int) -> None:
         """Hides everything before `offset`; whole segments go with the next retention run."""

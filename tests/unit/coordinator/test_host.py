@@ -162,6 +162,44 @@ async def test_a_failing_disk_while_loading_is_the_callers_to_know(world: World)
 
 
 @in_world()
+async def test_after_a_storage_error_a_partition_is_loaded_again_until_it_works(
+    world: World,
+) -> None:
+    """As long as a full disk or a lack of descriptors lasts."""
+    await commit_codes(world, {("orders", 0): 5})
+    failures = iter([True] * 5)
+    read = world.log.read
+
+    async def failing(partition: int, offset: int) -> bytes:
+        if next(failures, False):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return await read(partition, offset)
+
+    world.log.read = failing  # type: ignore[method-assign]
+    world.log.fate = _fates("lost").__next__
+    await commit_codes(world, {("orders", 0): 6})
+    assert world.coordinator.partitions == []
+    await asyncio.sleep(10)
+    assert world.coordinator.partitions == [0]
+    assert await committed(world) == {("orders", 0): 5}
+
+
+@in_world()
+async def test_a_partition_that_is_unloaded_is_not_loaded_again(world: World) -> None:
+    async def failing(partition: int, offset: int) -> bytes:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    read, world.log.read = world.log.read, failing  # type: ignore[method-assign]
+    world.log.fate = _fates("lost").__next__
+    await commit_codes(world, {("orders", 0): 6})
+    await asyncio.sleep(0.5)
+    world.coordinator.close()
+    world.log.read = read  # type: ignore[method-assign]
+    await asyncio.sleep(10)
+    assert world.coordinator.partitions == []
+
+
+@in_world()
 async def test_records_of_other_kinds_and_tombstones_are_replayed_in_order(world: World) -> None:
     await commit_codes(world, {("orders", 0): 5, ("orders", 1): 6})
     key = OffsetCommitKey(group="readers", topic="orders", partition=0)

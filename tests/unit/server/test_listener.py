@@ -39,7 +39,7 @@ class FakeWorld:
 
     address = ("127.0.0.1", 9092)
 
-    def __init__(self, settings: dict[str, str]) -> None:
+    def __init__(self, settings: dict[str, str], connections_max: int = 1000) -> None:
         self.config = BrokerConfig(settings)
         self.arriving: deque[FakeSocket | OSError] = deque()
         self.acceptable: Callable[[], None] | None = None
@@ -65,6 +65,7 @@ class FakeWorld:
             world,
             clock,
             lambda: self.config,
+            connections_max,
         )
         self.acceptor.start()
 
@@ -200,3 +201,15 @@ def test_addresses_are_forgotten_with_their_last_connection() -> None:
         connection.close()
     assert world.dispatcher.connections_of("10.0.0.1") == 0
     assert not world.dispatcher._of_host
+
+
+def test_what_the_descriptors_leave_to_connections_holds_below_the_setting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = FakeWorld({"max.connections": "5"}, connections_max=3)
+    sockets = world.connect(*["10.0.0.1"] * 5)
+    assert [sock.closed for sock in sockets] == [False] * 3 + [True] * 2
+    assert world.dispatcher.connections_refused == 2
+    (_, report), *_ = world.timers
+    report()
+    assert "2 connections refused, the limit of open files (ulimit -n) leaves 3" in caplog.text

@@ -72,6 +72,7 @@ class Broker:
         self.partitions = Partitions()
         self.sweeps = 0
         self.took: list[float] = []
+        self.shortages: list[BaseException | None] = []
         self.on_sweep: Callable[[], object] = lambda: None
         self.sweep_error: Exception | None = None
         self.maintenance = Maintenance(
@@ -83,6 +84,7 @@ class Broker:
             self.disk,
             self.tasks,
             self.took.append,
+            self.shortages.append,
         )
         self.maintenance.start()
 
@@ -260,27 +262,32 @@ async def test_whoever_waits_for_a_checkpoint_has_written_what_is_known_by_then(
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE, errno.EIO])
 def test_a_checkpoint_that_fails_is_written_the_next_time(
-    operation: Any, caplog: pytest.LogCaptureFixture
+    operation: Any, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A shortage is told to who logs it once for all."""
+
     @in_broker(replica_high_watermark_checkpoint_interval_ms="1000")
     async def scenario(broker: Broker) -> None:
         broker.partition()
-        broker.disk.fail(operation, errno.ENOSPC, suffix=f"{HIGH_WATERMARKS}.tmp")
+        broker.disk.fail(operation, code, suffix=f"{HIGH_WATERMARKS}.tmp")
         await asyncio.sleep(1.1)
         assert broker.offsets(HIGH_WATERMARKS) == []
+        assert bool(broker.shortages) is (code != errno.EIO)
         await asyncio.sleep(1)
         assert broker.offsets(HIGH_WATERMARKS) == [0]
 
     scenario()
-    assert "the checkpoints could not be written" in caplog.text
+    assert ("the checkpoints could not be written" in caplog.text) is (code == errno.EIO)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_old_segments_go_and_a_log_that_fails_keeps_no_other_from_it(
     code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A full disk passes; of a device that fails nothing is asked again."""
+    """On a full disk, which passes, all but the active segment go; of a device that fails nothing
+    is asked again."""
 
     @in_broker(log_retention_check_interval_ms="10000")
     async def scenario(broker: Broker) -> None:
@@ -294,15 +301,16 @@ def test_old_segments_go_and_a_log_that_fails_keeps_no_other_from_it(
         await asyncio.sleep(64)
         assert [each.log.log_start_offset for each in partitions] == [0, 0, 0]
         await asyncio.sleep(6)
-        assert [each.log.log_start_offset for each in partitions] == [0, 12, 0]
-        await asyncio.sleep(10)
         fails = code == errno.EIO
+        starts = [each.log.log_start_offset for each in partitions]
+        assert starts == [0 if fails else 6, 12, 0]
+        await asyncio.sleep(10)
         assert (partitions[0].offline_reason is not None) is fails
         starts = [each.log.log_start_offset for each in partitions]
         assert starts == [0 if fails else 12, 12, 0]
 
     scenario()
-    assert "retention: topic-0" in caplog.text
+    assert ("retention: topic-0" in caplog.text) is (code == errno.EIO)
 
 
 @in_broker()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterable
@@ -45,6 +46,7 @@ class Node:
         self.disk = disk
         self.image = image
         self.partitions = Partitions()
+        self.shortages: list[OSError] = []
         self.directory = LogDirectory(DATA, disk, ManualClock(), SeededRandom(1))
         self.directory.open(None, NODE)
         config = BrokerConfig({})
@@ -58,6 +60,7 @@ class Node:
             lambda partition: None,
             tasks,
             self._checkpointed,
+            self.shortages.append,
         )
         asyncio.run(self.replicas.load(image))
 
@@ -314,6 +317,7 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
             lambda partition: None,
             tasks,
             node._checkpointed,
+            node.shortages.append,
         )
         loading = asyncio.ensure_future(replicas.load(node.image))
         await in_thread.wait()
@@ -337,3 +341,40 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
     assert again.directory.recoveries == {}
     logs = [again.partitions.find("orders", index).log for index in range(3)]
     assert [log.recovery_point for log in logs] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+def test_a_log_that_lacks_space_waits_and_is_created_later(node: Node, code: int) -> None:
+    node.disk.fail("name", code, suffix="orders-1/00000000000000000000.log")
+    node.apply(topic("orders", ORDERS, 3))
+    assert node.replicas.waits(ORDERS)
+    assert [error.errno for error in node.shortages] == [code]
+    assert node.directories() == ["orders-0", "orders-2"], "nothing half-made remains"
+    with pytest.raises(KafkaError) as waiting:
+        node.partitions.find("orders", 1)
+    assert waiting.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    asyncio.run(node.replicas.make_waiting(lambda: node.image))
+    assert not node.replicas.waits(ORDERS)
+    assert node.names() == ["orders-0", "orders-1", "orders-2"]
+    assert node.partitions.offline() == []
+    node.partitions.find(ORDERS, 1).append(make_batch(), NOW)
+
+
+def test_what_still_lacks_space_waits_on(node: Node) -> None:
+    node.disk.fail("name", errno.ENOSPC, suffix="orders-1/00000000000000000000.log", times=2)
+    node.apply(topic("orders", ORDERS, 2))
+    asyncio.run(node.replicas.make_waiting(lambda: node.image))
+    assert node.replicas.waits(ORDERS)
+    assert len(node.shortages) == 2
+    asyncio.run(node.replicas.make_waiting(lambda: node.image))
+    assert node.names() == ["orders-0", "orders-1"]
+
+
+def test_a_topic_that_waits_may_be_deleted(node: Node) -> None:
+    node.disk.fail("name", errno.ENOSPC, suffix="orders-0/00000000000000000000.log")
+    node.apply(topic("orders", ORDERS, 1))
+    node.apply([TopicRemoved(ORDERS)])
+    assert not node.replicas.waits(ORDERS)
+    asyncio.run(node.replicas.make_waiting(lambda: node.image))
+    assert node.names() == node.directories() == []
+    assert node.partitions.offline() == []

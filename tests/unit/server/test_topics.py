@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.errors import ErrorCode
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import plan_register_broker
-from lakelog.metadata.controller.topics import NewTopic
+from lakelog.metadata.controller.topics import MorePartitions, NewTopic
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
-from lakelog.metadata.records import Record, ResourceType
+from lakelog.metadata.records import Record, ResourceType, TopicRecord
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
@@ -29,13 +29,23 @@ class World:
     def __init__(self, log: MetadataLog, config: BrokerConfig) -> None:
         self.log = log
         self.commits: list[tuple[Record, ...]] = []
-        self.topics = Topics(log, SeededRandom(1), lambda: config)
+        self.waiting: set[bytes] = set()
+        self.room = 1 << 30
+        self.on_prepare: Callable[[tuple[Record, ...]], object] = lambda records: None
+        self.topics = Topics(
+            log, SeededRandom(1), self.check_room, self.waiting.__contains__, lambda: config
+        )
         log.subscribe(self)
+
+    def check_room(self, partitions: int) -> None:
+        if partitions > self.room:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
 
     async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
         self.commits.append(records)
+        self.on_prepare(records)
 
     async def follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
@@ -127,3 +137,60 @@ def test_what_is_not_said_of_the_groups_topic_is_as_configured(tmp_path: Path) -
         assert configs["cleanup.policy"] == "compact"
 
     run(tmp_path, scenario, offsets_topic_num_partitions="7")
+
+
+def test_a_topic_without_room_is_refused_and_the_others_errors_are_their_own(
+    tmp_path: Path,
+) -> None:
+    async def scenario(world: World) -> None:
+        world.room = 10
+        wanted = [NewTopic("large", partitions=11), NewTopic("a/b", partitions=1)]
+        results = await world.topics.create(wanted)
+        codes = [result.error for result in results]
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert world.commits == []
+        assert [result.error for result in await world.topics.create(wanted[:1])] == codes[:1]
+        fits = await world.topics.create([NewTopic("small", partitions=10)])
+        assert fits[0].error == ErrorCode.NONE
+        more = await world.topics.add_partitions([MorePartitions("small", 21)])
+        assert more[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(tmp_path, scenario)
+
+
+def test_a_topic_whose_logs_could_not_be_created_is_taken_back(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.on_prepare = lambda records: world.waiting.update(
+            record.topic_id for record in records if isinstance(record, TopicRecord)
+        )
+        (result,) = await world.topics.create([NewTopic("orders", partitions=1)])
+        assert result.error == ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.topics.topic_id("orders") is None
+
+    run(tmp_path, scenario)
+
+
+def test_what_cannot_be_taken_back_is_unknown(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        def fails_now(records: tuple[Record, ...]) -> None:
+            world.waiting.update(r.topic_id for r in records if isinstance(r, TopicRecord))
+            world.log._closed = True
+
+        world.on_prepare = fails_now
+        (result,) = await world.topics.create([NewTopic("orders", partitions=1)])
+        assert result.error == ErrorCode.REQUEST_TIMED_OUT
+        assert world.topics.topic_id("orders") is not None
+        world.log._closed = False
+
+    run(tmp_path, scenario)
+
+
+def test_added_partitions_that_wait_are_told(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        (created,) = await world.topics.create([NewTopic("orders", partitions=1)])
+        world.waiting.add(created.topic_id)
+        (result,) = await world.topics.add_partitions([MorePartitions("orders", 3)])
+        assert result.error == ErrorCode.REQUEST_TIMED_OUT
+        assert world.topics.partition_count("orders") == 3
+
+    run(tmp_path, scenario)

@@ -246,3 +246,37 @@ def test_a_sync_beside_one_that_is_failing_claims_nothing() -> None:
     assert errors == [errno.EIO]
     assert log.recovery_point == 0
     assert log.broken
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_a_flush_without_descriptors_is_put_off_and_claims_nothing(code: int) -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    append(log, make_batch(2))
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.fail("sync", code, suffix=log.folder.name)
+    job = log.begin_flush()
+    assert job is not None
+    with pytest.raises(OSError, match=os.strerror(code)):
+        job.run()
+    log.put_off_flush(job)
+    assert not log.broken
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 2
+    store.directory.write_checkpoints()
+    crash(store)
+    assert store.log.log_end_offset == 2
+
+
+def test_a_blocking_flush_without_descriptors_may_be_repeated() -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    append(log, make_batch(2))
+    assert isinstance(store.disk, MemoryDisk)
+    store.disk.fail("sync", errno.EMFILE, suffix=log.folder.name)
+    with pytest.raises(OSError, match="Too many open files"):
+        log.flush()
+    assert not log.broken
+    log.flush()
+    assert log.recovery_point == 2

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
+from contextlib import suppress
 from typing import Any
 
 from lakelog.metadata.errors import (
     MetadataCorrupt,
+    MetadataFull,
     MetadataMissing,
     MetadataOffline,
     MetadataUnavailable,
@@ -267,7 +269,7 @@ class SqliteLog:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            raise MetadataUnavailable(f"{self._path}: {error}") from error
+            raise self._unavailable(error) from error
         return connection
 
     def _commit(self, connection: sqlite3.Connection, end: int) -> AppendOutcome:
@@ -278,13 +280,18 @@ class SqliteLog:
                 raise self._not_done(connection, error) from error
             self._failure = f"{self._path}: {error}; restart to recover"
             return AppendOutcome(Outcome.UNKNOWN, -1)
-        self._database.note_committed(*self._committed())
+        with suppress(OSError):  # the commit is durable; an old note says less, but nothing wrong
+            self._database.note_committed(*self._committed())
         return AppendOutcome(Outcome.DONE, end)
 
     def _not_done(self, connection: sqlite3.Connection, error: sqlite3.Error) -> Exception:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        return MetadataUnavailable(f"{self._path}: {error}")
+        return self._unavailable(error)
+
+    def _unavailable(self, error: sqlite3.Error) -> MetadataUnavailable:
+        is_full = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
+        return (MetadataFull if is_full else MetadataUnavailable)(f"{self._path}: {error}")
 
     def _number(self, query: str) -> int:
         row = self._open_connection().execute(query).fetchone()

@@ -7,11 +7,7 @@ Apache Kafka lets the internal topics grow too, and then looks for groups where 
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
-from lakelog.metadata.controller.topics import (
-    MorePartitions,
-    TopicResult,
-    plan_create_partitions,
-)
+from lakelog.metadata.controller.topics import MorePartitions, TopicResult
 from lakelog.protocol.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -19,7 +15,6 @@ from lakelog.protocol.create_partitions import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.dispatch import Context
-from lakelog.server.topics import INTERNAL_TOPICS
 
 
 async def handle(
@@ -36,15 +31,7 @@ async def handle(
         for topic in request.topics
     ]
     try:
-        results = await broker.metadata.submit(
-            lambda image: plan_create_partitions(
-                image,
-                wanted,
-                random=broker.random,
-                fixed=INTERNAL_TOPICS,
-                validate_only=request.validate_only,
-            )
-        )
+        results = await broker.topics.add_partitions(wanted, validate_only=request.validate_only)
     except KafkaError as error:
         results = [
             TopicResult(topic.name, error=error.code, message=error.message) for topic in wanted

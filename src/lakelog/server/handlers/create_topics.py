@@ -6,7 +6,7 @@ From version 5 on the response shows the new topic's counts and its whole config
 from __future__ import annotations
 
 from lakelog.base.errors import KafkaError
-from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
+from lakelog.metadata.controller.topics import NewTopic, TopicResult
 from lakelog.metadata.describe_configs import ConfigSource, describe_topic
 from lakelog.protocol.create_topics import (
     CreatableTopic,
@@ -28,15 +28,7 @@ async def handle(
 ) -> CreateTopicsResponse:
     wanted = [broker.topics.with_defaults(_new_topic(topic)) for topic in request.topics]
     try:
-        results = await broker.metadata.submit(
-            lambda image: plan_create_topics(
-                image,
-                wanted,
-                broker=broker.config,
-                random=broker.random,
-                validate_only=request.validate_only,
-            )
-        )
+        results = await broker.topics.create(wanted, validate_only=request.validate_only)
     except KafkaError as error:
         results = [
             TopicResult(topic.name, error=error.code, message=error.message) for topic in wanted

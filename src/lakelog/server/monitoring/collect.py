@@ -22,6 +22,7 @@ from lakelog.server.dispatch import Dispatcher
 from lakelog.server.monitoring.families import OVERVIEW
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
+from lakelog.server.shortages import DESCRIPTORS, SPACE
 
 _SOFTWARE_MAX = 20
 _OTHERS = "other"
@@ -84,6 +85,7 @@ def _connections(dispatcher: Dispatcher) -> Iterator[str]:
         common[_OTHERS] = common.get(_OTHERS, 0) + others
     samples = [((name,), count) for name, count in sorted(common.items())]
     yield from exposed(OVERVIEW["connections"], samples)
+    yield from _single("connections_refused_total", dispatcher.connections_refused)
     yield from _single("connections_closed_total", dispatcher.closings.closed)
     yield from _single("connections_expired_total", dispatcher.closings.expired)
     memory = dispatcher.request_memory
@@ -114,6 +116,8 @@ def _topics(broker: Broker) -> Iterator[str]:
     yield from _single("partitions", len(partitions))
     yield from _single("offline_partitions", len(broker.partitions.offline()))
     yield from _single("under_replicated_partitions", behind)
+    short = [((name,), int(name in broker.shortages.reasons)) for name in (SPACE, DESCRIPTORS)]
+    yield from exposed(OVERVIEW["shortage"], short)
     yield from _single("disk_size_bytes", size)
     yield from _single("disk_free_bytes", free)
     by_topic: dict[str, list[Partition]] = {}

@@ -71,7 +71,8 @@ class Monitoring:
         self._loop.note_callback(duration_s)
 
     def checks(self) -> list[Check]:
-        return checks(self.stage, self._broker.partitions.offline())
+        broker = self._broker
+        return checks(self.stage, broker.partitions.offline(), broker.shortages.reasons)
 
     async def stop(self) -> None:
         self._loop.stop()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
+
+from lakelog.server.shortages import DESCRIPTORS, SPACE
 
 _NAMED_MAX = 10
 
@@ -30,13 +32,17 @@ class Check(NamedTuple):
         return not self.reason
 
 
-def checks(stage: Stage, offline: Sequence[tuple[str, int, str]]) -> list[Check]:
-    """All of them; `offline` are (topic, partition, reason)."""
+def checks(
+    stage: Stage, offline: Sequence[tuple[str, int, str]], shortages: Mapping[str, str]
+) -> list[Check]:
+    """All of them; `offline` are (topic, partition, reason), `shortages` are reasons by name."""
     return [
         Check("metadata", "the metadata log is being read" if stage < Stage.RECOVERING else ""),
         Check("recovered", _recovery(stage)),
         Check("accepting", _accepting(stage)),
         Check("partitions", _offline(offline)),
+        Check(SPACE, shortages.get(SPACE, "")),
+        Check(DESCRIPTORS, shortages.get(DESCRIPTORS, "")),
     ]
 
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.server.monitoring.readiness import Stage, checks
+from lakelog.server.monitoring.readiness import Check, Stage, checks
+from lakelog.server.shortages import DESCRIPTORS, SPACE
 
 
 @pytest.mark.parametrize(
@@ -16,13 +17,21 @@ from lakelog.server.monitoring.readiness import Stage, checks
     ],
 )
 def test_what_fails_at_each_stage(stage: Stage, failing: list[str]) -> None:
-    assert [check.name for check in checks(stage, []) if not check.passes] == failing
+    assert [check.name for check in checks(stage, [], {}) if not check.passes] == failing
+
+
+@pytest.mark.parametrize("name", [SPACE, DESCRIPTORS])
+def test_a_shortage_fails_the_check_of_its_name(name: str) -> None:
+    failing = [
+        check for check in checks(Stage.SERVING, [], {name: "none left"}) if not check.passes
+    ]
+    assert failing == [Check(name, "none left")]
 
 
 def test_offline_partitions_are_named_some_of_them() -> None:
     (failing,) = (
         check
-        for check in checks(Stage.SERVING, [("t", n, "a bad disk") for n in range(12)])
+        for check in checks(Stage.SERVING, [("t", n, "a bad disk") for n in range(12)], {})
         if not check.passes
     )
     assert failing.name == "partitions"

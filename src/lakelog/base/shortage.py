@@ -1,0 +1,27 @@
+"""Errors of the operating system that pass without a restart: no space left, no descriptors left.
+
+The call that raised one was not carried out. Every other `OSError` of a device leaves its outcome
+unknown.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TypeGuard
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_PASSING = NO_SPACE | NO_DESCRIPTORS
+
+
+def is_shortage(error: BaseException | None) -> TypeGuard[OSError]:
+    """Return whether the failed call may be repeated once there is room again.
+
+    Not for an fsync that reports ENOSPC: its pages may be lost.
+    """
+    return isinstance(error, OSError) and error.errno in _PASSING
+
+
+def lacks_descriptors(error: BaseException | None) -> TypeGuard[OSError]:
+    """Return whether the call failed before it reached the device, for want of a descriptor."""
+    return isinstance(error, OSError) and error.errno in NO_DESCRIPTORS

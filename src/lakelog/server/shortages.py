@@ -1,0 +1,149 @@
+"""What the broker runs out of for a while: space for the data folder, file descriptors.
+
+Whoever meets such an error reports it with `note`. One log line tells when a shortage begins, one
+when it has ended; in between the broker is not ready and creates no topics. A failed operation is
+answered with an error that clients retry, so nothing goes offline. While there is a shortage, a
+thread writes a probe file every second, because free space alone says nothing of quotas or inodes.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.events import event
+from lakelog.base.shortage import is_shortage, lacks_descriptors
+from lakelog.runtime.api import Disk, Tasks, Timer
+from lakelog.storage.files import remove_if_exists
+from lakelog.storage.names import PROBE
+
+logger = logging.getLogger(__name__)
+
+SPACE, DESCRIPTORS = "disk", "descriptors"
+"""The names of the shortages, which are those of the checks of /readyz."""
+PROBE_BYTES = 1 << 20
+"""What must be writable before a full disk is said to have space: a batch of the default size."""
+_PROBE_S = 1.0
+_LOG_BYTES = 16 << 10
+"""What the files of one new partition take, at least."""
+
+
+class Shortages:
+    """The shortages of one broker, until `stop`.
+
+    Args:
+        folder: the data folder.
+        ended: called when there is no shortage any more; what had to wait can be done.
+    """
+
+    def __init__(self, folder: Path, disk: Disk, tasks: Tasks, ended: Callable[[], object]) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._tasks = tasks
+        self._ended = ended
+        self._reasons: dict[str, str] = {}
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why the broker is short of each thing that it lacks, by `SPACE` and `DESCRIPTORS`."""
+        return dict(self._reasons)
+
+    def note(self, error: BaseException | None) -> None:
+        """Take note of a failed operation; errors that are no shortage are ignored."""
+        if self._stopped or not is_shortage(error):
+            return
+        kind = DESCRIPTORS if lacks_descriptors(error) else SPACE
+        if kind in self._reasons:
+            return
+        if kind == SPACE:
+            reason = (
+                f"the file system of {self._folder} is full ({error.strerror}; {self._free()} B "
+                "free): writes fail until there is space"
+            )
+            logger.error("%s", reason, extra=event("log_directory_full", code="LL0306"))
+        else:
+            reason = (
+                f"the process has no file descriptor left ({error.strerror}): "
+                "raise its limit (ulimit -n) or lower max.connections"
+            )
+            logger.error("%s", reason, extra=event("descriptors_exhausted", code="LL0306"))
+        self._reasons[kind] = reason
+        if self._timer is None:
+            self._timer = self._tasks.call_later(_PROBE_S, self._probe_soon)
+
+    def note_full(self) -> None:
+        """Take note that the metadata log has no space."""
+        self.note(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder)))
+
+    def check_room(self, partitions: int = 0) -> None:
+        """Raise KAFKA_STORAGE_ERROR unless there is room for as many new partitions."""
+        for reason in self._reasons.values():
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+        wanted = partitions * _LOG_BYTES
+        if partitions and self._free() < wanted:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{partitions} new partitions need {wanted} B on the file system of "
+                f"{self._folder}; it has {self._free()} B",
+            )
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _free(self) -> int:
+        return self._disk.space(self._folder)[1]
+
+    def _probe_soon(self) -> None:
+        self._timer = None
+        work = self._tasks.offload("probe", self._probe)
+        work.add_done_callback(lambda done: self._on_probed(done.exception()))
+
+    def _probe(self) -> None:
+        """Write and remove a file. Raises `OSError`. In a thread."""
+        path = self._folder / PROBE
+        if SPACE in self._reasons and self._free() < PROBE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        file = self._disk.open(path, create=True)
+        try:
+            file.write_at(0, bytes(PROBE_BYTES if SPACE in self._reasons else 1))
+        finally:
+            file.close()
+            remove_if_exists(self._disk, path)
+
+    def _on_probed(self, failure: BaseException | None) -> None:
+        if self._stopped:
+            return
+        if lacks_descriptors(failure):
+            self.note(failure)
+        elif failure is not None:
+            self._end(DESCRIPTORS)
+        else:
+            for kind in list(self._reasons):
+                self._end(kind)
+        if not self._reasons:
+            self._ended()
+        elif self._timer is None:
+            self._timer = self._tasks.call_later(_PROBE_S, self._probe_soon)
+
+    def _end(self, kind: str) -> None:
+        if self._reasons.pop(kind, None) is None:
+            return
+        if kind == SPACE:
+            logger.warning(
+                "%s has space again, %d B are free",
+                self._folder,
+                self._free(),
+                extra=event("log_directory_has_space"),
+            )
+        else:
+            logger.warning(
+                "the process has file descriptors again", extra=event("descriptors_available")
+            )

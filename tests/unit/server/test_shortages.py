@@ -1,0 +1,147 @@
+"""When a shortage begins and ends, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from coordinator_world import VirtualClock, VirtualLoop
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.server.shortages import DESCRIPTORS, PROBE_BYTES, SPACE, Shortages
+from lakelog.storage.names import PROBE
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import DATA
+
+
+class Tasks(AsyncioTasks):
+    """The work of a thread is done at once."""
+
+    def offload(self, lane: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        done = self.future()
+        try:
+            done.set_result(work())
+        except OSError as error:
+            done.set_exception(error)
+        return done
+
+
+class World:
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.disk = MemoryDisk(VirtualClock(loop))
+        self.disk.make_dirs(DATA)
+        self.ended = 0
+        self.shortages = Shortages(DATA, self.disk, Tasks(loop), self._on_end)
+
+    def _on_end(self) -> None:
+        self.ended += 1
+
+    def note(self, code: int) -> None:
+        self.shortages.note(OSError(code, os.strerror(code)))
+
+    def fill(self, left: int = 0) -> None:
+        self.disk.capacity = self.disk.used + left
+
+
+def in_world(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
+    def test(caplog: pytest.LogCaptureFixture) -> None:
+        loop = VirtualLoop()
+        try:
+            with caplog.at_level(logging.INFO):
+                loop.run_until_complete(scenario(World(loop)))
+        finally:
+            loop.close()
+        expected = EVENTS.get(scenario.__name__)
+        if expected is not None:
+            assert [getattr(record, "event", "") for record in caplog.records] == expected
+
+    test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
+    return test
+
+
+FULL, SPACE_AGAIN = "log_directory_full", "log_directory_has_space"
+NONE_LEFT, SOME_LEFT = "descriptors_exhausted", "descriptors_available"
+EVENTS = {
+    "test_a_full_disk_has_one_line_at_each_end": [FULL, SPACE_AGAIN],
+    "test_both_may_be_short_at_once": [FULL, NONE_LEFT, SOME_LEFT, SPACE_AGAIN],
+    "test_free_space_alone_ends_nothing": [FULL, SPACE_AGAIN],
+    "test_other_errors_are_no_shortage": [],
+    "test_nothing_follows_a_stop": [FULL],
+}
+
+
+@in_world
+async def test_a_full_disk_has_one_line_at_each_end(world: World) -> None:
+    world.fill(PROBE_BYTES - 1)
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.ENOSPC):
+        world.note(code)
+    assert list(world.shortages.reasons) == [SPACE]
+    await asyncio.sleep(10)
+    world.note(errno.ENOSPC)
+    assert not world.ended
+    world.fill(PROBE_BYTES)
+    await asyncio.sleep(1.1)
+    assert world.shortages.reasons == {}
+    assert world.ended == 1
+    assert not world.disk.exists(DATA / PROBE)
+
+
+@in_world
+async def test_free_space_alone_ends_nothing(world: World) -> None:
+    """A quota, or too few inodes."""
+    world.disk.fail("write", errno.EDQUOT, suffix=PROBE, times=3)
+    world.note(errno.EDQUOT)
+    await asyncio.sleep(3.5)
+    assert list(world.shortages.reasons) == [SPACE]
+    await asyncio.sleep(1)
+    assert world.shortages.reasons == {}
+
+
+@in_world
+async def test_both_may_be_short_at_once(world: World) -> None:
+    world.fill()
+    world.note(errno.ENOSPC)
+    world.note(errno.EMFILE)
+    assert list(world.shortages.reasons) == [SPACE, DESCRIPTORS]
+    await asyncio.sleep(1.1)
+    assert list(world.shortages.reasons) == [SPACE]
+    assert not world.ended
+    world.fill(PROBE_BYTES)
+    await asyncio.sleep(1)
+    assert world.ended == 1
+
+
+@in_world
+async def test_no_topic_is_created_without_room(world: World) -> None:
+    world.shortages.check_room(1000)
+    world.fill(100_000)
+    world.shortages.check_room(1)
+    with pytest.raises(KafkaError, match="100 new partitions need") as refused:
+        world.shortages.check_room(100)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    world.note(errno.EMFILE)
+    with pytest.raises(KafkaError, match="no file descriptor left"):
+        world.shortages.check_room(1)
+
+
+@in_world
+async def test_other_errors_are_no_shortage(world: World) -> None:
+    world.note(errno.EIO)
+    world.shortages.note(None)
+    world.shortages.note(ValueError("no error of the system"))
+    assert world.shortages.reasons == {}
+
+
+@in_world
+async def test_nothing_follows_a_stop(world: World) -> None:
+    world.note(errno.ENOSPC)
+    world.shortages.stop()
+    world.note(errno.EMFILE)
+    await asyncio.sleep(5)
+    assert not world.ended
