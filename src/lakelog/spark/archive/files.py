@@ -5,16 +5,18 @@ Rows go through in batches, so memory stays bounded whatever the size of the ran
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakelog.client.isolation import Batch
 from lakelog.spark.archive.data_file import data_file
+from lakelog.spark.archive.partitions import lost_before
 from lakelog.spark.broker import Broker
 from lakelog.spark.columns import ArrowRows
-from lakelog.spark.errors import DataLossError
+from lakelog.spark.errors import DataLossError, LogReplacedError, TopicGoneError
 from lakelog.spark.planning import OffsetRange
 
 _ROW_GROUP_BYTES = 32 << 20
@@ -72,29 +74,64 @@ def _rows(schema: pa.Schema) -> ArrowRows:
 def _copy(
     broker: Broker, each: OffsetRange, rows: ArrowRows, writer: pq.ParquetWriter, *, skip_lost: bool
 ) -> int:
-    start = _first_left(broker, each, skip_lost=skip_lost)
+    reading = _Reading(broker, each, skip_lost=skip_lost)
     count = 0
     group: list[pa.RecordBatch] = []
-    left = replace(each, start=start)
-    for batch in rows.convert(left, broker.batches(left)):
-        count += batch.num_rows
-        group.append(batch)
-        if sum(each.nbytes for each in group) >= _ROW_GROUP_BYTES:
-            writer.write_table(pa.Table.from_batches(group))
-            group = []
+    while reading.find_remaining():
+        for batch in rows.convert(reading.remaining, reading.batches()):
+            count += batch.num_rows
+            group.append(batch)
+            if sum(each.nbytes for each in group) >= _ROW_GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(group))
+                group = []
     if group:
         writer.write_table(pa.Table.from_batches(group))
     return count
 
 
-def _first_left(broker: Broker, each: OffsetRange, *, skip_lost: bool) -> int:
-    meta = broker.describe([each.topic])[each.topic]
-    if meta.topic_id != each.topic_id:
-        raise DataLossError(f"{each}: the topic was deleted and created again")
-    partition = (each.topic, each.partition)
-    first = broker.earliest([partition])[partition]
-    if first > each.start and not skip_lost:
-        raise DataLossError(
-            f"{each}: retention removed the offsets before {first} before they were archived"
-        )
-    return int(min(max(first, each.start), each.end))
+class _Reading:
+    """A range that is read to its end. Retention may remove some of it before or meanwhile.
+
+    With `skip_lost` a loss ends `batches`, and the next `find_remaining` skips what is gone.
+    """
+
+    def __init__(self, broker: Broker, wanted: OffsetRange, *, skip_lost: bool) -> None:
+        self._broker = broker
+        self._skip_lost = skip_lost
+        self._loss: DataLossError | None = None
+        self.remaining = wanted
+
+    def find_remaining(self) -> bool:
+        """Whether anything of the range is left to read. Raises `DataLossError`."""
+        left = self.remaining
+        if left.size == 0:
+            return False
+        meta = self._broker.describe([left.topic])[left.topic]
+        if meta.topic_id != left.topic_id:
+            raise TopicGoneError(f"{left}: the topic was deleted and created again")
+        partition = (left.topic, left.partition)
+        first = min(max(self._broker.earliest([partition])[partition], left.start), left.end)
+        if first > left.start and not self._skip_lost:
+            raise DataLossError(
+                lost_before([f"{left.topic}-{left.partition} [{left.start}, {first})"])
+            )
+        if self._loss is not None and first == left.start:
+            raise self._loss
+        self.remaining = replace(left, start=first)
+        return first < left.end
+
+    def batches(self) -> Iterator[Batch]:
+        """What `remaining` holds, which begins after it then."""
+        self._loss = None
+        left = self.remaining
+        try:
+            for header, batch in self._broker.batches(left):
+                yield header, batch
+                self.remaining = replace(left, start=min(header.last_offset + 1, left.end))
+            self.remaining = replace(left, start=left.end)
+        except (TopicGoneError, LogReplacedError):
+            raise
+        except DataLossError as error:
+            if not self._skip_lost:
+                raise
+            self._loss = error

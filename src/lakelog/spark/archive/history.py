@@ -83,7 +83,8 @@ def _difference(table: Table, claimed: Progress, recorded: Recorded) -> str:
     return (
         f"the table {name} was rolled back or changed by another program: its property says that "
         f"{_ends(claimed)} are archived, and its current snapshot is "
-        f"{table.metadata.current_snapshot_id}, {said}"
+        f"{table.metadata.current_snapshot_id}, {said}. --progress-from snapshot archives again "
+        "what the snapshot lacks; --progress-from property continues behind it and leaves it out"
     )
 
 

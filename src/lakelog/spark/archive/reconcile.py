@@ -77,12 +77,9 @@ class Reconciler:
         try:
             agreed_progress(table, job.topic_id)
             return
-        except ProgressMismatchError as error:
+        except ProgressMismatchError:
             if self.progress_from is None:
-                raise ProgressMismatchError(
-                    f"{error}. --progress-from snapshot archives again what the snapshot lacks; "
-                    "--progress-from property goes on behind it and leaves it out"
-                ) from None
+                raise
         progress: Progress | None = read_progress(table.properties, job.topic_id)
         if self.progress_from is ProgressSource.SNAPSHOT:
             progress = recorded_progress(table, job.topic_id).progress
@@ -94,7 +91,7 @@ class Reconciler:
             )
         with table.transaction() as transaction:
             record(transaction, job.topic_id, progress)
-        self.notice(f"{job.topic}: goes on with the progress of the {self.progress_from.value}")
+        self.notice(f"{job.topic}: continues with the progress of the {self.progress_from.value}")
 
     def _diverged(self, broker: Broker, progress: Progress) -> list[Divergence]:
         """Partitions whose log does not hold what is archived. Without an epoch only its end tells,

@@ -38,7 +38,12 @@ from lakelog.spark.archive.table import ensure_table
 from lakelog.spark.archive.warehouse import Warehouse, open_warehouse
 from lakelog.spark.archive.workers import check_reachable
 from lakelog.spark.broker import Broker
-from lakelog.spark.errors import DataLossError, TopicMissingError
+from lakelog.spark.errors import (
+    BadRecordError,
+    DataLossError,
+    TopicGoneError,
+    TopicMissingError,
+)
 from lakelog.spark.session import local_session, require_java
 
 if TYPE_CHECKING:
@@ -54,12 +59,15 @@ _TASKS = 2
 _JAVA_GONE = (Py4JError, ConnectionError)
 _FINAL = (
     DataLossError,
+    TopicGoneError,
+    BadRecordError,
     TopicMissingError,
     ProgressMismatchError,
     ProgressFormatError,
     TableReplacedError,
 )
-"""What no other try changes, raised here or, by name, in one of Spark's processes."""
+"""What no other try changes, raised here or, by name, in one of Spark's processes. Other kinds of
+`DataLossError` from there are looked at from here, where they may be settled."""
 _PASSING = (
     KafkaError,
     ProgressConflictError,
@@ -67,8 +75,7 @@ _PASSING = (
     SQLAlchemyError,
     OSError,
 )
-_LOST_TAIL = "LogDivergedError: "
-"""Looked at again from here, where it may be settled."""
+_LOST_TAIL = ("LogDivergedError: ", "LogReplacedError: ")
 _CONNECTION = ("UnreachableError: ", "ConnectionLostError: ", "ClientError: ")
 NAMESPACE = "lakelog"
 
@@ -305,8 +312,10 @@ class _Run:
         return False
 
     def _reconcile(self) -> None:
+        """A choice about one rollback is none about the next."""
         with Broker(self._job.bootstrap, client_id="lakelog-archive") as broker:
             self.rows_moved += self.reconciler.run(broker)
+        self.reconciler = replace(self.reconciler, progress_from=None)
         self._snapshot_id = _state(self._job).snapshot_id
 
     def _query(self) -> bool:
