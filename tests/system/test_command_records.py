@@ -105,3 +105,45 @@ def test_an_offset_that_no_partition_has(shell: Shell, unused: str) -> None:
     done = shell.run("consume", unused, "-o", "0", "-e")
     assert (done.returncode, done.stdout) == (0, b"c\n")
     assert done.stderr.decode() == f"{unused}-1 begins at 2: reading from there\n"
+
+
+def test_a_topic_that_takes_large_records_just_gets_them(shell: Shell, unused: str) -> None:
+    sizes = [3_000_000, 10, 2_999_000, 1_100_000, 20, 3_000_000]
+    given = b"\n".join(b"%d" % (number % 10) * size for number, size in enumerate(sizes))
+    shell.out("topic", "create", unused, "--config", "max.message.bytes=3000200")
+    for words in ((), ("-z", "zstd"), ("-k", "key")):
+        shell.out("produce", unused, *words, given=given)
+    printed = shell.out("consume", unused, "-e").splitlines()
+    assert printed == given.splitlines() * 3
+
+
+def test_a_record_beyond_the_topics_limit_gets_advice_that_helps(shell: Shell, topic: str) -> None:
+    given = b"x" * 2_000_000 + b"\n"
+    refused = shell.refusal("produce", topic, given=given)
+    assert refused[:2] == (1, "LL0601")
+    assert "max.message.bytes is 1048588" in refused[2]
+    advice = refused[2].rpartition("hint: ")[2].removesuffix(" allows it")
+    command = advice.removeprefix("lakelog ").split()
+    assert command[:3] == ["topic", "alter", topic]
+    shell.out(*command)
+    shell.out("produce", topic, given=given)
+    done = shell.run("produce", topic, given=b"a\n" + b"x" * 3_000_000 + b"\nb\n")
+    assert done.returncode == 7
+    assert f"lakelog topic alter {topic} --config max.message.bytes=3000" in done.stderr.decode()
+    shell.out("produce", topic, "-z", "gzip", given=b"x" * 3_000_000)
+    assert len(shell.out("consume", topic, "-e").splitlines()) == 4
+
+
+def test_a_topic_of_small_batches_gets_small_batches(shell: Shell, unused: str) -> None:
+    """Of many records that fit one by one, none is refused for the company it is in."""
+    shell.out("topic", "create", unused, "--config", "max.message.bytes=2000")
+    given = b"".join(b"%0899d\n" % number for number in range(500))
+    shell.out("produce", unused, given=given)
+    shell.out("produce", unused, "-K", "|", "-H", "name=value", given=b"k|" + b"v" * 1800)
+    assert shell.out("consume", unused, "-e") == given + b"v" * 1800 + b"\n"
+
+
+def test_a_topic_is_still_created_with_its_first_record(shell: Shell, unused: str) -> None:
+    """And a large record is not refused for the small one in front of it."""
+    shell.out("produce", unused, given=b"y" * 100_000 + b"\n" + b"x" * 1_000_000)
+    assert len(shell.out("consume", unused, "-e")) == 1_100_002

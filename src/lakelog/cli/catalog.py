@@ -262,8 +262,13 @@ _ENTRIES = (
         "LL0601",
         "record too large",
         ExitCode.FAILURE,
-        "A batch is larger than the topic's max.message.bytes (1048588 unless set). "
-        "`lakelog topic alter TOPIC --config max.message.bytes=N` raises it.",
+        "A record's batch is larger than the topic's max.message.bytes (1048588 unless set): "
+        "`lakelog topic alter TOPIC --config max.message.bytes=N` raises it. The broker's "
+        "message.max.bytes is only the default for topics that do not set their own; `lakelog "
+        "config set message.max.bytes=N --all-brokers` raises that. `lakelog produce` sends up to "
+        "99 MiB in one request; other producers have a limit of their own, which has to be raised "
+        "as well: max.request.size (Java), message.max.bytes (librdkafka), max_request_bytes "
+        "(this library). RECORD_LIST_TOO_LARGE means a batch larger than segment.bytes.",
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE),
     ),
     Entry(

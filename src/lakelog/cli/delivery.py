@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lakelog.base.errors import KafkaError
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.record_text import Header, InputRecord
+
+_HEADER_OVERHEAD = 10
 
 
 class Metadata(Protocol):
@@ -55,14 +57,16 @@ class Report:
     bytes: int = 0
     failed: int = 0
     first_error: KafkaError | None = None
+    largest_failed: int = 0
+    """Bytes of the largest record that failed as the first one did, headers included."""
     partitions: dict[int, Written] = field(default_factory=dict)
 
-    def add(self, delivery: Delivery, size: int) -> None:
-        """Waits for a delivery and counts it."""
+    def add(self, delivery: Delivery, size: int, headers_size: int) -> None:
+        """Waits for a delivery and counts it; sizes are in bytes."""
         try:
             metadata = delivery.result()
         except KafkaError as error:
-            self.fail(error)
+            self.fail(error, size + headers_size)
             return
         self.records += 1
         self.bytes += size
@@ -72,33 +76,42 @@ class Report:
         written.records += 1
         written.last_offset = max(written.last_offset, metadata.offset)
 
-    def fail(self, error: KafkaError) -> None:
+    def fail(self, error: KafkaError, size: int) -> None:
         self.failed += 1
         if self.first_error is None:
             self.first_error = error
+        if error.code is self.first_error.code:
+            self.largest_failed = max(self.largest_failed, size)
 
 
 def send_all(sink: RecordSink, topic: str, records: Iterable[InputRecord]) -> Report:
     """Sends every record and waits for every answer; a record's failure does not stop the rest.
 
+    The first record's failure does, unless its size is the reason: the others would fail alike.
     What `records` raises is raised after the records before it were answered.
     """
     report = Report()
-    waiting: deque[tuple[Delivery, int]] = deque()
+    waiting: deque[tuple[Delivery, int, int]] = deque()
     try:
         for record in records:
             size = len(record.key or b"") + len(record.value or b"")
+            headers_size = _headers_size(record.headers) if record.headers else 0
             try:
                 delivery = sink.send(topic, record.value, record.key, *record[2:])
             except KafkaError as error:
-                report.fail(error)
-                if not waiting and not report.records:
+                report.fail(error, size + headers_size)
+                is_its_own_fault = error.code is ErrorCode.MESSAGE_TOO_LARGE
+                if not (is_its_own_fault or waiting or report.records):
                     raise
                 continue
-            waiting.append((delivery, size))
+            waiting.append((delivery, size, headers_size))
             while waiting and waiting[0][0].done:
                 report.add(*waiting.popleft())
     finally:
         while waiting:
             report.add(*waiting.popleft())
     return report
+
+
+def _headers_size(headers: Iterable[Header]) -> int:
+    return sum(len(name.encode()) + len(value or b"") + _HEADER_OVERHEAD for name, value in headers)

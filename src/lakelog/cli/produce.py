@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from lakelog.base.errors import KafkaError
 from lakelog.cli.delivery import Report, send_all
-from lakelog.cli.failures import CliError
+from lakelog.cli.failures import CliError, explain_exception
 from lakelog.cli.input_lines import LineParser, read_records
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
@@ -24,6 +24,7 @@ from lakelog.cli.options import (
     noun,
     split_pair,
 )
+from lakelog.cli.record_sizes import REQUEST_BYTES_MAX, size_hint, topic_batch_bytes
 from lakelog.cli.render import Document, Listing, counted, note, show
 
 if TYPE_CHECKING:
@@ -126,9 +127,12 @@ def _produce(
     from lakelog.client.producer import Producer
 
     timeout_ms = int(session.timeout_s * 1000)
+    batch_bytes = topic_batch_bytes(session, topic)
     with _open_input(file) as stream, _progress(file, quiet=session.quiet) as progress:
         producer = Producer(
             session.brokers,
+            batch_bytes=batch_bytes,
+            max_request_bytes=REQUEST_BYTES_MAX,
             acks=settings.acks,
             compression=settings.compression,
             linger_ms=settings.linger_ms,
@@ -172,18 +176,24 @@ def _progress(file: str, *, quiet: bool) -> Iterator[Progress]:
 
 
 def _finish(report: Report, topic: str, elapsed_s: float, session: Session, output: Output) -> int:
-    if output.format == "table":
-        note(_sentence(report, topic, elapsed_s), quiet=session.quiet)
-    else:
+    if output.format != "table":
         show(summary(report, topic), output.format)
+    elif report.records or not report.failed:
+        note(_sentence(report, topic, elapsed_s), quiet=session.quiet)
     if report.failed:
-        first = report.first_error
-        if first is not None and not report.records:
-            raise first
-        raise CliError(
-            "LL0604", f"{report.failed} of {report.failed + report.records} not written: {first}"
-        )
+        raise _failure(report, topic)
     return 0
+
+
+def _failure(report: Report, topic: str) -> CliError:
+    assert report.first_error is not None
+    first = explain_exception(report.first_error)
+    hint = size_hint(report.first_error, topic, report.largest_failed) or first.hint
+    if not report.records:
+        return CliError(first.code, first.message, hint)
+    number = report.failed + report.records
+    text = f"{report.failed} of {number} not written: {report.first_error}"
+    return CliError("LL0604", text, hint)
 
 
 def _sentence(report: Report, topic: str, elapsed_s: float) -> str:

@@ -19,6 +19,8 @@ from lakelog.runtime.api import Buffer
 
 _TABLE_SIZE = len(VARINTS)
 _NULL = encode_varint(-1)
+_RECORD_OVERHEAD = 32
+"""More than lengths, attributes and differences take in a record without headers."""
 _join = b"".join
 _CRC_AT = slice(17, 21)
 
@@ -100,19 +102,21 @@ class BatchBuilder:
         return count
 
     def extend(self, timestamp: int, values: Sequence[Buffer], size_max: int) -> int:
-        """Adds records that have a value only, all of one time, until `size_estimate` reaches
-        `size_max`; returns how many it took. Faster than as many calls of `append`.
+        """Adds records that have a value only, all of one time, before `size_estimate` passes
+        `size_max`, but at least one; returns how many it took. Faster than as many calls of
+        `append`.
         """
         if not values:
             return 0
         start = self.append(timestamp, None, values[0])
         time = encode_varint(timestamp - self._base_timestamp)
         parts, size, count = self._parts, self.size_estimate, start + 1
+        full = size_max - _RECORD_OVERHEAD
         try:
             for value in values[1:]:
-                if size >= size_max:
-                    break
                 value_size = len(value)
+                if size + value_size > full:
+                    break
                 body = _join(
                     (
                         b"\0",

@@ -49,6 +49,8 @@ class _Sink:
     ) -> _Delivery:
         if value == b"refused":
             raise _TOO_LARGE
+        if value == b"nowhere":
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
         number = len(self.sent)
         self.sent.append(InputRecord(key, value, tuple(headers), partition, timestamp_ms))
         error = _UNKNOWN if value == b"lost" else None
@@ -69,14 +71,15 @@ def test_every_record_is_counted_where_it_went() -> None:
 
 
 def test_failures_do_not_stop_the_rest() -> None:
-    report = send_all(_Sink(), "t", _values(b"a", b"lost", b"refused", b"b"))
-    assert (report.records, report.failed) == (2, 2)
-    assert report.first_error is not None
+    report = send_all(_Sink(), "t", _values(b"refused", b"a", b"lost", b"refused", b"b"))
+    assert (report.records, report.failed) == (2, 3)
+    assert report.first_error is _TOO_LARGE
+    assert report.largest_failed == len(b"k") + len(b"refused")
 
 
 def test_a_refusal_at_the_first_record_ends_it() -> None:
-    with pytest.raises(KafkaError, match="too large"):
-        send_all(_Sink(), "t", _values(b"refused", b"a"))
+    with pytest.raises(KafkaError, match="no such topic"):
+        send_all(_Sink(), "t", _values(b"nowhere", b"a"))
 
 
 def test_bad_input_is_raised_after_what_came_before_was_answered() -> None:

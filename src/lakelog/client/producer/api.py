@@ -27,9 +27,13 @@ from lakelog.client.producer.sender import Sender, SenderSettings
 from lakelog.client.view import ClusterView
 from lakelog.records.builder import HeaderItems
 from lakelog.records.compression import Codec
+from lakelog.runtime.api import Buffer
 
 ACKS_ALL = -1
 _OVERHEAD_BYTES = 128
+_RECORD_OVERHEAD = 32
+"""More than lengths, attributes and differences take in a record."""
+_HEADER_OVERHEAD = 10
 _CHUNK = 4096
 _SEQUENCED_IN_FLIGHT_MAX = 5
 _NO_TIMESTAMP = -1
@@ -54,7 +58,8 @@ class Producer:
     idempotent: retries cannot duplicate or reorder; by default exactly when acks is -1.
     compression: none, gzip, snappy, lz4 or zstd.
     linger_ms: how long an open batch waits for more records before it is sent.
-    batch_bytes: a batch is closed at this size, before compression.
+    batch_bytes: a batch is closed before it passes this size, before compression; a larger record
+    has a batch of its own.
     max_in_flight: requests under way per broker; at most 5 with idempotence.
     request_timeout_ms: for one request; delivery_timeout_ms: for a record, retries included.
     buffer_bytes: batches not yet answered; beyond it `send` blocks for up to max_block_ms.
@@ -87,7 +92,6 @@ class Producer:
     ) -> None:
         is_idempotent = acks == ACKS_ALL if idempotent is None else idempotent
         _validate(acks, is_idempotent, max_in_flight)
-        codec = _codec(compression)
         self._mutex = threading.Lock()
         self._lock = threading.Condition(self._mutex)
         self._topic_lock = threading.Lock()
@@ -95,13 +99,14 @@ class Producer:
         self._partitioner = partitioner
         self._buffer_bytes = buffer_bytes
         self._batch_bytes = min(batch_bytes, max_request_bytes)
+        self._full_bytes = self._batch_bytes - _RECORD_OVERHEAD
         self._max_record_bytes = max_request_bytes - _OVERHEAD_BYTES
         self._max_block_s = max_block_ms / 1000
         self._flushing = 0
         self._is_closed = self._is_refusing = False
         self._accumulator = Accumulator(
             Settings(
-                codec=codec,
+                codec=_codec(compression),
                 linger_s=linger_ms / 1000,
                 delivery_timeout_s=delivery_timeout_ms / 1000,
                 max_in_flight=max_in_flight,
@@ -156,13 +161,21 @@ class Producer:
             timestamp_ms = time.time_ns() // 1_000_000
         elif not _NO_TIMESTAMP <= timestamp_ms <= _TIMESTAMP_MAX:
             raise _bad_timestamp(timestamp_ms)
-        if (len(value) if value else 0) + (len(key) if key else 0) > self._max_record_bytes:
-            raise self._too_large(value, key)
+        size = (len(value) if value else 0) + (len(key) if key else 0)
+        if headers:
+            headers = tuple(headers)
+            size += _headers_size(headers)
+        if size > self._max_record_bytes:
+            raise self._too_large(size)
         with self._mutex:
             if self._is_refusing or self._accumulator.buffered_bytes >= self._buffer_bytes:
                 self._wait_for_space()
             queue = self._queue(state, key, partition)
             batch = queue.open
+            while batch is not None and batch.builder.size_estimate + size > self._full_bytes:
+                self._close_batch(state, queue)
+                queue = self._queue(state, key, partition)
+                batch = queue.open
             if batch is None:
                 batch = self._open(queue)
             builder = batch.builder
@@ -192,15 +205,21 @@ class Producer:
         time_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         if not _NO_TIMESTAMP <= time_ms <= _TIMESTAMP_MAX:
             raise _bad_timestamp(time_ms)
-        if len(largest := max(values, key=len, default=b"")) > self._max_record_bytes:
-            raise self._too_large(largest, None)
+        if (largest := max(map(len, values), default=0)) > self._max_record_bytes:
+            raise self._too_large(largest)
         start = 0
         while start < len(values):
             with self._mutex:
                 if self._is_refusing or self._accumulator.buffered_bytes >= self._buffer_bytes:
                     self._wait_for_space()
                 queue = self._queue(state, None, partition)
-                builder = (queue.open or self._open(queue)).builder
+                batch = queue.open
+                if batch is not None:
+                    size = batch.builder.size_estimate + len(values[start])
+                    if size > self._full_bytes:
+                        self._close_batch(state, queue)
+                        continue
+                builder = (batch or self._open(queue)).builder
                 chunk = values[start : start + _CHUNK]
                 try:
                     start += builder.extend(time_ms, chunk, self._batch_bytes)
@@ -263,10 +282,12 @@ class Producer:
         except (NotWrittenError, OutcomeUnknownError, TimeoutError) as failure:
             error.add_note(f"closing the producer: {failure}")
 
-    def _too_large(self, value: bytes | None, key: bytes | None) -> NotWrittenError:
-        size = len(value or b"") + len(key or b"")
+    def _too_large(self, size: int) -> NotWrittenError:
         text = f"a record of {size} bytes; max_request_bytes allows {self._max_record_bytes}"
-        return NotWrittenError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        hint = (
+            "Raise max_request_bytes of the producer, and max.message.bytes of the topic with it."
+        )
+        return NotWrittenError(ErrorCode.MESSAGE_TOO_LARGE, text, hint=hint)
 
     def _refuse(self) -> None:
         """From now on nothing is taken; under the lock."""
@@ -330,6 +351,11 @@ class Producer:
     def _set_count(self, state: _Topic, count: int) -> None:
         queues: Iterable[int] = range(len(state.queues), count)
         state.queues += [self._accumulator.queue(state.name, partition) for partition in queues]
+
+
+def _headers_size(headers: Iterable[tuple[str, Buffer | None]]) -> int:
+    """At most; a character of a name takes up to four bytes."""
+    return sum(4 * len(name) + len(value or b"") + _HEADER_OVERHEAD for name, value in headers)
 
 
 def _bad_timestamp(timestamp_ms: int) -> NotWrittenError:
