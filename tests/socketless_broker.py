@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from lakelog.base.broker_config import BrokerConfig
+from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import Disk
@@ -81,6 +82,7 @@ class SocketlessBroker:
         data: Path,
         disk: Disk | None = None,
         *,
+        metadata: Callable[[AsyncioTasks], MetadataStore] | None = None,
         repeats: bool = True,
         seed: int = 7,
         **settings: str,
@@ -96,7 +98,7 @@ class SocketlessBroker:
             self.tasks,
             SeededRandom(seed),
             PythonProcesses(),
-            EmbeddedStore(data / METADATA_FILE, self.clock),
+            metadata(self.tasks) if metadata else EmbeddedStore(data / METADATA_FILE, self.clock),
             64,
         )
         config = BrokerConfig({key.replace("_", "."): text for key, text in settings.items()})

@@ -223,6 +223,15 @@ def test_the_time_of_a_change_can_be_set(place: Place) -> None:
         place.disk.set_modified_ms(place.folder / "none", 1)
 
 
+def test_an_allocated_file_has_its_size(place: Place) -> None:
+    path = place.folder / "allocated"
+    place.disk.allocate(path, 10_000)
+    assert place.disk.size(path) == 10_000
+    if isinstance(place.disk, PosixDisk):
+        assert path.stat().st_blocks * 512 >= 10_000
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_files_and_folders_are_for_their_owner_alone(tmp_path: Path) -> None:
     disk, folder = PosixDisk(), tmp_path / "data"
     disk.make_dirs(folder)

@@ -41,6 +41,7 @@ SETTINGS = {
     "log.cleaner.min.cleanable.ratio": "0.01",
     "log.segment.delete.delay.ms": "0",
     "log.retention.check.interval.ms": "100",
+    "lakelog.disk.reserve.bytes": "65536",
 }
 _SMALL = {"internal.segment.bytes": "1200", "index.interval.bytes": "200"}
 _COMPACTED = {**_SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
@@ -72,6 +73,7 @@ _KINDS = {
     "metadata.db-broker-1": "broker lock",
     "metadata.db-end": "metadata end",
     "known-logs": "known logs",
+    "disk-reserve": "disk reserve",
 }
 _CHECKPOINTS: dict[str, Callable[[KnownLog], int | None]] = {
     RECOVERY_POINTS: lambda log: log.recovery_point,

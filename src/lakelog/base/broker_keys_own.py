@@ -15,6 +15,15 @@ OWN_KEYS = (
         UpdateMode.CLUSTER_WIDE,
     ),
     ConfigKey(
+        "lakelog.disk.reserve.bytes",
+        ConfigType.LONG,
+        "8388608",
+        "Size of a file that is kept in the data folder, and freed by a start that finds the disk "
+        "full, so that it can start and retention can free more; 0 keeps none.",
+        at_least(0),
+        UpdateMode.READ_ONLY,
+    ),
+    ConfigKey(
         "lakelog.producer.ids.max",
         ConfigType.INT,
         "100000",

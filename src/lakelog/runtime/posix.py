@@ -155,6 +155,13 @@ class PosixDisk:
         temporary.replace(path)
         self.sync_dir(path.parent)
 
+    def allocate(self, path: Path, size: int) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWN_FILE)
+        try:
+            os.posix_fallocate(fd, 0, size)
+        finally:
+            os.close(fd)
+
     def exists(self, path: Path) -> bool:
         return path.exists()
 

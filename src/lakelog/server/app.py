@@ -59,6 +59,7 @@ from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 from lakelog.storage.names import parse_dir_name
 from lakelog.storage.producer_room import ProducerRoom
+from lakelog.storage.reserve import SpaceReserve
 
 __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World"]
 
@@ -85,6 +86,9 @@ class Server:
             random,
             max_open_files=world.open_files_max,
             producers=_producer_room(options.config),
+        )
+        self._reserve = SpaceReserve(
+            world.disk, options.data, options.config.get_int("lakelog.disk.reserve.bytes")
         )
         self._shortages = shortages = Shortages(
             options.data, world.disk, tasks, self._on_shortage_over
@@ -185,6 +189,7 @@ class Server:
             world.clock,
             world.disk,
             world.tasks,
+            self._reserve,
             self._monitoring.note_callback,
             self._shortages.note,
         )
@@ -214,6 +219,7 @@ class Server:
     async def _open(self) -> None:
         try:
             self._directory.open(None, self._options.node_id)
+            self._reserve.open()
         except (StorageError, OSError) as error:
             raise StartError(str(error)) from error
         try:

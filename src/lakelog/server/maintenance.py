@@ -24,6 +24,7 @@ from lakelog.server.cleaner import Cleaner
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.flush import FlushJob
+from lakelog.storage.reserve import SpaceReserve
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ _FLUSH_CHECK_S = 1.0
 _SWEEP_S = 5.0
 _RETENTION_DELAY_S = 30.0
 _PURGE_S = 5.0
+_RESERVE_S = 30.0
 _PARTITIONS_PER_TURN = 256
 """A millisecond or two of looking at them."""
 
@@ -41,6 +43,7 @@ class Maintenance:
 
     Args:
         sweep: looks after the connections, every few seconds.
+        reserve: is allocated again when there is space.
         took: told for how many seconds each chore kept the loop.
         note_shortage: told of what failed, see `Shortages.note`.
     """
@@ -54,9 +57,11 @@ class Maintenance:
         clock: Clock,
         disk: Disk,
         tasks: Tasks,
+        reserve: SpaceReserve,
         took: Callable[[float], object],
         note_shortage: Callable[[BaseException | None], object],
     ) -> None:
+        self._reserve = reserve
         self._took = took
         self._note_shortage = note_shortage
         self._partitions = partitions
@@ -103,13 +108,10 @@ class Maintenance:
             lambda: self._seconds("replica.high.watermark.checkpoint.interval.ms"),
             self._checkpoint_changes,
         )
-        first = min(_RETENTION_DELAY_S, self._seconds("log.retention.check.interval.ms"))
-        self._every(
-            "retention",
-            lambda: self._seconds("log.retention.check.interval.ms"),
-            self._retain,
-            first_s=first,
-        )
+        self._every("reserve", lambda: _RESERVE_S, self._renew_reserve, first_s=0)
+        configured = self._seconds("log.retention.check.interval.ms")
+        first = 0 if self._reserve.is_spent else min(_RETENTION_DELAY_S, configured)
+        self._every("retention", self._retention_s, self._retain, first_s=first)
 
     async def stop(self) -> None:
         """Waits for the flushes under way."""
@@ -282,6 +284,16 @@ class Maintenance:
         if len(some) == _PARTITIONS_PER_TURN:
             self._tasks.call_soon(self._go_on_with, left, chore)
 
+    def _retention_s(self) -> float:
+        """More often while the disk has been full."""
+        configured = self._seconds("log.retention.check.interval.ms")
+        return min(_RETENTION_DELAY_S, configured) if self._reserve.is_spent else configured
+
+    def _renew_reserve(self) -> None:
+        if not self._reserve.is_held:
+            work = self._tasks.offload("reserve", self._reserve.renew)
+            work.add_done_callback(_log_failed_renewal)
+
     def _retain(self) -> None:
         self._for_each(partial(self._retain_one, self._clock.wall_ms()))
 
@@ -344,3 +356,12 @@ class Maintenance:
             partition.log.producers.remove_expired(now)
 
         self._for_each(expire)
+
+
+def _log_failed_renewal(work: asyncio.Future[None]) -> None:
+    """It is tried again after a while."""
+    error = work.exception()
+    if error is not None:
+        logger.warning(
+            "the disk reserve cannot be allocated: %s", error, extra=event("disk_reserve_failed")
+        )

@@ -9,6 +9,7 @@
     replication-offset-checkpoint      each log's high watermark
     cleaner-offset-checkpoint          up to where each log is compacted
     known-logs                         all of these and more, with a checksum
+    disk-reserve                       space for a start that finds the disk full
     <topic>-<partition>/               a log; with -delete or -stray at the end no longer one
 
 Source: `LogManager` of Apache Kafka.

@@ -263,6 +263,11 @@ class MemoryDisk:
         self.rename(temporary, path)
         self.sync_dir(path.parent)
 
+    def allocate(self, path: Path, size: int) -> None:
+        file = self.open(path, create=True)
+        file.write_at(0, bytes(size))
+        file.close()
+
     def files(self) -> list[Path]:
         """All there are."""
         return [path for path, node in self._tree.items() if node is not None]

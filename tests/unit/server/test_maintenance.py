@@ -21,6 +21,7 @@ from lakelog.server.maintenance import Maintenance
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.producer_room import ProducerRoom
+from lakelog.storage.reserve import SpaceReserve
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, TOPIC_ID, make_batch
@@ -83,10 +84,16 @@ class Broker:
             self.clock,
             self.disk,
             self.tasks,
+            self._reserve(),
             self.took.append,
             self.shortages.append,
         )
         self.maintenance.start()
+
+    def _reserve(self) -> SpaceReserve:
+        reserve = SpaceReserve(self.disk, DATA, 0)
+        reserve.open()
+        return reserve
 
     def _sweep(self) -> None:
         self.sweeps += 1
