@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -41,6 +42,31 @@ def test_listing_topics_imports_nothing_that_it_does_not_need(shell: Shell, unus
     heavy = {"asyncio", "ssl", "rich", "crc32c", "cramjam", "re2", "lakelog.records", "json"}
     heavy |= {"lakelog.server", "lakelog.client.consumer", "lakelog.client.admin.groups"}
     assert set(done.stderr.decode().split()) & heavy == set()
+
+
+def test_the_log_of_a_command_says_what_its_client_does(shell: Shell, unused: str) -> None:
+    quiet = shell.run("topic", "create", unused)
+    assert b"INFO" not in quiet.stderr
+    some = shell.run("topic", "list", "-v").stderr.decode()
+    assert "INFO connected: Connected to " in some
+    assert "DEBUG" not in some
+    everything = shell.run("-vv", "topic", "describe", unused).stderr.decode()
+    for words in ("request_sent: Metadata v", "response_received: DescribeConfigsResponse, "):
+        assert f"DEBUG {words}" in everything
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        closed = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = shell.run("produce", unused, "-b", closed, "--timeout", "1s", "-v", given=b"x\n")
+    assert "INFO connect_failed: " in refused.stderr.decode()
+    assert "INFO retrying: " in refused.stderr.decode()
+
+
+def test_a_broker_that_does_not_answer_is_a_time_out(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        refused = shell.refusal("topic", "list", "-b", address, "--timeout", "300ms")
+    assert refused[:2] == (5, "LL0302")
+    assert f"{address}: no answer within 0.3 s\nhint: raise --timeout" in refused[2]
 
 
 def test_settings_take_durations_and_sizes(shell: Shell, unused: str) -> None:

@@ -38,6 +38,7 @@ _VALUES = {
     "--http": "http",
     "--log-format": "log_format",
 }
+_VERBOSE = {"-v": 1, "--verbose": 1, "-vv": 2}
 _LISTS = {"--advertise": "advertise", "--set": "settings"}
 
 
@@ -55,20 +56,23 @@ class BrokerArguments:
     settings: tuple[str, ...] = ()
     insecure: bool = False
     verbose: int = 0
+    quiet: bool = False
 
 
 def parse_plainly(tokens: list[str]) -> BrokerArguments | None:
     """The arguments, or None if any word is not plainly one of them."""
     values: dict[str, str] = {}
     lists: dict[str, list[str]] = {"advertise": [], "settings": []}
-    insecure, verbose = False, 0
+    insecure, verbose, quiet = False, 0, False
     words = iter(tokens)
     for word in words:
         name, equals, value = word.partition("=")
         if word == "--insecure":
             insecure = True
-        elif word in ("-v", "--verbose"):
-            verbose += 1
+        elif word in _VERBOSE:
+            verbose += _VERBOSE[word]
+        elif word in ("-q", "--quiet"):
+            quiet = True
         elif name in _VALUES or name in _LISTS:
             value = value if equals else next(words, "")
             if not value or value.startswith("-") or _VALUES.get(name) in values:
@@ -85,6 +89,7 @@ def parse_plainly(tokens: list[str]) -> BrokerArguments | None:
         settings=tuple(lists["settings"]),
         insecure=insecure,
         verbose=verbose,
+        quiet=quiet,
     )
 
 
@@ -102,7 +107,8 @@ def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | 
 
 
 def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | None) -> int:
-    start_logging(arguments.verbose, arguments.log_format)
+    level = logging.DEBUG if arguments.verbose else logging.INFO
+    start_logging(logging.WARNING if arguments.quiet else level, arguments.log_format)
     config = load_config(arguments)
     listen = listen_address(arguments, config)
     from lakelog.server.options import ServeOptions, StartError

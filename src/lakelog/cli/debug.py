@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import iso_utc
-from lakelog.cli.options import DEFAULT_OUTPUT, Output, noun
+from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_VERBOSITY, Output, Verbosity, noun
 from lakelog.cli.render import note, printable
 
 app = noun("debug", "Watch the requests that a broker handles.")
@@ -31,6 +31,7 @@ def requests(
     api: str = "",
     client: str = "",
     http: Annotated[str, Parameter(env_var="LAKELOG_HTTP")] = _DEFAULT_HTTP,
+    verbosity: Verbosity = DEFAULT_VERBOSITY,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
     """Show requests as they are answered, until ^C. It costs the broker nothing otherwise.
@@ -56,7 +57,8 @@ def requests(
     shown = 0
     for request in _requests(http, api, client):
         if "missed" in request:
-            note(f"{request['missed']} more were not shown: they come too fast")
+            missed = f"{request['missed']} more were not shown: they come too fast"
+            note(missed, quiet=verbosity.quiet)
             continue
         sys.stdout.write(_line(request, output.format) + "\n")
         sys.stdout.flush()
@@ -90,6 +92,9 @@ def _requests(http_address: str, api: str, client: str) -> Iterator[dict[str, An
             raise CliError("LL0902", f"{http_address} refuses: {printable(text)}")
         sock.settimeout(None)  # from here on it may take as long as it likes
         yield from _parsed(answer)
+    except TimeoutError as error:
+        text = f"{http_address}: no answer within {_CONNECT_TIMEOUT_S:g} s"
+        raise CliError("LL0302", text, _HINT) from error
     except (OSError, http.client.HTTPException) as error:
         raise CliError("LL0301", f"no HTTP endpoint at {http_address}: {error}", _HINT) from error
     finally:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from lakelog import __version__
 from lakelog.cli.broker import BrokerArguments, run_broker
-from lakelog.cli.options import noun
+from lakelog.cli.options import DEFAULT_VERBOSITY, Verbosity, noun
 from lakelog.cli.render import note
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def dev(
     settings: Annotated[
         list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)
     ] = None,
-    verbose: Annotated[int, Parameter(name=["--verbose", "-v"], count=True)] = 0,
+    verbosity: Verbosity = DEFAULT_VERBOSITY,
 ) -> int:
     """Run a broker for development, on loopback only, until SIGTERM or ^C.
 
@@ -50,17 +50,18 @@ def dev(
         HOST:PORT of metrics and health over HTTP, on loopback; none without it.
     settings
         KEY=VALUE with Kafka's keys; may be repeated.
-    verbose
-        Log more.
     """
     arguments = BrokerArguments(
         data=data,
         listen=f"127.0.0.1:{port}",
         settings=(*_SETTINGS, f"num.partitions={partitions}", *(settings or ())),
         http=http,
-        verbose=verbose,
+        verbose=verbosity.verbose,
+        quiet=verbosity.quiet,
     )
-    return run_broker(arguments, ready=lambda info: note(banner(info, Path(data))))
+    return run_broker(
+        arguments, ready=lambda info: note(banner(info, Path(data)), quiet=verbosity.quiet)
+    )
 
 
 def banner(info: ReadyInfo, data: Path) -> str:

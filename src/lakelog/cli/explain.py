@@ -6,7 +6,7 @@ import textwrap
 
 from lakelog.cli.catalog import CATALOG, Entry
 from lakelog.cli.failures import CliError, suggestion
-from lakelog.cli.options import DEFAULT_OUTPUT, Output, noun
+from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_VERBOSITY, Output, Verbosity, noun
 from lakelog.cli.render import Listing, show
 
 _WIDTH = 80
@@ -15,7 +15,13 @@ app = noun("explain", "Explain an error code, or list them all.")
 
 
 @app.default
-def explain(code: str | None = None, /, *, output: Output = DEFAULT_OUTPUT) -> None:
+def explain(
+    code: str | None = None,
+    /,
+    *,
+    verbosity: Verbosity = DEFAULT_VERBOSITY,
+    output: Output = DEFAULT_OUTPUT,
+) -> None:
     """Explain an error code such as LL0102, or list all of them.
 
     Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, TextIO
 
-from lakelog.base.errors import AddressError, KafkaError
+from lakelog.base.errors import AddressError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,6 +76,8 @@ def _from_kafka(error: KafkaError) -> CliError:
         return CliError("LL0104", error.message, hint)
     if isinstance(error, ProtocolError):
         return CliError("LL0303", error.message, hint)
+    if error.code is ErrorCode.REQUEST_TIMED_OUT:
+        return CliError("LL0302", error.message or "no answer in time", "raise --timeout")
     entry = BY_KAFKA.get(error.code)
     if entry is None:
         return CliError("LL0100", str(error), hint)

@@ -18,8 +18,11 @@ _DATE = "%Y-%m-%dT%H:%M:%S"
 _UNNAMED = "other"
 
 
-def start_logging(verbose: int, wanted: str | None = None, stream: TextIO | None = None) -> None:
-    """Log lines on stderr, in UTC. Raises `CliError` for what is none of `FORMATS`."""
+def start_logging(level: int, wanted: str | None = None, stream: TextIO | None = None) -> None:
+    """Log lines of `level` and above on stderr, in UTC.
+
+    Raises `CliError` for a form that is none of `FORMATS`.
+    """
     if wanted not in (None, *FORMATS):
         raise CliError("LL0902", f"--log-format {wanted} is none of: {', '.join(FORMATS)}")
     out = sys.stderr if stream is None else stream
@@ -28,7 +31,7 @@ def start_logging(verbose: int, wanted: str | None = None, stream: TextIO | None
     handler.setFormatter(text_lines() if is_text else JsonLines())
     root = logging.getLogger()
     root.addHandler(handler)
-    root.setLevel(logging.DEBUG if verbose else logging.INFO)
+    root.setLevel(level)
 
 
 def text_lines() -> logging.Formatter:

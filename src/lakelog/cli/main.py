@@ -34,16 +34,22 @@ COMMANDS = {
     "debug": "Watch the requests that a broker handles.",
     "explain": "Explain an error code.",
 }
+_BROKERS = ("dev", "serve")
+"""They log by themselves."""
 # Options before the noun move behind it; those with a value take the next word along.
 _LEADING_VALUES = {"-b", "--brokers", "--bootstrap-server", "-f", "--format", "--timeout"}
 _LEADING_FLAGS = {"-q", "--quiet", "-v", "-vv", "--verbose", "--debug", "-y", "--yes"}
 
 _HELP_TAIL = """\
 Options of every command:
+  -q, --quiet               print only errors and warnings
+  -v, --verbose             log more on stderr; -vv logs every request
+  --debug                   show the traceback of an error
+  -h, --help                show the options of a command
+
+Options of every command that asks a broker:
   -b, --brokers HOST:PORT   brokers to ask (LAKELOG_BROKERS; default 127.0.0.1:9092)
-  -f, --format FORM         table, json or jsonl
-  -q, --quiet   -v, --verbose   --timeout 10s   -y, --yes   --debug
-  --version     --help
+  --timeout 10s             how long to wait for an answer
 
 lakelog COMMAND --help shows the options of a command.
 First steps: lakelog dev, then lakelog topic create demo, lakelog produce demo, lakelog consume demo
@@ -109,11 +115,26 @@ def _run_noun(name: str, tokens: list[str]) -> int:
 
     app = import_module(f"lakelog.cli.{name}").app
     try:
-        result = app(tokens, exit_on_error=False, print_error=False)
+        command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         message = " ".join(str(error).split())
         raise CliError("LL0902", message, f"lakelog {name} --help") from error
+    if name not in _BROKERS:
+        _log_client(
+            max((getattr(value, "verbose", 0) for value in bound.arguments.values()), default=0)
+        )
+    result = command(*bound.args, **bound.kwargs)
     return result if isinstance(result, int) else 0
+
+
+def _log_client(verbose: int) -> None:
+    """What the client does, as text: connections and retries, and with -vv each request."""
+    if verbose:
+        import logging
+
+        from lakelog.cli.log_lines import start_logging
+
+        start_logging(logging.DEBUG if verbose > 1 else logging.INFO, "text")
 
 
 def split_leading(argv: list[str]) -> tuple[list[str], list[str]]:

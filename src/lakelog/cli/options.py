@@ -16,8 +16,27 @@ Format = Literal["table", "json", "jsonl"]
 
 @Parameter(name="*", group=COMMON)
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """How to reach the brokers and how much to say."""
+class Verbosity:
+    """How much to print on stderr; every command has these options."""
+
+    quiet: Annotated[
+        bool, Parameter(name=["--quiet", "-q"], negative="", help="Print only errors and warnings.")
+    ] = False
+    verbose: Annotated[
+        int,
+        Parameter(
+            name=["--verbose", "-v"],
+            count=True,
+            help="Log more on stderr; -vv logs every request.",
+        ),
+    ] = 0
+    debug: Annotated[bool, Parameter(negative="", help="Show the traceback of an error.")] = False
+
+
+@Parameter(name="*", group=COMMON)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session(Verbosity):
+    """How to reach the brokers and how much to print."""
 
     brokers: Annotated[
         str,
@@ -30,13 +49,6 @@ class Session:
     timeout: Annotated[
         str, Parameter(help="How long to wait for an answer: 500ms, 10s, 2m (default 10s).")
     ] = "10s"
-    quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], negative="", help="Say nothing but errors.")
-    ] = False
-    verbose: Annotated[
-        int, Parameter(name=["--verbose", "-v"], count=True, help="Log more; repeat for more.")
-    ] = 0
-    debug: Annotated[bool, Parameter(negative="", help="Show the traceback of an error.")] = False
 
     @property
     def timeout_s(self) -> float:
@@ -67,6 +79,7 @@ class Consent:
     ] = False
 
 
+DEFAULT_VERBOSITY = Verbosity()
 DEFAULT_SESSION = Session()
 DEFAULT_OUTPUT = Output()
 NO_CONSENT = Consent()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from lakelog.cli.broker import BrokerArguments, run_broker
-from lakelog.cli.options import noun
+from lakelog.cli.options import DEFAULT_VERBOSITY, Verbosity, noun
 
 app = noun("serve", "Run a broker in the foreground, until SIGTERM or ^C.")
 
@@ -26,7 +26,7 @@ def serve(
     http: str | None = None,
     log_format: Literal["auto", "text", "json"] = "auto",
     insecure: Annotated[bool, Parameter(negative="")] = False,
-    verbose: Annotated[int, Parameter(name=["--verbose", "-v"], count=True)] = 0,
+    verbosity: Verbosity = DEFAULT_VERBOSITY,
 ) -> int:
     """Run a broker in the foreground, until SIGTERM or ^C.
 
@@ -55,8 +55,6 @@ def serve(
         Log lines as text or json (default auto: text on a terminal, else json).
     insecure
         Listen beyond loopback, with --listen or --http, although there is no authentication.
-    verbose
-        Log more.
     """
     return run_broker(
         BrokerArguments(
@@ -69,6 +67,7 @@ def serve(
             http=http,
             log_format=log_format,
             insecure=insecure,
-            verbose=verbose,
+            verbose=verbosity.verbose,
+            quiet=verbosity.quiet,
         )
     )

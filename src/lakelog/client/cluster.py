@@ -22,7 +22,7 @@ from lakelog.client.errors import (
     UnreachableError,
     check,
 )
-from lakelog.client.retry import pauses
+from lakelog.client.retry import log_retry, pauses
 from lakelog.client.view import Broker, ClusterView, Topic
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -150,6 +150,7 @@ class Cluster:
             except ClientError as error:
                 if not error.retriable or time.monotonic() + pause >= deadline:
                     raise
+                log_retry(error, pause)
             time.sleep(pause)
         raise AssertionError("pauses never end")
 
@@ -162,7 +163,7 @@ class Cluster:
             except (UnreachableError, ConnectionLostError) as error:
                 failure = error
         assert failure is not None
-        raise UnreachableError(failure.message) from failure
+        raise UnreachableError.after(failure) from failure
 
     def ask_once(self, request: Message, kind: type[R], *, timeout_s: float | None = None) -> R:
         """Asks some broker to do what must not be done twice.
@@ -197,7 +198,7 @@ class Cluster:
             return self.ask(node, request, kind, newest=newest, timeout_s=timeout_s)
         except (ConnectionLostError, UnreachableError) as error:
             self.forget_coordinator(key, key_type)
-            raise UnreachableError(error.message) from error
+            raise UnreachableError.after(error) from error
 
     def retrying_coordinator(self, key: str, work: Callable[[], T], key_type: int = GROUP) -> T:
         """`retrying`, and the coordinator is looked for again after each failure."""
@@ -259,7 +260,7 @@ class Cluster:
                     max_response_bytes=self._max_response_bytes,
                 )
             except (UnreachableError, ConnectionLostError) as error:
-                failure = UnreachableError(error.message)
+                failure = UnreachableError.after(error)
         assert failure is not None
         raise failure
 

@@ -7,17 +7,21 @@ could no longer be understood.
 
 from __future__ import annotations
 
+import logging
 import math
 import socket
 import struct
 from types import TracebackType
 
 from lakelog import __version__
+from lakelog.base.events import event
 from lakelog.client.address import Address
 from lakelog.client.dialogue import Dialogue
 from lakelog.client.errors import ConnectionLostError, ProtocolError, UnreachableError
 from lakelog.protocol.registry import api_for
 from lakelog.wire.schema import Buffer, Message
+
+_log = logging.getLogger(__name__)
 
 MAX_RESPONSE_BYTES = (100 << 20) + (1 << 20)
 """Default bound of a frame: a fetch of 100 MiB and what surrounds it."""
@@ -35,8 +39,11 @@ class Connection:
     closed then, and all that was in flight has an unknown outcome.
     """
 
-    def __init__(self, sock: socket.socket, dialogue: Dialogue, max_response_bytes: int) -> None:
+    def __init__(
+        self, sock: socket.socket, dialogue: Dialogue, max_response_bytes: int, where: str
+    ) -> None:
         self._sock = sock
+        self._where = where
         self._dialogue = dialogue
         self._max_response_bytes = max_response_bytes
         self._timeout_s = -1.0
@@ -56,15 +63,19 @@ class Connection:
         try:
             sock = socket.create_connection(address, timeout=timeout_s)
         except OSError as error:
-            raise UnreachableError(f"{where}: {error}") from error
+            timed_out = isinstance(error, TimeoutError)
+            reason = f"no connection within {timeout_s:g} s" if timed_out else _reason(error)
+            _log.info("Cannot connect to %s: %s", where, reason, extra=event("connect_failed"))
+            raise UnreachableError(f"{where}: {reason}", timed_out=timed_out) from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
-        connection = cls(sock, Dialogue(client_id, __version__), max_response_bytes)
+        connection = cls(sock, Dialogue(client_id, __version__), max_response_bytes, where)
         try:
             connection._negotiate(timeout_s)
         except BaseException:
             connection.close()
             raise
+        _log.info("Connected to %s", where, extra=event("connected", address=where))
         return connection
 
     @property
@@ -102,16 +113,23 @@ class Connection:
     def send(self, message: Message, *, newest: int | None = None, answered: bool = True) -> int:
         """Sends a request and returns its correlation id."""
         correlation_id, parts = self._dialogue.ask(message, newest, answered=answered)
+        if _log.isEnabledFor(logging.DEBUG):
+            self._log_request(message, newest, correlation_id, parts)
         self._write(parts)
         return correlation_id
 
     def receive(self, timeout_s: float = 30.0) -> tuple[int, Message]:
         """Correlation id and message of the next answer."""
         try:
-            return self._dialogue.answer(self._read_frame(timeout_s))
-        except BaseException:
+            frame = self._read_frame(timeout_s)
+            correlation_id, message = self._dialogue.answer(frame)
+        except BaseException as error:
+            _log.info("Closing %s: %s", self._where, error, extra=event("connection_lost"))
             self.close()
             raise
+        if _log.isEnabledFor(logging.DEBUG):
+            self._log_response(message, correlation_id, len(frame))
+        return correlation_id, message
 
     def version(self, request: type[Message], newest: int | None = None) -> int:
         """The version in which such a request would be sent."""
@@ -132,6 +150,32 @@ class Connection:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _log_request(
+        self, message: Message, newest: int | None, correlation_id: int, parts: list[Buffer]
+    ) -> None:
+        api, size = api_for(type(message)), sum(map(len, parts))
+        version = self._dialogue.version(api, newest)
+        _log.debug(
+            "%s v%d, %d bytes, to %s, correlation id %d",
+            api.name,
+            version,
+            size,
+            self._where,
+            correlation_id,
+            extra=event("request_sent", api=api.name, version=version, size_bytes=size),
+        )
+
+    def _log_response(self, message: Message, correlation_id: int, size: int) -> None:
+        name = type(message).__name__
+        _log.debug(
+            "%s, %d bytes, from %s, correlation id %d",
+            name,
+            size,
+            self._where,
+            correlation_id,
+            extra=event("response_received", response=name, size_bytes=size),
+        )
 
     def _negotiate(self, timeout_s: float) -> None:
         version: int | None = None
@@ -156,7 +200,9 @@ class Connection:
                 parts = _after(parts, sent)
         except OSError as error:
             self.close()
-            raise ConnectionLostError(f"while sending: {error}") from error
+            text = f"{self._where}: while sending: {_reason(error)}"
+            timed_out = isinstance(error, BlockingIOError)
+            raise ConnectionLostError(text, timed_out=timed_out) from error
 
     def _read_frame(self, timeout_s: float) -> bytes:
         self._set_timeout(timeout_s)
@@ -178,9 +224,10 @@ class Connection:
                 parts.append(part)
                 left -= len(part)
         except BlockingIOError as error:
-            raise ConnectionLostError(f"no answer within {self._timeout_s} s") from error
+            text = f"{self._where}: no answer within {self._timeout_s:g} s"
+            raise ConnectionLostError(text, timed_out=True) from error
         except OSError as error:
-            raise ConnectionLostError(f"while waiting for an answer: {error}") from error
+            raise ConnectionLostError(f"while waiting for an answer: {_reason(error)}") from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _set_timeout(self, timeout_s: float) -> None:
@@ -192,8 +239,13 @@ class Connection:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
         except OSError as error:
-            raise ConnectionLostError(f"while waiting for an answer: {error}") from error
+            raise ConnectionLostError(f"while waiting for an answer: {_reason(error)}") from error
         self._timeout_s = timeout_s
+
+
+def _reason(error: OSError) -> str:
+    """What happened in words: numbers of errors differ between systems."""
+    return error.strerror or str(error)
 
 
 def _after(parts: list[Buffer], sent: int) -> list[Buffer]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 
+_IS_IT_RUNNING = "Is the broker running, and is this the address that it listens on?"
+
 
 class ClientError(KafkaError):
     """A failure seen from the client's side; `hint` is one sentence of advice, or empty."""
@@ -27,9 +29,15 @@ class ClientError(KafkaError):
 class UnreachableError(ClientError):
     """No broker could be connected to; nothing was sent."""
 
-    def __init__(self, message: str) -> None:
-        hint = "Is the broker running, and is this the address that it listens on?"
-        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, message, hint=hint)
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        hint = "" if timed_out else _IS_IT_RUNNING
+        code = ErrorCode.REQUEST_TIMED_OUT if timed_out else ErrorCode.BROKER_NOT_AVAILABLE
+        super().__init__(code, message, hint=hint)
+
+    @classmethod
+    def after(cls, error: ClientError) -> UnreachableError:
+        """Return the error for a caller that tried all brokers, the last of which ended so."""
+        return cls(error.message, timed_out=error.code is ErrorCode.REQUEST_TIMED_OUT)
 
     @property
     def retriable(self) -> bool:
@@ -39,8 +47,9 @@ class UnreachableError(ClientError):
 class ConnectionLostError(ClientError):
     """The connection broke or timed out with requests unanswered: their outcome is unknown."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        code = ErrorCode.REQUEST_TIMED_OUT if timed_out else ErrorCode.NETWORK_EXCEPTION
+        super().__init__(code, message)
 
     @property
     def retriable(self) -> bool:

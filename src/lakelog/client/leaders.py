@@ -36,7 +36,7 @@ def ask_leaders(
         except Exception as error:
             cluster.refresh({topic for topic, _ in missing})
             if isinstance(error, ConnectionLostError):
-                raise UnreachableError(error.message) from error
+                raise UnreachableError.after(error) from error
             raise
         return found
 

@@ -94,7 +94,7 @@ def test_settings_take_durations_and_sizes(tmp_path: Path) -> None:
     assert config.get_int("log.retention.hours") == 48
     assert config.get_int("log.segment.bytes") == 512 << 20
     file.write_text("log.retention.hours=90m\n")
-    with pytest.raises(CliError, match=r"log.retention.hours=90m: not a whole number of hours"):
+    with pytest.raises(CliError, match=r"log\.retention\.hours=90m: not a whole number of hours"):
         load_config(arguments)
 
 

@@ -87,7 +87,7 @@ def root() -> Iterator[logging.Logger]:
 def test_text_is_for_terminals(
     out: io.StringIO, wanted: str | None, is_json: bool, root: logging.Logger
 ) -> None:
-    start_logging(0, wanted, out)
+    start_logging(logging.INFO, wanted, out)
     logging.getLogger("lakelog.x").info("hello")
     assert out.getvalue().startswith("{") == is_json
     assert "hello" in out.getvalue()
@@ -95,4 +95,4 @@ def test_text_is_for_terminals(
 
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(CliError, match="--log-format xml is none of: auto, text, json"):
-        start_logging(0, "xml")
+        start_logging(logging.INFO, "xml")

@@ -146,7 +146,7 @@ class Configs:
             else:
                 responses = self._cluster.ask_any(request, answer).responses
         except ConnectionLostError as error:
-            raise UnreachableError(error.message) from error
+            raise UnreachableError.after(error) from error
         for row in responses:
             check(row.error_code, row.error_message or f"{kind.name.lower()} {name!r}")
 

@@ -170,7 +170,7 @@ def _groups_of(cluster: Cluster, node: int) -> list[GroupListing]:
     try:
         response = cluster.ask(node, ListGroupsRequest(), ListGroupsResponse)
     except ConnectionLostError as error:
-        raise UnreachableError(error.message) from error
+        raise UnreachableError.after(error) from error
     check(response.error_code, f"groups of broker {node}")
     return [
         GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type)

@@ -48,7 +48,7 @@ def delete_before(cluster: Cluster, key: TopicPartition, offset: int) -> int:
     try:
         response = cluster.ask(node, request, DeleteRecordsResponse)
     except ConnectionLostError as error:
-        raise UnreachableError(error.message) from error
+        raise UnreachableError.after(error) from error
     (row,) = (row for answer in response.topics for row in answer.partitions)
     check(row.error_code, f"{topic}-{partition}")
     low: int = row.low_watermark

@@ -22,7 +22,7 @@ from lakelog.client.consumer.fetch import (
 from lakelog.client.consumer.positions import Position
 from lakelog.client.epochs import EpochEnd, epoch_ends
 from lakelog.client.errors import ClientError, ConnectionLostError
-from lakelog.client.retry import pause_s
+from lakelog.client.retry import log_retry, pause_s
 from lakelog.protocol.fetch import FetchResponse
 
 _ANSWER_SLACK_S = 30.0
@@ -129,7 +129,7 @@ class Fetcher:
                 raise
             since_s = time.monotonic() if self.trouble is None else self.trouble.since_s
             self.trouble = Trouble(error, since_s)
-            self._back_off()
+            self._back_off(error)
 
     def _check_epochs(self, positions: list[Position]) -> list[Position]:
         """Those that may be fetched: after a change of the leader's epoch the log is asked whether
@@ -234,10 +234,12 @@ class Fetcher:
         error = ClientError(fetched.error, where)
         if not error.retriable:
             raise error
-        self._back_off()
+        self._back_off(error)
 
-    def _back_off(self) -> None:
-        self._not_before_s = time.monotonic() + pause_s(self._failures)
+    def _back_off(self, cause: ClientError) -> None:
+        pause = pause_s(self._failures)
+        log_retry(cause, pause)
+        self._not_before_s = time.monotonic() + pause
         self._failures += 1
         try:
             self._cluster.refresh(list(self._cluster.view.topics))
@@ -256,7 +258,8 @@ class Fetcher:
         for node, leader in self._leaders.items():
             if leader.asked and leader.asked_s < limit:
                 self._drop(node)
-                raise ConnectionLostError(f"no answer within {self._answer_limit_s:g} s")
+                text = f"no answer within {self._answer_limit_s:g} s"
+                raise ConnectionLostError(text, timed_out=True)
 
     def _drop(self, node: int) -> None:
         leader = self._leaders.pop(node)

@@ -15,7 +15,7 @@ from lakelog.client.committed import Committed, Membership, commit_offsets
 from lakelog.client.consumer.membership import GROUP_MOVED_ON, GroupMember, State, Step
 from lakelog.client.errors import ClientError, error_code
 from lakelog.client.offsets import TopicPartition
-from lakelog.client.retry import pauses
+from lakelog.client.retry import log_retry, pauses
 from lakelog.protocol.heartbeat import HeartbeatResponse
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.leave_group import LeaveGroupResponse
@@ -90,6 +90,8 @@ class GroupSession:
                 if time.monotonic() + pause > deadline:
                     text = f"group {self._member.group!r} could not be joined"
                     raise failure or ClientError(ErrorCode.REQUEST_TIMED_OUT, text)
+                if failure is not None:
+                    log_retry(failure, pause)
                 time.sleep(pause)
         raise AssertionError("pauses never end")
 

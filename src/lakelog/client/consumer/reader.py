@@ -194,7 +194,7 @@ class _Session:
         try:
             response = connection.receive(limit)[1]
         except ConnectionLostError as error:
-            raise UnreachableError(error.message) from error
+            raise UnreachableError.after(error) from error
         self._asked = None
         assert isinstance(response, FetchResponse)
         results = read_response(response, [target])
@@ -226,7 +226,7 @@ class _Session:
         try:
             self._connection.send(request, newest=newest_version([target]))
         except ConnectionLostError as error:
-            raise UnreachableError(error.message) from error
+            raise UnreachableError.after(error) from error
         self._asked = target
 
     def _target(self, position: int) -> FetchTarget:

@@ -21,7 +21,7 @@ from lakelog.client.producer.accumulator import Accumulator
 from lakelog.client.producer.batch import EPOCH_MAX, PartitionQueue, ProducerBatch
 from lakelog.client.producer.link import Answer, Link
 from lakelog.client.producer.verdict import Verdict
-from lakelog.client.retry import pause_s
+from lakelog.client.retry import log_retry, pause_s
 from lakelog.client.view import ClusterView
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -145,7 +145,9 @@ class Sender:
                 self.fatal = str(error)
                 return
             self._view_due_s = 0.0
-            self._not_before_s = time.monotonic() + pause_s(self._failures)
+            pause = pause_s(self._failures)
+            log_retry(error, pause)
+            self._not_before_s = time.monotonic() + pause
             self._failures += 1
             with self._lock:
                 for queue in ready:
@@ -214,7 +216,7 @@ class Sender:
                 link.send(batches, self._cluster.view, now)
             except ConnectionLostError as error:
                 self._drop(node, str(error))
-                raise UnreachableError(error.message) from error
+                raise UnreachableError.after(error) from error
             if self._settings.acks == 0:
                 self._settle([Answer(b, ErrorCode.NONE) for b in link.take_unanswered()], now)
 

@@ -1,0 +1,68 @@
+"""Options in the help of `lakelog` work where it says that they do."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+
+import pytest
+from cyclopts import App
+
+from lakelog.cli.help_writer import arguments_of, commands_of
+from lakelog.cli.main import COMMANDS, run
+
+EVERYWHERE, WITH_BROKER = "Options of every command", "Options of every command that asks a broker"
+WITHOUT_BROKER = {"dev", "serve", "explain", "debug requests"}
+
+
+def commands() -> dict[str, App]:
+    found: dict[str, App] = {}
+    for noun in COMMANDS:
+        app = import_module(f"lakelog.cli.{noun}").app
+        nested = {f"{noun} {name}": command for name, command in commands_of(app)}
+        found |= nested or {noun: app}
+    return found
+
+
+def shown(heading: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """The options below a heading of `lakelog --help`."""
+    assert run(["--help"]) == 0
+    section = capsys.readouterr().out.partition(f"{heading}:\n")[2].partition("\n\n")[0]
+    options = set(re.findall(r"(?<![\w-])--?[a-z]+\b", section))
+    assert options
+    return options - {"-vv"}
+
+
+def accepted(command: App) -> set[str]:
+    names = {name for argument in arguments_of(command) for name in argument.names}
+    return names | {"--help", "-h"}
+
+
+@pytest.mark.parametrize("words", commands())
+def test_every_command_accepts_the_options_of_every_command(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = accepted(commands()[words])
+    assert shown(EVERYWHERE, capsys) <= known
+    asks_broker = words not in WITHOUT_BROKER
+    assert (shown(WITH_BROKER, capsys) <= known) == asks_broker
+
+
+@pytest.mark.parametrize("words", commands())
+def test_the_options_that_may_stand_first_are_accepted_where_help_says(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given before the command, with its own help after it: nothing is said to be unknown."""
+    first = ["-q", "-v", "-vv", "--debug"]
+    if words not in WITHOUT_BROKER:
+        first += ["-b", "127.0.0.1:1", "--timeout", "1s"]
+    app = import_module(f"lakelog.cli.{words.split()[0]}").app
+    command = commands()[words]
+    needed = [argument for argument in arguments_of(command) if argument.required]
+    values = [value for each in needed for value in _value(each.names[0])]
+    command_words = words.split()[1:]
+    app.parse_args([*command_words, *values, *first], exit_on_error=False, print_error=False)
+
+
+def _value(name: str) -> list[str]:
+    return [name, "1"] if name.startswith("-") else ["1"]
