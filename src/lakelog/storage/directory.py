@@ -132,7 +132,6 @@ class LogDirectory:
         """Opens every log of a known topic; recovers them all after an unclean stop.
 
         `epoch_of` gives the end, exclusive, of the leader epochs that a partition can have had.
-
         Directories of unknown topics become `-stray`. What cannot be used is in `failed`. Raises
         `LoadInterrupted` after `interrupt`.
         """
