@@ -67,7 +67,7 @@ sim: setup ## Seeded worlds around the broker (SEEDS=200, or SEED=7 to see one a
 	$(BIN)/python -m lakelog.testing.simulation \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
 
-bench: setup maven ## Side by side with Apache Kafka (PART=latency, evicted, scale, start, ...)
+bench: setup maven ## Side by side with Apache Kafka (PART=latency, scale, spark, start, ...)
 	$(BIN)/python benchmarks/$(or $(PART),run).py
 
 clean: ## Remove what setup and the tests have made

@@ -62,14 +62,15 @@ def answers(port: int) -> bool:
         return False
 
 
-def _process_tree(pid: int) -> list[int]:
+def process_tree(pid: int) -> list[int]:
+    """The process and all below it; any thread of a process may have started others."""
     tree = [pid]
     for parent in tree:
-        try:
-            children = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-        except OSError:
-            continue
-        tree.extend(int(child) for child in children.split())
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            try:
+                tree.extend(int(child) for child in children.read_text().split())
+            except OSError:
+                continue
     return tree
 
 
@@ -130,7 +131,7 @@ class Broker:
     def cpu_seconds(self) -> float:
         """User and system time of the process and its children so far."""
         ticks = 0
-        for pid in _process_tree(self.pid):
+        for pid in process_tree(self.pid):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
         return ticks / _TICKS_PER_SECOND
@@ -138,8 +139,7 @@ class Broker:
     def resident_mb(self) -> float:
         """Resident memory of the process and its children, in 10^6 bytes."""
         pages = sum(
-            int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-            for pid in _process_tree(self.pid)
+            int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in process_tree(self.pid)
         )
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 

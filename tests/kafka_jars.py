@@ -30,17 +30,21 @@ def require(program: str) -> str:
 
 
 def class_path(name: str) -> str:
-    """The class path of `tests/java/<name>/pom.xml`, downloaded once per content of that file."""
-    pom = _HERE / "java" / name / "pom.xml"
+    """The class path of `tests/java/<name>/pom.xml`."""
+    return f"{jars_of(_HERE / 'java' / name / 'pom.xml')}/*"
+
+
+def jars_of(pom: Path) -> Path:
+    """The folder with the jars that a pom names, downloaded once per content of that file."""
     digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
-    target = _CACHE / f"{name}-{digest}"
+    target = _CACHE / f"{pom.parent.name}-{digest}"
     if not target.exists():
         _CACHE.mkdir(parents=True, exist_ok=True)
         with (_CACHE / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():
                 _download(pom, target)
-    return f"{target}/*"
+    return target
 
 
 def _download(pom: Path, target: Path) -> None:

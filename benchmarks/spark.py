@@ -1,0 +1,232 @@
+"""The PySpark source beside Spark's own Kafka connector: one query, one session, one broker.
+
+Both read the same topic of random payloads from a lakelog broker, in turn, and must agree on the
+result: counts, lengths, offsets and a hash of every key and value. The first run of each pays for
+starting workers and for compiling; the others are warm. CPU-seconds are Spark's: of its Java
+process, and of its Python workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+_PROJECT = Path(__file__).parent.parent
+sys.path.insert(0, str(_PROJECT / "tests"))
+
+from brokers import BrokerError, LakelogBroker, process_tree, running  # noqa: E402
+from rounds import note  # noqa: E402
+from tables import Table, record, repeat_command, section, show  # noqa: E402
+
+from kafka_jars import JavaMissingError, jars_of, require  # noqa: E402
+from lakelog.client.admin import Admin  # noqa: E402
+from lakelog.records.builder import BatchBuilder  # noqa: E402
+from wire_client import WireClient, produce  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONNECTOR = Path(__file__).parent / "spark_connector"
+_TOPIC = "records"
+_PARTITIONS = 4
+_BATCH_RECORDS = 150
+_FORMATS = ("lakelog", "kafka")
+_QUERY = (
+    "count(1)",
+    "sum(length(value))",
+    "max(offset)",
+    "sum(cast(xxhash64(key, value) as decimal(38,0)))",
+)
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_COLUMNS = (
+    *("format", "run", "seconds", "M records/s", "Java CPU-s/M", "Python CPU-s/M"),
+    "time of lakelog",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One query: its result, its seconds, and the CPU-seconds of Spark's processes."""
+
+    result: tuple[Any, ...]
+    wall_s: float
+    java_s: float
+    python_s: float
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks/spark.py", description=__doc__)
+    parser.add_argument("--records", type=int, default=4_000_000)
+    parser.add_argument("--value-bytes", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3, help="warm runs of each")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
+    return parser.parse_args(argv)
+
+
+def _fill(broker: LakelogBroker, records: int, value_bytes: int) -> None:
+    """Batches of about 16 KB, as a producer with its defaults makes them; no two are the same."""
+    note(f"producing {records:,} records of {value_bytes} B")
+    with Admin(f"127.0.0.1:{broker.port}") as admin:
+        admin.topics.create(_TOPIC, partitions=_PARTITIONS)
+    now_ms = int(time.time() * 1000)
+    with WireClient(f"127.0.0.1:{broker.port}") as wire:
+        for number, first in enumerate(range(0, records, _BATCH_RECORDS)):
+            builder = BatchBuilder()
+            for _ in range(min(_BATCH_RECORDS, records - first)):
+                builder.append(now_ms, None, os.urandom(value_bytes))
+            answer = produce(wire, _TOPIC, builder.build(), partition=number % _PARTITIONS)
+            if answer.error_code:
+                raise BrokerError(f"filling: error {answer.error_code}")
+
+
+def _connector_jars(build: Path) -> list[Path]:
+    """The connector, and stand-ins for three classes of a jar that it needs for tokens only."""
+    import pyspark
+
+    spark_jars = Path(pyspark.__file__).parent / "jars"
+    classes = build / "classes"
+    classes.mkdir(parents=True)
+    sources = sorted(map(str, _CONNECTOR.glob("*.java")))
+    compiler = [require("javac"), "-cp", f"{spark_jars}/*", "-d", str(classes)]
+    subprocess.run([*compiler, *sources], check=True)
+    stand_ins = build / "token-stand-ins.jar"
+    subprocess.run([require("jar"), "cf", str(stand_ins), "-C", str(classes), "."], check=True)
+    return [*sorted(jars_of(_CONNECTOR / "pom.xml").glob("*.jar")), stand_ins]
+
+
+def _session(master: str, jars: Sequence[Path], log: Path) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with log.open("ab") as file:
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)  # Java's log, which is long, goes where its process found it
+        try:
+            return (
+                SparkSession.builder.appName("benchmark")
+                .master(master)
+                .config("spark.jars", ",".join(map(str, jars)))
+                .config("spark.driver.memory", "2g")
+                .config("spark.driver.bindAddress", "127.0.0.1")
+                .config("spark.driver.host", "127.0.0.1")
+                .config("spark.ui.enabled", "false")
+                .config("spark.ui.showConsoleProgress", "false")
+                .getOrCreate()
+            )
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _cpu_seconds(java: int) -> tuple[float, float]:
+    """Of Java, and of the Python processes below it that are alive or were waited for."""
+    java_ticks = python_ticks = 0
+    for pid in process_tree(java):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except FileNotFoundError:
+            continue
+        user, system, children_user, children_system = map(int, fields[11:15])
+        python_ticks += children_user + children_system
+        if pid == java:
+            java_ticks += user + system
+        else:
+            python_ticks += user + system
+    return java_ticks / _TICKS_PER_SECOND, python_ticks / _TICKS_PER_SECOND
+
+
+def _run(spark: SparkSession, bootstrap: str, format_: str) -> Run:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    java: int = gateway.proc.pid
+    java_before, python_before = _cpu_seconds(java)
+    began = time.monotonic()
+    frame = (
+        spark.read.format(format_)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", _TOPIC)
+        .load()
+    )
+    (row,) = frame.selectExpr(*_QUERY).collect()
+    wall_s = time.monotonic() - began
+    java_after, python_after = _cpu_seconds(java)
+    return Run(tuple(row), wall_s, java_after - java_before, python_after - python_before)
+
+
+def _measure(spark: SparkSession, bootstrap: str, rounds: int) -> dict[str, list[Run]]:
+    """The first run of each, then `rounds` more, in turn."""
+    runs: dict[str, list[Run]] = {name: [] for name in _FORMATS}
+    for number in range(rounds + 1):
+        for name in _FORMATS if number % 2 == 0 else reversed(_FORMATS):
+            run = _run(spark, bootstrap, name)
+            kind = f"warm run {number}" if number else "first run"
+            note(f"{name}, {kind}: {run.wall_s:.2f} s")
+            runs[name].append(run)
+    return runs
+
+
+def _table(runs: dict[str, list[Run]], records: int) -> Table:
+    millions = records / 1e6
+    rows = []
+    for kind, chosen in (("first", slice(0, 1)), ("warm", slice(1, None))):
+        seconds = {name: median(run.wall_s for run in runs[name][chosen]) for name in runs}
+        for name, measured in runs.items():
+            java_s = median(run.java_s for run in measured[chosen])
+            python_s = median(run.python_s for run in measured[chosen])
+            rows.append(
+                [
+                    name,
+                    kind,
+                    f"{seconds[name]:.2f}",
+                    f"{millions / seconds[name]:.2f}",
+                    f"{java_s / millions:.2f}",
+                    f"{python_s / millions:.2f}",
+                    f"{seconds['lakelog'] / seconds[name]:.2f} x" if name != "lakelog" else "",
+                ]
+            )
+    return Table(_COLUMNS, rows, len(runs))
+
+
+def main(argv: Sequence[str]) -> int:
+    options = _arguments(argv)
+    with tempfile.TemporaryDirectory() as scratch:
+        broker = LakelogBroker(Path(scratch) / "lakelog")
+        jars = _connector_jars(Path(scratch) / "build")
+        with running([broker]):
+            _fill(broker, options.records, options.value_bytes)
+            spark = _session(options.master, jars, Path(scratch) / "spark.log")
+            try:
+                runs = _measure(spark, f"127.0.0.1:{broker.port}", options.rounds)
+            finally:
+                spark.stop()
+    results = {run.result for measured in runs.values() for run in measured}
+    if len(results) != 1:
+        note(f"the results differ: {results}")
+        return 1
+    tables = [_table(runs, options.records)]
+    show(tables)
+    if options.record:
+        about = (
+            f"{options.records:,} records of {options.value_bytes} B in {_PARTITIONS} partitions, "
+            f"{options.master}; the result of every run is the same. The first run, and the median "
+            f"of {options.rounds} warm ones. Repeat with {repeat_command('spark', argv)}."
+        )
+        record(section("PySpark source", about, tables))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (BrokerError, JavaMissingError) as error:
+        sys.exit(str(error))
