@@ -6,8 +6,10 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from broker_process import LAKELOG
@@ -54,6 +56,36 @@ class Shell:
         match = re.match(r"error\[(LL\d{4})\] (.+\nhint: .+)\n$", done.stderr.decode())
         assert match is not None, done.stderr.decode()
         return done.returncode, match[1], match[2]
+
+
+def until_it_waits(shell: Shell, script: str, folder: Path) -> tuple[str, bytes]:
+    """What a command, started by bash on a terminal, says there until it waits for new records, and
+    what it prints. It is then ended by ^C."""
+    ours, theirs = pty.openpty()
+    words = ["bash", "-c", f"exec {script}"]
+    with (folder / "printed").open("wb") as printed:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=theirs,
+            env=shell.environment,
+            cwd=folder,
+        )
+    os.close(theirs)
+    said = b""
+    try:
+        with suppress(OSError):
+            while b"waiting for" not in said:
+                said += os.read(ours, 65536)
+        assert b"waiting for" in said, said.decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(_TIMEOUT_S) == 128 + signal.SIGINT
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    return said.decode(), (folder / "printed").read_bytes()
 
 
 def on_a_terminal(shell: Shell, *words: str, **environment: str) -> str:

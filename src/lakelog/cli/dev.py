@@ -74,7 +74,7 @@ lakelog {__version__} is ready on {address}, data in {data}
 
   lakelog topic create demo{where} --partitions 3
   echo hello | lakelog produce demo{where}
-  lakelog consume demo{where} -o start -e
+  lakelog consume demo{where} -e
   lakelog table sync demo{where}
 
 Any Kafka client works with bootstrap servers {address}. ^C stops the broker.

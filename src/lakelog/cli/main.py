@@ -52,7 +52,12 @@ Options of every command that asks a broker:
   --timeout 10s             how long to wait for an answer
 
 lakelog COMMAND --help shows the options of a command.
-First steps: lakelog dev, then lakelog topic create demo, lakelog produce demo, lakelog consume demo
+
+First steps, the first one in a terminal of its own:
+  lakelog dev
+  lakelog topic create demo --partitions 3
+  echo hello | lakelog produce demo
+  lakelog consume demo -e
 """
 
 
