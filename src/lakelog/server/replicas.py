@@ -20,11 +20,9 @@ from functools import cache, partial
 from typing import TypeVar
 
 from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.config import ConfigError
 from lakelog.base.events import event
 from lakelog.base.shortage import is_shortage
 from lakelog.base.topic_config import LogConfig
-from lakelog.metadata.describe_configs import effective_log_config
 from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
 from lakelog.metadata.records import (
     ConfigRecord,
@@ -37,6 +35,8 @@ from lakelog.metadata.records import (
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Tasks
+from lakelog.server.log_settings import changes_internal, log_config
+from lakelog.server.topics import INTERNAL_TOPICS
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.loader import EPOCH_END
 from lakelog.storage.log import Log
@@ -178,13 +178,20 @@ class Replicas:
             topic = new.topic_by_id(topic_id)
             if topic is not None:
                 await self._ensure(new, topic)
-        self._follow_configs(new, changes)
+        self._follow_configs(old, new, changes, [name for name, _ in gone])
         return gone
 
-    def _follow_configs(self, image: MetadataImage, changes: _Changes) -> None:
+    def _follow_configs(
+        self, old: MetadataImage, image: MetadataImage, changes: _Changes, gone: list[str]
+    ) -> None:
         if changes.all_configs:
             self._configure(image, list(self._partitions))
-        for name in changes.config_names:
+        internal = (
+            INTERNAL_TOPICS
+            if changes_internal(old, image, [*changes.config_names, *gone])
+            else frozenset()
+        )
+        for name in sorted(changes.config_names | internal):
             topic = image.topic(name)
             indexes = topic.partitions if topic is not None else ()
             found = (self._partitions.get(name, index) for index in indexes)
@@ -318,19 +325,7 @@ class Replicas:
 
     def _log_configs(self, image: MetadataImage) -> Callable[[str], LogConfig]:
         """Logs of one topic share one value."""
-        return cache(partial(self._log_config, image))
-
-    def _log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        try:
-            return effective_log_config(image, topic, self._config())
-        except ConfigError as error:
-            logger.warning(
-                "topic %s runs with the broker's defaults: %s",
-                topic,
-                error,
-                extra=event("topic_config_ignored", topic=topic),
-            )
-            return LogConfig.from_values({}, self._config())
+        return cache(lambda topic: log_config(image, self._config(), topic))
 
 
 class _TopicIds:

@@ -345,6 +345,40 @@ def test_where_logs_begin_is_written_down_after_retention(
     )
 
 
+def test_internal_topics_are_as_durable_as_the_most_durable_topic(tmp_path: Path) -> None:
+    """Or a power failure would take what was decided of transactions that it does not take."""
+    internal = ("__consumer_offsets", "__transaction_state")
+
+    def commits_durable(running: Running) -> list[bool]:
+        return [running.partition(name).commits_durable for name in internal]
+
+    async def first(running: Running) -> None:
+        await running.broker.topics.ensure_group_topic()
+        await running.broker.topics.ensure_transaction_topic()
+        await running.create("cheap")
+        assert commits_durable(running) == [False, False]
+        await running.create("payments")
+        await running.configure(ResourceType.TOPIC, "payments", "durability", "fsync")
+        assert commits_durable(running) == [True, True]
+        assert not running.partition("cheap").commits_durable
+
+    async def second(running: Running) -> None:
+        assert commits_durable(running) == [True, True], "after a start, too"
+        await running.create("refunds")
+        await running.configure(ResourceType.TOPIC, "refunds", "durability", "fsync")
+        await running.delete("payments")
+        assert commits_durable(running) == [True, True]
+        await running.configure(ResourceType.TOPIC, "refunds", "durability", "page-cache")
+        assert commits_durable(running) == [False, False]
+        await running.configure(ResourceType.TOPIC, "cheap", "durability", "fsync")
+        assert commits_durable(running) == [True, True]
+        await running.delete("cheap")
+        assert commits_durable(running) == [False, False]
+
+    run(tmp_path, first)
+    run(tmp_path, second)
+
+
 def test_the_backlog_is_the_configured_one(tmp_path: Path) -> None:
     async def scenario(running: Running) -> None:
         assert running.net.backlogs == [17]
