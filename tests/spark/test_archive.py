@@ -8,6 +8,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from lakelog.client.admin import Admin
+from lakelog.client.producer.api import Producer
 from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
 from lakelog.spark.errors import TopicMissingError
 from spark.topics import START_MS, MakeTopic, open_transaction, produce
@@ -125,3 +126,22 @@ def test_aborted_records_are_not_archived(
         producer.commit()
     last = sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
     assert [row["value"] for row in rows(last)] == [b"0", b"2", b"open"]
+
+
+def test_an_impossible_timestamp_stops_the_archive_or_is_null(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    topic, any_time = f"times-{tmp_path.name}", {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    with Admin(bootstrap) as admin:
+        admin.topics.create(topic, partitions=1, configs=any_time)
+    with Producer(bootstrap) as producer:
+        for timestamp_ms in (START_MS, 2**62, START_MS):
+            producer.send(topic, b"v", timestamp_ms=timestamp_ms)
+
+    with pytest.raises(SyncError, match=rf"^{topic}-0@1: .*{2**62}.*--null-timestamps"):
+        sync_topic(bootstrap, topic, str(tmp_path), spark=spark)
+    result = sync_topic(bootstrap, topic, str(tmp_path), null_timestamps=True, spark=spark)
+
+    found = rows(result)
+    assert [row["rawTimestamp"] for row in found] == [None, 2**62, None]
+    assert [row["timestamp"] is None for row in found] == [False, True, False]

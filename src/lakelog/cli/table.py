@@ -31,6 +31,7 @@ def sync(
     catalog: str | None = None,
     name: str | None = None,
     skip_lost: Annotated[bool, Parameter(negative="")] = False,
+    null_timestamps: Annotated[bool, Parameter(negative="")] = False,
     progress_from: Literal["snapshot", "property"] | None = None,
     master: str = "local[2]",
     shared_warehouse: Annotated[bool, Parameter(negative="")] = False,
@@ -60,6 +61,8 @@ def sync(
     skip_lost
         Continue although records were lost. Rows of records that the topic lost after they were
         archived move out of the table; a tag keeps them.
+    null_timestamps
+        Archive timestamps that are no dates as null, with their number in `rawTimestamp`.
     progress_from
         Where to continue after the table was rolled back: where its current snapshot ends, or
         where its property says.
@@ -76,6 +79,7 @@ def sync(
         "every_s": parse_duration_s(every),
         "table": name,
         "skip_lost": skip_lost,
+        "null_timestamps": null_timestamps,
         "progress_from": progress_from,
         "timeout_s": session.timeout_s,
         "master": master,

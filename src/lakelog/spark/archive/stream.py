@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from lakelog.spark.archive.address import TableAddress
-from lakelog.spark.archive.columns import ARROW_SCHEMA
+from lakelog.spark.archive.columns import ARROW_SCHEMA, with_null_timestamps
 from lakelog.spark.archive.files import write_ranges
 from lakelog.spark.archive.partitions import first_extents
 from lakelog.spark.archive.progress import Extent, Progress, merge_ranges
@@ -61,6 +61,8 @@ class ArchiveJob:
     batch_bytes: int
     tasks: int
     skip_lost: bool
+    raw_timestamp_id: int
+    """Of the table's column for impossible timestamps; 0 if these are errors."""
     uuid: str
     extents: dict[int, Extent]
     """What of each partition the table holds when the query starts."""
@@ -68,6 +70,13 @@ class ArchiveJob:
     @property
     def address(self) -> TableAddress:
         return TableAddress(self.catalog, self.identifier, self.uuid)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the files."""
+        return (
+            with_null_timestamps(self.raw_timestamp_id) if self.raw_timestamp_id else ARROW_SCHEMA
+        )
 
     def to_option(self) -> str:
         return json.dumps(asdict(self))
@@ -249,7 +258,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         written = write_ranges(
             self._job.bootstrap,
             ranges,
-            ARROW_SCHEMA,
+            self._job.schema,
             f"{self._job.location}/data/{name}",
             self._job.catalog,
             skip_lost=self._job.skip_lost,

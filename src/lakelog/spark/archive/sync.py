@@ -34,7 +34,7 @@ from lakelog.spark.archive.progress import (
 )
 from lakelog.spark.archive.reconcile import ProgressSource, Reconciler
 from lakelog.spark.archive.stream import FORMAT, ArchiveJob, ArchiveSource
-from lakelog.spark.archive.table import ensure_table
+from lakelog.spark.archive.table import admit_null_timestamps, ensure_table
 from lakelog.spark.archive.warehouse import Warehouse, open_warehouse
 from lakelog.spark.archive.workers import check_reachable
 from lakelog.spark.broker import Broker
@@ -123,6 +123,7 @@ def sync_topic(
     catalog_folder: str | None = None,
     checkpoint: str | None = None,
     skip_lost: bool = False,
+    null_timestamps: bool = False,
     progress_from: ProgressSource | None = None,
     batch_bytes: int = _BATCH_BYTES,
     timeout_s: float = 30.0,
@@ -138,13 +139,15 @@ def sync_topic(
     Without `follow` it ends when what was in the log at the start is archived; with it, it
     commits every `every_s` seconds until `stop` is set. `batch_bytes` is about how much of the
     log one commit takes. `skip_lost` accepts that records were lost before they were archived, and
-    moves rows out of the table whose records the log lost afterwards. `progress_from` settles a
-    disagreement of the table's property and its current snapshot. `warehouse` is a folder or a URI;
-    `is_warehouse_shared` says that workers on other hosts reach the folder. `catalog_folder` has
-    the catalog and Spark's log; it is needed when the warehouse is not on this machine, and the
-    warehouse itself otherwise. `checkpoint` is a folder for Spark's checkpoints, by default beside
-    the catalog. When the broker goes away, the job waits: with `follow` as long as it takes,
-    otherwise for `timeout_s`. `notice` is called with a line for each such event.
+    moves rows out of the table whose records the log lost afterwards. `null_timestamps` archives a
+    timestamp that is no date as null, with its number in the column `rawTimestamp`.
+    `progress_from` settles a disagreement of the table's property and its current snapshot.
+    `warehouse` is a folder or a URI; `is_warehouse_shared` says that workers on other hosts reach
+    the folder. `catalog_folder` has the catalog and Spark's log; it is needed when the warehouse is
+    not on this machine, and the warehouse itself otherwise. `checkpoint` is a folder for Spark's
+    checkpoints, by default beside the catalog. When the broker goes away, the job waits: with
+    `follow` as long as it takes, otherwise for `timeout_s`. `notice` is called with a line for
+    each such event.
     Raises `OptionError` and its kinds, `ValueError` for a warehouse that cannot be written to,
     `JavaMissingError`, `KafkaError` when the broker does not answer, `SyncError`.
     """
@@ -154,7 +157,9 @@ def sync_topic(
     where = spark.conf.get("spark.master") if spark else master
     for warning in check_reachable(where, place, bootstrap, is_shared=is_warehouse_shared):
         tell(warning)
-    job = _plan(bootstrap, topic, place, table or topic, batch_bytes, skip_lost)
+    job = _plan(bootstrap, topic, place, table or topic)
+    raw = admit_null_timestamps(job.address) if null_timestamps else 0
+    job = replace(job, batch_bytes=batch_bytes, skip_lost=skip_lost, raw_timestamp_id=raw)
     before = _state(job)
     checkpoints = Path(checkpoint or place.folder / "checkpoints" / job.topic_id)
     log = place.folder / "spark.log"
@@ -190,9 +195,8 @@ def _result(job: ArchiveJob, before: SyncProgress, rows_moved: int) -> SyncResul
     )
 
 
-def _plan(
-    bootstrap: str, topic: str, place: Warehouse, table: str, batch_bytes: int, skip_lost: bool
-) -> ArchiveJob:
+def _plan(bootstrap: str, topic: str, place: Warehouse, table: str) -> ArchiveJob:
+    """The job without its options."""
     with Broker(bootstrap, client_id="lakelog-archive") as broker:
         meta = broker.describe([topic])[topic]
     catalog = place.catalog
@@ -212,9 +216,10 @@ def _plan(
         catalog=catalog,
         identifier=identifier,
         location=loaded.location(),
-        batch_bytes=batch_bytes,
+        batch_bytes=_BATCH_BYTES,
         tasks=_TASKS,
-        skip_lost=skip_lost,
+        skip_lost=False,
+        raw_timestamp_id=0,
         uuid=str(loaded.metadata.table_uuid),
         extents={},
     )

@@ -34,6 +34,7 @@ from pyiceberg.utils.config import Config
 from sqlalchemy.exc import SQLAlchemyError
 
 from lakelog.spark.archive.address import TableAddress
+from lakelog.spark.archive.columns import RAW_TIMESTAMP
 from lakelog.spark.archive.warehouse import CATALOG_NAME
 
 SNAPSHOTS_MAX = 100
@@ -104,6 +105,29 @@ def ensure_table(address: TableAddress) -> Table:
         return _fitting(catalog.load_table(address.identifier))
 
 
+def admit_null_timestamps(address: TableAddress) -> int:
+    """Makes timestamps of the table optional and adds the column `rawTimestamp`; returns its id.
+
+    Raises `TableReplacedError`, `ValueError` for a column of this name and another type, and
+    `CommitFailedException` when others keep interfering.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        table = load_for_commit(address)
+        columns = {column.name: column for column in table.schema().fields}
+        raw = columns.get(RAW_TIMESTAMP)
+        if raw is not None and (raw.required or raw.field_type != LongType()):
+            raise ValueError(
+                f"the column {raw} of the table {'.'.join(address.identifier)} is taken"
+            )
+        if raw is not None and columns["timestamp"].optional:
+            return int(raw.field_id)
+        with contextlib.suppress(CommitFailedException), table.update_schema() as update:
+            update.make_column_optional("timestamp")
+            if raw is None:
+                update.add_column(RAW_TIMESTAMP, LongType())
+    raise CommitFailedException("another program keeps changing the table")
+
+
 def load_for_commit(address: TableAddress) -> Table:
     """The table, on which PyIceberg repeats no commit by itself.
 
@@ -127,7 +151,7 @@ def _fitting(table: Table) -> Table:
     name = ".".join(table.name())
     ours, found = SCHEMA.as_struct(), table.schema().as_struct()
     for column in ours.fields:
-        if found.field(column.field_id) != column:
+        if not _is_like(found.field(column.field_id), column):
             raise ValueError(
                 f"the table {name} has no column {column.name!r} like that of an archive (id "
                 f"{column.field_id}, {column.field_type}): archive into a table of another name"
@@ -137,3 +161,12 @@ def _fitting(table: Table) -> Table:
     if not table.spec().is_unpartitioned():
         raise ValueError(f"the table {name} is partitioned, which an archive cannot be")
     return table
+
+
+def _is_like(found: NestedField | None, column: NestedField) -> bool:
+    """Whether the column takes what an archive writes; it may be null where an archive's is not."""
+    return (
+        found is not None
+        and (found.name, found.field_type) == (column.name, column.field_type)
+        and (column.required or found.optional)
+    )

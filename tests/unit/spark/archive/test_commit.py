@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -16,7 +18,7 @@ from pyiceberg.types import NestedField, StringType
 
 from lakelog.spark.archive import commit, expiry
 from lakelog.spark.archive.address import TableAddress, TableReplacedError
-from lakelog.spark.archive.columns import ARROW_SCHEMA
+from lakelog.spark.archive.columns import ARROW_SCHEMA, with_null_timestamps
 from lakelog.spark.archive.commit import Batch, Outcome, commit_batch
 from lakelog.spark.archive.progress import (
     Extent,
@@ -24,7 +26,12 @@ from lakelog.spark.archive.progress import (
     ProgressConflictError,
     read_progress,
 )
-from lakelog.spark.archive.table import SCHEMA, ensure_table, open_catalog
+from lakelog.spark.archive.table import (
+    SCHEMA,
+    admit_null_timestamps,
+    ensure_table,
+    open_catalog,
+)
 from lakelog.spark.archive.warehouse import open_warehouse
 from unit.spark.archive.archive_table import TOPIC_ID, files, offsets, write_batch
 
@@ -243,6 +250,33 @@ def test_columns_may_be_added_that_are_null_in_an_archive(address: TableAddress)
         update.add_column("needed", StringType(), required=True)
     with pytest.raises(ValueError, match="requires more columns"):
         ensure_table(address)
+
+
+def test_timestamps_may_be_null_from_a_batch_on(address: TableAddress) -> None:
+    commit_batch(address, write_batch(address, 0, 2))
+    raw = admit_null_timestamps(address)
+    assert admit_null_timestamps(address) == raw
+    ensure_table(address)
+    batch = write_batch(address, 2, 3, 1)
+    path = batch.paths[0].removeprefix("file://")
+    rows = pq.ParquetFile(path).read().to_pylist()
+    written = [{**rows[0], "timestamp": None, "rawTimestamp": 2**62}]
+    pq.write_table(pa.Table.from_pylist(written, with_null_timestamps(raw)), path)
+    commit_batch(address, batch)
+    commit_batch(address, write_batch(address, 3, 4, 2))
+
+    found = {row["offset"]: row for row in address.load().scan().to_arrow().to_pylist()}
+
+    assert [found[at]["rawTimestamp"] for at in range(4)] == [None, None, 2**62, None]
+    assert [found[at]["timestamp"] is None for at in range(4)] == [False, False, True, False]
+
+
+def test_a_column_for_impossible_timestamps_may_be_taken(address: TableAddress) -> None:
+    with address.load().update_schema() as update:
+        update.add_column("rawTimestamp", StringType())
+
+    with pytest.raises(ValueError, match="is taken"):
+        admit_null_timestamps(address)
 
 
 def test_a_partitioned_table_is_refused(address: TableAddress) -> None:

@@ -54,6 +54,7 @@ class Archive:
             location="",
             batch_bytes=1000,
             tasks=2,
+            raw_timestamp_id=0,
             skip_lost=skip_lost,
             uuid=self.address.uuid,
             extents={},

@@ -21,6 +21,7 @@ def reader(ends: dict[int, int], log: Log, *, skip_lost: bool = False) -> RangeR
         location="",
         batch_bytes=1000,
         tasks=2,
+        raw_timestamp_id=0,
         skip_lost=skip_lost,
         uuid="",
         extents={p: Extent(0, end, EPOCH - 1) for p, end in ends.items()},
