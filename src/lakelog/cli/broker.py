@@ -44,7 +44,11 @@ _LISTS = {"--advertise": "advertise", "--set": "settings"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerArguments:
-    """What `serve` was told. `settings` are KEY=VALUE, `advertise` NAME=HOST:PORT."""
+    """What `serve` was told. `settings` are KEY=VALUE, `advertise` NAME=HOST:PORT.
+
+    `address_option` is the option of the command that chooses where the broker listens, and
+    `open_hint` what to do when others can reach an address.
+    """
 
     data: str | None = None
     listen: str | None = None
@@ -57,6 +61,8 @@ class BrokerArguments:
     insecure: bool = False
     verbose: int = 0
     quiet: bool = False
+    address_option: str = "--listen"
+    open_hint: str = "listen on 127.0.0.1, or pass --insecure if the network is trusted"
 
 
 def parse_plainly(tokens: list[str]) -> BrokerArguments | None:
@@ -127,7 +133,7 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
     try:
         serve(options)
     except StartError as error:
-        raise _cannot_start(error, options.data) from error
+        raise _cannot_start(error, options.data, arguments) from error
     return 0
 
 
@@ -135,15 +141,20 @@ def _nothing_to_add(info: ReadyInfo) -> None:
     """The server has logged that it is ready."""
 
 
-def _cannot_start(error: Exception, data: Path) -> CliError:
+def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> CliError:
     from lakelog.metadata.errors import BrokerIdInUse
+    from lakelog.server.options import ListenError
     from lakelog.storage.errors import DirectoryInUse
 
     cause = error.__cause__
     if isinstance(cause, DirectoryInUse | BrokerIdInUse):
         return CliError("LL0701", str(error))
-    if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
-        return CliError("LL0702", str(error), "another broker? --listen chooses another address")
+    if isinstance(error, ListenError):
+        option = "--http" if error.for_http else arguments.address_option
+        in_use = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
+        return CliError(
+            "LL0702" if in_use else "LL0704", str(error), f"{option} chooses another address"
+        )
     if isinstance(cause, OSError) and cause.filename:
         file = Path(os.fsdecode(cause.filename))
         place = "" if file == data else f" ({file})"
@@ -243,9 +254,7 @@ def _check_reach(arguments: BrokerArguments, option: str, host: str) -> None:
     place = host or "every interface"
     text = f"{option} {place}: other hosts can reach it, and there is no authentication"
     if not arguments.insecure:
-        raise CliError(
-            "LL0402", text, "listen on 127.0.0.1, or pass --insecure if the network is trusted"
-        )
+        raise CliError("LL0402", text, arguments.open_hint)
     logging.getLogger(__name__).warning(
         "%s", text, extra=event("listener_open", code="LL0402", host=host, option=option)
     )

@@ -316,7 +316,8 @@ _ENTRIES = (
         "LL0702",
         "address is in use",
         ExitCode.CONFLICT,
-        "Another program listens at the address. `--listen HOST:0` takes a free port.",
+        "Another program listens at the address. `lakelog serve --listen HOST:0` and `lakelog dev "
+        "--port 0` take a free port.",
     ),
     Entry(
         "LL0703",
@@ -325,6 +326,14 @@ _ENTRIES = (
         "The folder is not readable and writable, or its metadata is missing, damaged, or belongs "
         "to another node or cluster. The broker refuses to start rather than guess: nothing in "
         "the folder was changed.",
+    ),
+    Entry(
+        "LL0704",
+        "address cannot be used",
+        ExitCode.FAILURE,
+        "The broker cannot listen at the address: the host has no such address, its name is "
+        "unknown, or the port needs more rights. `lakelog serve --listen 127.0.0.1:9092` is for "
+        "this host alone.",
     ),
     Entry(
         "LL0801",

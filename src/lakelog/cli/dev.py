@@ -58,6 +58,8 @@ def dev(
         http=http,
         verbose=verbosity.verbose,
         quiet=verbosity.quiet,
+        address_option="--port",
+        open_hint="use a loopback address; lakelog serve --insecure listens on others",
     )
     return run_broker(
         arguments, ready=lambda info: note(banner(info, Path(data)), quiet=verbosity.quiet)

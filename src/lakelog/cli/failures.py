@@ -78,6 +78,8 @@ def _from_kafka(error: KafkaError) -> CliError:
         return CliError("LL0303", error.message, hint)
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
         return CliError("LL0302", error.message or "no answer in time", "raise --timeout")
+    if error.code is ErrorCode.NON_EMPTY_GROUP:
+        hint = hint or "stop its consumers first; one that was killed goes with its session timeout"
     entry = BY_KAFKA.get(error.code)
     if entry is None:
         return CliError("LL0100", str(error), hint)

@@ -21,6 +21,7 @@ from lakelog.client.errors import (
     TopicNotFoundError,
     UnreachableError,
     check,
+    refused,
 )
 from lakelog.client.retry import log_retry, pauses
 from lakelog.client.view import Broker, ClusterView, Topic
@@ -271,7 +272,7 @@ class Cluster:
         if topic is None:
             code = self.view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if code not in _MISSING:
-                raise ClientError(code, f"topic {name!r}")
+                raise refused(code, f"topic {name!r}")
             raise TopicNotFoundError(name, hint=self._similar(name))
         return topic
 
@@ -286,13 +287,13 @@ class Cluster:
         response = self.ask_any(request, FindCoordinatorResponse)
         if response.coordinators:
             found = response.coordinators[0]
-            check(found.error_code, found.error_message)
+            check(found.error_code, said=found.error_message)
             broker = Broker(found.node_id, found.host, found.port)
         else:
-            check(response.error_code, response.error_message)
+            check(response.error_code, said=response.error_message)
             broker = Broker(response.node_id, response.host, response.port)
         if broker.node_id not in self.view.brokers:
             self.refresh([])
         if broker.node_id not in self.view.brokers:
-            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"for {key!r}")
+            raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, repr(key))
         return broker.node_id

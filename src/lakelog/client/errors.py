@@ -9,6 +9,7 @@ or may not be in the log; sending it again may store it twice).
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.client.reasons import with_reason
 
 _IS_IT_RUNNING = "Is the broker running, and is this the address that it listens on?"
 
@@ -153,10 +154,20 @@ class OutcomeUnknownError(ClientError):
     """The record may or may not be in the log."""
 
 
-def check(code: int, message: str | None = None) -> None:
-    """Raises `ClientError` unless `code` is 0. Codes unknown here are UNKNOWN_SERVER_ERROR."""
+def check(code: int, where: str = "", said: str | None = None) -> None:
+    """Raise `ClientError` unless `code` is 0. Codes unknown here are UNKNOWN_SERVER_ERROR.
+
+    Args:
+        where: what was asked about, for the message.
+        said: the broker's own text, which replaces the message.
+    """
     if code:
-        raise ClientError(error_code(code), message or "")
+        raise refused(error_code(code), where, said)
+
+
+def refused(code: ErrorCode, where: str, said: str | None = None) -> ClientError:
+    """Return the error for a code; arguments as for `check`."""
+    return ClientError(code, said or with_reason(code, where))
 
 
 def error_code(code: int) -> ErrorCode:

@@ -45,7 +45,7 @@ from lakelog.server.maintenance import Maintenance
 from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Stage
 from lakelog.server.monitoring.requests import RequestMetrics
-from lakelog.server.options import ReadyInfo, ServeOptions, StartError, parse_address
+from lakelog.server.options import ListenError, ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.producer_ids import ProducerIds
 from lakelog.server.replicas import Replicas
 from lakelog.server.request_memory import RequestMemory
@@ -275,7 +275,7 @@ class Server:
                 listener = world.net.listen(host, port, backlog=backlog)
             except OSError as error:
                 self._close_listeners()
-                raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+                raise ListenError(f"{host}:{port}", error) from error
             self._acceptors.append(
                 Acceptor(
                     name,

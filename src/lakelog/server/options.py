@@ -72,3 +72,12 @@ def parse_address(text: str) -> tuple[str, int]:
 
 class StartError(Exception):
     """The broker cannot start; the text says why and what to do."""
+
+
+class ListenError(StartError):
+    """An address cannot be listened on; `for_http` if it is that of the HTTP endpoint."""
+
+    def __init__(self, address: str, error: OSError, *, for_http: bool = False) -> None:
+        what = " for http" if for_http else ""
+        super().__init__(f"cannot listen on {address}{what}: {error.strerror or error}")
+        self.for_http = for_http

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import socket
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,36 @@ def test_a_listener_on_loopback_is_no_warning(caplog: pytest.LogCaptureFixture) 
     arguments = BrokerArguments(listen="127.0.0.1:9092", insecure=True)
     listen_address(arguments, load_config(arguments))
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "hint"),
+    [
+        ("serve", {"listen": "127.0.0.1:{taken}"}, "--listen chooses another address"),
+        ("serve", {"http": "127.0.0.1:{taken}"}, "--http chooses another address"),
+        ("dev", {"port": "{taken}"}, "--port chooses another address"),
+    ],
+)
+def test_an_address_in_use_has_a_code_and_the_option_of_its_command(
+    tmp_path: Path, command: str, words: dict[str, str], hint: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        tokens = ["--data", str(tmp_path)]
+        given = {"listen": "127.0.0.1:0", **words} if command == "serve" else words
+        for name, value in given.items():
+            tokens += [f"--{name}", value.format(taken=port)]
+        app = import_module(f"lakelog.cli.{command}").app
+        with pytest.raises(CliError) as caught:
+            app(tokens, exit_on_error=False, print_error=False)
+    assert (caught.value.code, caught.value.hint) == ("LL0702", hint)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:9092", "nowhere.invalid:9092"])
+def test_an_address_that_is_not_this_hosts_has_a_code(tmp_path: Path, address: str) -> None:
+    with pytest.raises(CliError, match="cannot listen on") as caught:
+        run_broker(BrokerArguments(data=str(tmp_path), listen=address, insecure=True))
+    assert (caught.value.code, caught.value.hint) == ("LL0704", "--listen chooses another address")
 
 
 @pytest.mark.parametrize("below", ["", "/deeper"])

@@ -114,7 +114,7 @@ class Configs:
             self._cluster.refresh([])
             response = self._cluster.ask(node, request, DescribeConfigsResponse)
         for result in response.results:
-            check(result.error_code, result.error_message or f"{kind.name.lower()} {name!r}")
+            check(result.error_code, f"{kind.name.lower()} {name!r}", result.error_message)
         rows = [row for result in response.results for row in result.configs]
         return {row.name: _entry(row) for row in sorted(rows, key=lambda row: row.name)}
 
@@ -148,7 +148,7 @@ class Configs:
         except ConnectionLostError as error:
             raise UnreachableError.after(error) from error
         for row in responses:
-            check(row.error_code, row.error_message or f"{kind.name.lower()} {name!r}")
+            check(row.error_code, f"{kind.name.lower()} {name!r}", row.error_message)
 
 
 def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:

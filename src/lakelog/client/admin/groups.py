@@ -89,14 +89,14 @@ class Groups:
         request = DescribeGroupsRequest(groups=[group])
         response = self._cluster.ask_coordinator(group, request, DescribeGroupsResponse)
         described = response.groups[0]
-        check(described.error_code, described.error_message or f"group {group!r}")
+        check(described.error_code, f"group {group!r}", described.error_message)
         return classic_group(described)
 
     def _describe_consumer(self, group: str) -> Group:
         request = ConsumerGroupDescribeRequest(group_ids=[group])
         response = self._cluster.ask_coordinator(group, request, ConsumerGroupDescribeResponse)
         described = response.groups[0]
-        check(described.error_code, described.error_message or f"group {group!r}")
+        check(described.error_code, f"group {group!r}", described.error_message)
         return consumer_group(described)
 
     def delete(self, group: str) -> None:
@@ -106,7 +106,7 @@ class Groups:
         def work() -> None:
             response = self._cluster.ask_coordinator(group, request, DeleteGroupsResponse)
             (result,) = response.results
-            check(result.error_code, result.error_message or f"group {group!r}")
+            check(result.error_code, f"group {group!r}", result.error_message)
 
         self._cluster.retrying_coordinator(group, work)
 

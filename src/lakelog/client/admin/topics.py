@@ -85,7 +85,7 @@ class Topics:
             )
             for row in response.topics:
                 if not (exist_ok and row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
-                    check(row.error_code, row.error_message or f"topic {name!r}")
+                    check(row.error_code, f"topic {name!r}", row.error_message)
 
         self._cluster.retrying(work)
         if wait and not validate_only:
@@ -106,7 +106,7 @@ class Topics:
             for row in response.responses:
                 if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise TopicNotFoundError(name)
-                check(row.error_code, row.error_message or f"topic {name!r}")
+                check(row.error_code, f"topic {name!r}", row.error_message)
 
         self._cluster.retrying(work)
 
@@ -121,7 +121,7 @@ class Topics:
             for row in response.results:
                 if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise TopicNotFoundError(name)
-                check(row.error_code, row.error_message or f"topic {name!r}")
+                check(row.error_code, f"topic {name!r}", row.error_message)
 
         self._cluster.retrying(work)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakelog.client.cluster import TRANSACTION, Cluster
-from lakelog.client.errors import ClientError, check, error_code
+from lakelog.client.errors import check, error_code, refused
 from lakelog.client.offsets import TopicPartition
 from lakelog.protocol.describe_producers import (
     DescribeProducersRequest,
@@ -132,7 +132,7 @@ class Transactions:
             node = self._cluster.leader(name, index).node_id
             response = self._cluster.ask(node, request, DescribeProducersResponse)
             row = response.topics[0].partitions[0]
-            check(row.error_code, row.error_message)
+            check(row.error_code, said=row.error_message)
             return [
                 ActiveProducer(
                     each.producer_id,
@@ -168,6 +168,6 @@ class Transactions:
             response = self._cluster.ask(node, request, WriteTxnMarkersResponse)
             code = response.markers[0].topics[0].partitions[0].error_code
             if code:
-                raise ClientError(error_code(code), f"marker for {name}-{index}")
+                raise refused(error_code(code), f"marker for {name}-{index}")
 
         self._cluster.retrying(work)

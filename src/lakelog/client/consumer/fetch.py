@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.epochs import EpochEnd
-from lakelog.client.errors import ClientError, error_code
+from lakelog.client.errors import ClientError, error_code, refused
 from lakelog.client.isolation import Batch, without_aborted
 from lakelog.client.view import Topic
 from lakelog.protocol.fetch import (
@@ -109,7 +109,7 @@ def read_response(response: FetchResponse, targets: Sequence[FetchTarget]) -> li
     batch that cannot be delivered whole.
     """
     if response.error_code:
-        raise ClientError(error_code(response.error_code), "fetch")
+        raise refused(error_code(response.error_code), "fetch")
     by_id = {(t.topic.topic_id, t.partition): t for t in targets if t.topic.has_id}
     by_name = {(t.topic.name, t.partition): t for t in targets}
     results = []

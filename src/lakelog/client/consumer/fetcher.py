@@ -21,7 +21,7 @@ from lakelog.client.consumer.fetch import (
 )
 from lakelog.client.consumer.positions import Position
 from lakelog.client.epochs import EpochEnd, epoch_ends
-from lakelog.client.errors import ClientError, ConnectionLostError
+from lakelog.client.errors import ClientError, ConnectionLostError, refused
 from lakelog.client.retry import log_retry, pause_s
 from lakelog.protocol.fetch import FetchResponse
 
@@ -231,7 +231,7 @@ class Fetcher:
         """Raises what does not heal; for the rest it is time to look for the leader again."""
         target = fetched.target
         where = f"{target.topic.name}-{target.partition} at offset {target.offset}"
-        error = ClientError(fetched.error, where)
+        error = refused(fetched.error, where)
         if not error.retriable:
             raise error
         self._back_off(error)

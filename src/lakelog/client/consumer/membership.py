@@ -15,7 +15,7 @@ from enum import Enum, auto
 from lakelog.assignors import ASSIGNORS, Member
 from lakelog.base.errors import ErrorCode
 from lakelog.client.committed import Membership
-from lakelog.client.errors import ClientError, error_code
+from lakelog.client.errors import ClientError, error_code, refused
 from lakelog.client.offsets import TopicPartition
 from lakelog.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -205,7 +205,7 @@ class GroupMember:
         if code in _NEW_ID:
             self.lost()
             return Step.REJOIN
-        raise ClientError(code, f"group {self.group!r}")
+        raise refused(code, f"group {self.group!r}")
 
     def rejoin(self) -> None:
         """The next thing to do is to join again, with the same id."""

@@ -26,6 +26,7 @@ from lakelog.client.errors import (
     OffsetOutOfRangeError,
     TopicRecreatedError,
     UnreachableError,
+    refused,
 )
 from lakelog.client.isolation import Batch
 from lakelog.client.offsets import EARLIEST, LATEST, list_offsets
@@ -174,7 +175,7 @@ class _Session:
                 raise
             is_stuck = fetched.next_offset == position
             if is_stuck and (end is not None or fetched.readable_end > position):
-                raise ClientError(ErrorCode.OFFSET_NOT_AVAILABLE, self._where(position))
+                raise refused(ErrorCode.OFFSET_NOT_AVAILABLE, self._where(position))
             return fetched
 
         try:
@@ -202,7 +203,7 @@ class _Session:
             raise ClientError(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer lacks the partition")
         fetched = results[0]
         if fetched.error:
-            raise ClientError(fetched.error, self._where(position))
+            raise refused(fetched.error, self._where(position))
         if fetched.diverged is not None:
             end = fetched.diverged.end_offset
             raise LogTruncatedError(self._topic, self._partition, position, end)

@@ -14,7 +14,7 @@ from lakelog.server.dispatch import Dispatcher
 from lakelog.server.monitoring.loop_watch import LoopWatch
 from lakelog.server.monitoring.readiness import Check, Stage, checks
 from lakelog.server.monitoring.sources import Sources
-from lakelog.server.options import StartError, parse_address
+from lakelog.server.options import ListenError, parse_address
 
 if TYPE_CHECKING:
     from lakelog.server.monitoring.http import HttpServer
@@ -55,7 +55,7 @@ class Monitoring:
         try:
             host, port = await self._http.start(host, port)
         except OSError as error:
-            raise StartError(f"cannot listen on {address} for http: {error.strerror}") from error
+            raise ListenError(address, error, for_http=True) from error
         shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         logger.info(
             "metrics and health on http://%s", shown, extra=event("http_ready", address=shown)
