@@ -138,6 +138,14 @@ def test_an_address_in_use_has_a_code_and_the_option_of_its_command(
     assert (caught.value.code, caught.value.hint) == ("LL0702", hint)
 
 
+def test_dev_does_not_name_an_option_that_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(CliError) as caught:
+        dev.dev(data=str(tmp_path), port=0, http="0.0.0.0:0")
+    assert caught.value.code == "LL0402"
+    assert "lakelog serve --insecure" in caught.value.hint
+    assert "--listen" not in caught.value.hint
+
+
 @pytest.mark.parametrize("address", ["192.0.2.1:9092", "nowhere.invalid:9092"])
 def test_an_address_that_is_not_this_hosts_has_a_code(tmp_path: Path, address: str) -> None:
     with pytest.raises(CliError, match="cannot listen on") as caught:

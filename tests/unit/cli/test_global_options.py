@@ -6,22 +6,13 @@ import re
 from importlib import import_module
 
 import pytest
-from cyclopts import App
 
-from lakelog.cli.help_writer import arguments_of, commands_of
-from lakelog.cli.main import COMMANDS, run
+from lakelog.cli.help_writer import arguments_of
+from lakelog.cli.main import run
+from unit.cli.command_model import accepted, commands
 
 EVERYWHERE, WITH_BROKER = "Options of every command", "Options of every command that asks a broker"
 WITHOUT_BROKER = {"dev", "serve", "explain", "debug requests"}
-
-
-def commands() -> dict[str, App]:
-    found: dict[str, App] = {}
-    for noun in COMMANDS:
-        app = import_module(f"lakelog.cli.{noun}").app
-        nested = {f"{noun} {name}": command for name, command in commands_of(app)}
-        found |= nested or {noun: app}
-    return found
 
 
 def shown(heading: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
@@ -31,11 +22,6 @@ def shown(heading: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
     options = set(re.findall(r"(?<![\w-])--?[a-z]+\b", section))
     assert options
     return options - {"-vv"}
-
-
-def accepted(command: App) -> set[str]:
-    names = {name for argument in arguments_of(command) for name in argument.names}
-    return names | {"--help", "-h"}
 
 
 @pytest.mark.parametrize("words", commands())
