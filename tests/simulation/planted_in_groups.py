@@ -173,3 +173,31 @@ def _enough_for_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def _former_member_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_shard, "check_consumer_commit", lambda *arguments, **named: None)
+
+
+@bug(
+    "members have no session after a start",
+    Law.EXPIRES,
+    "classic group",
+    faults=("kill", "client crash"),
+    seeds=20,
+    seconds=25.0,
+)
+@bug(
+    "members of KIP-848 have no session after a start",
+    Law.EXPIRES,
+    "consumer group",
+    faults=("kill", "client crash"),
+    seeds=20,
+    seconds=25.0,
+)
+def _no_session_after_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = group_shard.GroupShard.loaded
+
+    def without(self: Any, now: Any) -> Any:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Rebalancer, "renew_session", lambda *arguments: None)
+            inner.setattr(ConsumerGroups, "arm", lambda *arguments: None)
+            return loaded(self, now)
+
+    monkeypatch.setattr(group_shard.GroupShard, "loaded", without)

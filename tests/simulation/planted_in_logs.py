@@ -13,6 +13,7 @@ from lakelog.server.maintenance import Maintenance
 from lakelog.storage import checking, loader, recovery, retention
 from lakelog.storage.compaction import clean
 from lakelog.storage.directory import LogDirectory
+from lakelog.storage.epochs import EpochCache
 from lakelog.storage.flush import FlushJob
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.names import LOG
@@ -278,3 +279,36 @@ def _end_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
         return read(self, offset, max_bytes, **named)
 
     monkeypatch.setattr(Log, "read", strict)
+
+
+@bug("a lookup by time finds the record after", Law.AT_TIME, "plain", "idempotent")
+def _record_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    if_committed = Partition._if_committed
+
+    def after(self: Partition, found: Any) -> Any:
+        found = if_committed(self, found)
+        return found and found._replace(offset=found.offset + 1)
+
+    monkeypatch.setattr(Partition, "_if_committed", after)
+
+
+@bug("every epoch ends with the log", Law.EPOCH_END, "plain", "idempotent", faults=("stop",))
+def _ends_with_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    end_offset = EpochCache.end_offset
+
+    def log_end(self: EpochCache, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        found, end = end_offset(self, epoch, log_end_offset)
+        return found, max(end, log_end_offset)
+
+    monkeypatch.setattr(EpochCache, "end_offset", log_end)
+
+
+@bug("retention takes a segment too many", Law.RETAINED, "retention", seeds=20)
+def _segment_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    leading = retention._leading
+
+    def one_more(log: Log, *arguments: Any) -> int:
+        count = leading(log, *arguments)
+        return min(count + 1, len(log.segments) - 1) if count else count
+
+    monkeypatch.setattr(retention, "_leading", one_more)

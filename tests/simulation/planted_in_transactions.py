@@ -260,3 +260,16 @@ def _offsets_of_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
 @bug("aborted records return by compaction", Law.COMMITTED_ONLY, "compaction", seeds=20)
 def _aborted_return(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clean, "CleanedTransactions", lambda aborted: CleanedTransactions(()))
+
+
+@bug("a gap in a sequence is taken", Law.NO_GAP, "idempotent")
+@bug(
+    "what follows a batch that failed is taken",
+    Law.IN_ORDER,
+    "idempotent",
+    faults=("disk full", "disk error", "kill"),
+    seconds=40.0,
+    seeds=20,
+)
+def _gap_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerStateTable, "_check_sequence", lambda *arguments: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakelog.testing.simulation.clients.administrator import TopicMaker, Trimmer
@@ -17,13 +18,13 @@ from lakelog.testing.simulation.clients.topics import create_topic
 from lakelog.testing.simulation.clients.transactions import TransactionalProducer
 from lakelog.testing.simulation.ledger import Place
 from lakelog.testing.simulation.plan import Plan
+from lakelog.testing.simulation.retention import Retention
 
 if TYPE_CHECKING:
     from lakelog.testing.simulation.broker import BrokerHost
     from lakelog.testing.simulation.world import World
 
 _INTERNAL = {"internal.segment.bytes": "4000", "cleanup.policy": "compact"}
-_NEVER = 1 << 62
 _STATIC = (
     ("one", Role("one")),
     ("rival", Role("one", rivals=True)),
@@ -169,6 +170,8 @@ class Cast:
 
     async def _administration(self, hand: Client) -> None:
         places = await self._topic(hand, "trimmed", 2)
+        for place in places:
+            self._world.ledger.partition(place).has_times = False
         self.clients.append(IdempotentProducer(self._world, self.named("steady"), places))
         self.clients.append(Trimmer(self._world, self.named("trimmer"), places))
         self.clients.append(TopicMaker(self._world, self.named("shortlived")))
@@ -177,6 +180,9 @@ class Cast:
     async def _retention(self, hand: Client) -> None:
         places = await self._topic(hand, "events", 2, retention_ms="8000", retention_bytes="9000")
         for place in places:
-            self._world.ledger.deleted(place, _NEVER)
+            retention = Retention(8000, 9000, self._host.clock.spread_ms)
+            ledger = self._world.ledger
+            ledger.partition(place).retention = partial(retention.lost, ledger, place)
+            ledger.partition(place).has_times = False
         self.clients.append(IdempotentProducer(self._world, self.named("emitter"), places))
         self._readers(places)

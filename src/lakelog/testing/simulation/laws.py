@@ -16,6 +16,7 @@ class Law(Enum):
     WRITTEN = "what is read was written, and written there"
     ONE_VALUE = "an offset has one value"
     ONCE = "what an idempotent producer sends is there once"
+    IN_ORDER = "what a producer sent later lies behind"
     KEPT = "what was acknowledged is there"
     DURABLE = "what clients know of survives the power where every record is synced"
     KEYS_KEPT = "compaction keeps the newest value of each key"
@@ -24,6 +25,9 @@ class Law(Enum):
     BELOW_WATERMARK = "nobody reads beyond the high watermark"
     READABLE = "what is below the end can be read"
     OUT_OF_RANGE = "an offset is out of range only beyond a log's ends"
+    AT_TIME = "a lookup by time finds the first record at or after it"
+    EPOCH_END = "a leader epoch ends where the next one begins"
+    RETAINED = "what is young enough, or among the newest bytes, is not retired"
     START_KEPT = "a log begins where it began unless somebody deletes"
     END_KEPT = "a log reaches to where it reached"
     TRIMMED = "a log begins at or above what DeleteRecords was asked for"
@@ -38,6 +42,7 @@ class Law(Enum):
     FENCED = "a producer of an older epoch is refused"
     SAME_BATCH = "a batch that is sent again is the same batch"
     TAKEN = "a batch in sequence is taken"
+    NO_GAP = "a batch that leaves a gap in its producer's sequence is refused"
     IN_TIME = "a transaction goes on until its time is over"
     ENDS = "every transaction ends"
     COMMITTED_ONLY = "readers of committed records see no other"
@@ -54,6 +59,7 @@ class Law(Enum):
     GENERATION_FORWARD = "a generation does not come again"
     ONE_OWNER = "a partition has one owner at a time"
     FENCED_INSTANCE = "a static member that was replaced is refused"
+    EXPIRES = "a member that died gives up its partitions with its session"
     OWNED = "each partition has an owner once members come and go no more"
 
     # Logs, by their insides

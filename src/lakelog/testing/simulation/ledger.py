@@ -63,6 +63,11 @@ class Sent:
     """The offset that the producer was told."""
     seen: int = -1
     made_at: float = 0.0
+    number: int = 0
+    """Rises in the order of sending."""
+    producer_id: int = -1
+    timestamp: int = 0
+    """Of the record, in milliseconds."""
     twice: bool = False
     """Whether it may be there once more, its producer having been forgotten."""
 
@@ -87,6 +92,12 @@ class PartitionLedger:
     cuts: int = 0
     """How often its end was lost."""
     shadows: list[Shadow] = field(default_factory=list)
+    retention: Callable[[int], list[int]] | None = None
+    """Which of the records below a start of the log had to stay."""
+    epochs: dict[int, int] = field(default_factory=dict)
+    """By the last offset of each batch that was read, its leader epoch."""
+    has_times: bool = True
+    """Whether records keep their clients' timestamps, and stay until somebody deletes them."""
 
     def is_hidden(self, offset: int) -> bool:
         """Whether a damage may be told instead of the record at `offset`."""
@@ -130,14 +141,24 @@ class Ledger:
         once: bool = False,
         transaction: Transaction | None = None,
         made_at: float = 0.0,
+        producer_id: int = -1,
+        timestamp: int = 0,
     ) -> None:
         """`made_at` is when the batch was made, for who may send it again."""
         for value in values:
             assert value not in self.sent
             if transaction is not None:
                 transaction.places.add(place)
-            self.sent[value] = Sent(place, once, transaction, made_at=made_at)
             self.counts["sent"] += 1
+            self.sent[value] = Sent(
+                place,
+                once,
+                transaction,
+                made_at=made_at,
+                number=self.counts["sent"],
+                producer_id=producer_id,
+                timestamp=timestamp,
+            )
 
     def acknowledged(self, place: Place, base_offset: int, values: Iterable[bytes]) -> None:
         """`base_offset` -1 tells nothing of where they are."""
@@ -196,10 +217,31 @@ class Ledger:
 
         Who is in a transaction is not forgotten.
         """
-        if not sent.twice and sent.transaction is None and self.forgets(sent.place, sent.made_at):
+        if not sent.twice and self._may_be_forgotten(sent):
             sent.twice = True
             self.counts["written again by who was forgotten"] += 1
         return sent.twice
+
+    def note_epoch(self, place: Place, last_offset: int, epoch: int) -> None:
+        """A batch that was read ends at `last_offset`; compaction may put another one there."""
+        partition = self.partition(place)
+        if not partition.compacted:
+            partition.epochs[last_offset] = epoch
+
+    def timestamps(self, place: Place) -> dict[int, int]:
+        """Of the records that clients know of, by offset; nothing where they may be others."""
+        partition = self.partition(place)
+        if not partition.has_times or partition.compacted:
+            return {}
+        return {
+            offset: self.sent[value].timestamp
+            for offset, value in partition.values.items()
+            if offset >= partition.start
+        }
+
+    def _may_be_forgotten(self, sent: Sent) -> bool:
+        """Whether what was sent again may be taken for new."""
+        return sent.transaction is None and self.forgets(sent.place, sent.made_at)
 
     # What may go
 
@@ -218,6 +260,8 @@ class Ledger:
                     if self.sent[value].acked >= 0
                 }
         partition.end = min(partition.end, end)
+        for offset in [offset for offset in partition.epochs if offset >= end]:
+            del partition.epochs[offset]
         for transaction in self.transactions:
             if place in transaction.places or place[0].startswith("__"):
                 transaction.torn |= transaction.ends.get(place, end + 1) > end
@@ -251,11 +295,16 @@ class Ledger:
 
     def begins(self, place: Place, start: int) -> None:
         """A reader was told so."""
-        self.expect(
-            Law.START_KEPT,
-            start <= self.partition(place).start,
-            f"{place} begins at {start}, and nobody has deleted so much",
-        )
+        partition = self.partition(place)
+        if partition.retention is not None:
+            lost = partition.retention(start)
+            self.expect(Law.RETAINED, not lost, f"{place} begins at {start}: {lost} had to stay")
+        else:
+            self.expect(
+                Law.START_KEPT,
+                start <= partition.start,
+                f"{place} begins at {start}, and nobody has deleted so much",
+            )
         self.deleted(place, start)
 
     def forget(self, topic: str) -> None:
@@ -272,6 +321,7 @@ class Ledger:
         partition = self.partition(place)
         for offset, value in found.items():
             self.read(place, offset, value, committed=committed)
+        self._check_order(place, found)
         if partition.compacted:
             self._check_keys(place, found, committed=committed)
             return
@@ -284,6 +334,21 @@ class Ledger:
             if committed and transaction is not None and not transaction.is_committed:
                 continue
             self.violation(Law.KEPT, f"{place} has lost {value!r}, acknowledged at {sent.acked}")
+
+    def _check_order(self, place: Place, found: dict[int, bytes]) -> None:
+        """What an idempotent producer sent later lies behind, as long as it is remembered."""
+        newest: dict[int, int] = {}
+        for offset in sorted(found):
+            sent = self.sent.get(found[offset])
+            if sent is None or sent.producer_id < 0 or self._may_be_forgotten(sent):
+                continue
+            before = newest.get(sent.producer_id, 0)
+            self.expect(
+                Law.IN_ORDER,
+                before < sent.number,
+                f"{place} has {found[offset]!r} at {offset}, behind what was sent after it",
+            )
+            newest[sent.producer_id] = sent.number
 
     def _check_keys(self, place: Place, found: dict[int, bytes], *, committed: bool) -> None:
         """Each key has its newest value, or one that is newer than what its writers know of."""

@@ -25,7 +25,12 @@ async def settle(world: World) -> None:
         while world.loop.time() < until and not _is_settled(inside):  # noqa: ASYNC110 - as one looks
             await asyncio.sleep(_LOOK_S)
         owned = {member.name: sorted(member.owned) for member in inside}
-        world.ledger.expect(Law.OWNED, _is_settled(inside), f"{group} does not settle: {owned}")
+        dead = [member.name for member in world.lost_members if member.group == group]
+        world.ledger.expect(
+            Law.EXPIRES if dead else Law.OWNED,
+            _is_settled(inside),
+            f"{group} does not settle: {owned}; dead are {dead}",
+        )
 
 
 def _is_settled(members: list[GroupClient]) -> bool:

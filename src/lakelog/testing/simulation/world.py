@@ -20,6 +20,7 @@ from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.cast import Cast
 from lakelog.testing.simulation.clients.client import Client
+from lakelog.testing.simulation.clients.groups import GroupClient
 from lakelog.testing.simulation.clients.hanging import HangingWatch
 from lakelog.testing.simulation.damage import Damages
 from lakelog.testing.simulation.inspection import Inspection
@@ -40,6 +41,8 @@ from lakelog.testing.sqlite_vfs import seed_sqlite
 _COLD = 0.3
 _SLOW_THREAD_S_MAX = 0.2
 _ACKED_MIN = 10
+_STAYS_AWAY = 0.4
+"""Chance that a member of a group which dies does not come back."""
 _PEACE_S = 3.0
 _LINGERING_S = 1.5
 """How long after a disturbance a broker may have to catch up, and bytes be on their way."""
@@ -89,6 +92,9 @@ class World:
         """Until peace comes."""
         self.clients: list[Client] = []
         self._living: list[asyncio.Task[None]] = []
+        self.lost_members: list[GroupClient] = []
+        """Those that died, and never come back."""
+        self._fates = self.chance("fates")
         self.is_settling = False
         """Whether members of groups come and go no more."""
         self.is_ending = False
@@ -310,8 +316,18 @@ class World:
         client.process.die()
         self.net.vanish(client.process, silently=False)
         client.process.bury()
+        if isinstance(client, GroupClient) and self._may_stay_away(client):
+            self.lost_members.append(client)
+            del self.clients[number], self._living[number]
+            return
         successor = self.clients[number] = client.replaced()
         self._living[number] = successor.start()
+
+    def _may_stay_away(self, client: GroupClient) -> bool:
+        """Whether nobody takes its place: others in its group then have to do without it."""
+        others = [one for one in self.clients if isinstance(one, GroupClient) and one is not client]
+        is_alone = all(one.group != client.group for one in others)
+        return not is_alone and client.instance is None and self._fates.random() < _STAYS_AWAY
 
     # Laws
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
+from lakelog.testing.simulation.clients.lookups import look_up_epoch, look_up_time
 from lakelog.testing.simulation.clients.reading import (
     EARLIEST,
     FETCH_VERSION,
@@ -26,6 +27,7 @@ _AGAIN = 0.03
 """Chance to begin again somewhere: what was read before must be the same."""
 
 
+_LOOK_UP = 0.08
 _ON_THE_WAY_S = 0.3
 """For a request, its answer and what a broker has to do for it, when nothing disturbs it."""
 _THREADS = 6
@@ -48,6 +50,9 @@ class Consumer(Client):
         while not self.world.is_ending:
             await self.pause(0.0, 0.5)
             await self._fetch(self.some_place(self._places))
+            if self.rng.random() < _LOOK_UP:
+                look_up = self.rng.choice((look_up_time, look_up_epoch))
+                await look_up(self, self.some_place(self._places))
 
     async def _fetch(self, place: Place) -> None:
         at = self._positions[place]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _VERSION = 12
 _IN_FLIGHT_MAX = 5
+_LEAP = 0.04
 
 
 @dataclass(slots=True)
@@ -49,7 +50,7 @@ class PlainProducer(Client):
         while not self.world.is_ending:
             await self.pause(0.0, 1.0)
             place, values = self.some_place(self._places), self.new_values(self.rng.randint(1, 4))
-            self.ledger.will_send(place, values)
+            self.ledger.will_send(place, values, timestamp=self.world.wall_ms())
             request = produce_request(place, batch_of(self, values), acks=self._acks)
             for _ in range(3):
                 asked_at = self.world.loop.time()
@@ -100,6 +101,24 @@ class IdempotentProducer(Client):
             await asyncio.gather(*sending)
             for batch in batches:
                 await self._insist(batch)
+            if self.rng.random() < _LEAP and batches[-1].place in self._sequences:
+                await self._leap(batches[-1].place)
+
+    async def _leap(self, place: Place) -> None:
+        """Send a batch whose sequence is not the next: another one seems to be missing."""
+        values, starts = self.new_values(1), self.world.starts
+        now = self.world.loop.time()
+        self.ledger.will_send(place, values, made_at=now, timestamp=self.world.wall_ms())
+        producer = (*self._identity, self._sequences[place] + 1 + self.rng.randrange(5))
+        data = batch_of(self, values, producer, keyed=self._keyed)
+        batch = _Batch(place, values, data, starts, now)
+        if await self._send(batch) == 0:
+            self.ledger.expect(
+                Law.NO_GAP,
+                self._may_be_forgotten(batch) or self.ledger.forgets(place, self._identified_at),
+                f"{self.name}: a batch behind a gap in the sequence of {place} was taken",
+            )
+            await self._identify()
 
     async def _identify(self) -> None:
         while True:
@@ -123,7 +142,14 @@ class IdempotentProducer(Client):
         key = self.some_key() if self._keyed else b""
         values = self.new_values(self.rng.randint(1, 4), key=key)
         now = self.world.loop.time()
-        self.ledger.will_send(place, values, once=True, made_at=now)
+        self.ledger.will_send(
+            place,
+            values,
+            once=True,
+            made_at=now,
+            producer_id=self._identity[0],
+            timestamp=self.world.wall_ms(),
+        )
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = sequence + len(values)
         data = batch_of(self, values, (*self._identity, sequence), keyed=self._keyed)

@@ -65,6 +65,7 @@ def read_piece(ledger: Ledger, place: Place, offset: int, answer: Any, *, commit
             f"{place}: after {at} came the batch {header.base_offset} to {header.last_offset}",
         )
         at = header.last_offset + 1
+        ledger.note_epoch(place, header.last_offset, header.partition_leader_epoch)
         while aborted and aborted[0][0] <= header.last_offset:
             gone.add(aborted.pop(0)[1])
         if header.is_control:
@@ -127,7 +128,8 @@ async def read_all(client: Client, place: Place, *, committed: bool) -> dict[int
             continue
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             start = await list_offset(client, place, EARLIEST, committed=committed)
-            if at < start <= client.ledger.partition(place).start:
+            client.ledger.begins(place, start)
+            if at < start:
                 at = start  # retention was faster
                 continue
         if answer.error_code != 0:

@@ -97,7 +97,7 @@ class TransactionalProducer(Client):
         place, values = self.some_place(self._places), self.new_values(1)
         zombie = self.ledger.begin(f"{self.name}/zombie")
         zombie.fate = Fate.ABORTED
-        self.ledger.will_send(place, values, transaction=zombie)
+        self.ledger.will_send(place, values, transaction=zombie, timestamp=self.world.wall_ms())
         batch = batch_of(self, values, (*old, 0), transactional=True, keyed=self._keyed)
         request = produce_request(place, batch, transaction=self._id)
         try:
@@ -170,7 +170,14 @@ class TransactionalProducer(Client):
     async def _send(self, transaction: Transaction, place: Place) -> None:
         key = self.some_key() if self._keyed else b""
         values = self.new_values(self.rng.randint(1, 3), key=key)
-        self.ledger.will_send(place, values, once=True, transaction=transaction)
+        self.ledger.will_send(
+            place,
+            values,
+            once=True,
+            transaction=transaction,
+            producer_id=self._identity[0],
+            timestamp=self.world.wall_ms(),
+        )
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = sequence + len(values)
         producer = (*self._identity, sequence)
