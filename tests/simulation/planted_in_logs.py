@@ -312,3 +312,35 @@ def _segment_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
         return min(count + 1, len(log.segments) - 1) if count else count
 
     monkeypatch.setattr(retention, "_leading", one_more)
+
+
+@bug(
+    "a tombstone goes with the next cleaning",
+    Law.TOMBSTONE_KEPT,
+    "compaction",
+    faults=("stop",),
+    seeds=20,
+    seconds=30.0,
+)
+def _tombstone_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clean._Cleaning, "_new_horizon", lambda self: self._job.now_ms)
+
+
+@bug(
+    "a tombstone goes before what it deletes",
+    Law.DELETED,
+    "compaction",
+    faults=("stop",),
+    seeds=20,
+    seconds=30.0,
+)
+def _goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    note_keys = clean.note_keys
+
+    def oldest(data: bytes, count: int, base: int, start: int, offsets: dict[bytes, int]) -> None:
+        before = dict(offsets)
+        note_keys(data, count, base, start, offsets)
+        offsets.update(before)
+
+    monkeypatch.setattr(clean, "note_keys", oldest)
+    monkeypatch.setattr(clean._Cleaning, "_new_horizon", lambda self: self._job.now_ms)

@@ -121,14 +121,20 @@ class Cast:
         self._readers(places)
 
     async def _compaction(self, hand: Client) -> None:
+        delete_retention_ms = self._world.chance(self.named("cast")).choice((0, 4_000, 60_000))
+        clock = self._host.clock
         config = {
             "cleanup_policy": "compact",
-            "delete_retention_ms": "4000",
+            "delete_retention_ms": str(delete_retention_ms),
             "min_cleanable_dirty_ratio": "0.01",
         }
         places = await self._topic(hand, "state", 2, **config)
         for place in places:
-            self._world.ledger.partition(place).compacted = True
+            partition = self._world.ledger.partition(place)
+            partition.compacted = True
+            partition.may_drop_tombstone = lambda made_at: (
+                clock.spread_ms(made_at) >= delete_retention_ms
+            )
         self.clients.append(IdempotentProducer(self._world, self.named("keys"), places, keyed=True))
         for version in (0, 2):
             name = self.named(f"ktxn{version}")

@@ -20,6 +20,8 @@ class Law(Enum):
     KEPT = "what was acknowledged is there"
     DURABLE = "what clients know of survives the power where every record is synced"
     KEYS_KEPT = "compaction keeps the newest value of each key"
+    TOMBSTONE_KEPT = "a tombstone stays until readers have had their time"
+    DELETED = "a deleted key does not come back"
     INTACT = "no damaged batch is served"
     ADJACENT = "a fetch goes on where the one before has ended"
     BELOW_WATERMARK = "nobody reads beyond the high watermark"

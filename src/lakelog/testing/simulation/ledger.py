@@ -15,6 +15,9 @@ from typing import NamedTuple
 
 from lakelog.testing.simulation.laws import Law
 
+TOMBSTONE = b"-"
+"""Where the name of a tombstone begins, behind its key and a slash."""
+
 Place = tuple[str, int]
 """A topic and a partition of it."""
 
@@ -89,6 +92,8 @@ class PartitionLedger:
     """A client was told that records below it are deleted."""
     end: int = 0
     compacted: bool = False
+    may_drop_tombstone: Callable[[float], bool] = lambda made_at: False
+    """Whether compaction need not keep one any longer that was made then."""
     cuts: int = 0
     """How often its end was lost."""
     shadows: list[Shadow] = field(default_factory=list)
@@ -323,7 +328,7 @@ class Ledger:
             self.read(place, offset, value, committed=committed)
         self._check_order(place, found)
         if partition.compacted:
-            self._check_keys(place, found, committed=committed)
+            self._check_keys(place, found)
             return
         for value, sent in self.sent.items():
             if sent.place != place or sent.acked < partition.start or sent.acked in found:
@@ -350,25 +355,42 @@ class Ledger:
             )
             newest[sent.producer_id] = sent.number
 
-    def _check_keys(self, place: Place, found: dict[int, bytes], *, committed: bool) -> None:
-        """Each key has its newest value, or one that is newer than what its writers know of."""
+    def _check_keys(self, place: Place, found: dict[int, bytes]) -> None:
+        """Each key has its newest value, or one that is newer than what its writers know of.
+
+        Of a key that was deleted there may be nothing left, once its tombstone need not stay.
+        """
+        partition = self.partition(place)
         newest: dict[bytes, int] = {}
-        hidden = self.partition(place).is_hidden
         for offset, value in found.items():
             key = value.partition(b"/")[0]
             newest[key] = max(offset, newest.get(key, -1))
+        for key, value in self._newest_of_keys(place).items():
+            sent, last = self.sent[value], newest.get(key, -1)
+            if last >= sent.acked or partition.is_hidden(sent.acked):
+                continue
+            law = Law.KEYS_KEPT
+            if value.startswith(key + b"/" + TOMBSTONE):
+                if last < 0 and partition.may_drop_tombstone(sent.made_at):
+                    continue
+                law = Law.TOMBSTONE_KEPT if last < 0 else Law.DELETED
+            self.violation(
+                law, f"{place} has lost {value!r}, the newest of its key, at {sent.acked}"
+            )
+
+    def _newest_of_keys(self, place: Place) -> dict[bytes, bytes]:
+        """By key, the value with the largest offset of all that are certainly committed."""
+        newest: dict[bytes, bytes] = {}
         for value, sent in self.sent.items():
             transaction = sent.transaction
-            if sent.place != place or sent.acked < 0 or hidden(sent.acked):
+            if sent.place != place or sent.acked < 0:
                 continue
             if transaction is not None and not transaction.is_committed:
                 continue
             key = value.partition(b"/")[0]
-            if sent.acked > newest.get(key, -1):
-                self.violation(
-                    Law.KEYS_KEPT,
-                    f"{place} has lost {value!r}, the newest of its key, at {sent.acked}",
-                )
+            if key not in newest or self.sent[newest[key]].acked < sent.acked:
+                newest[key] = value
+        return newest
 
     def check_transactions(self, committed: set[bytes], places: Collection[Place]) -> None:
         """All or nothing: `committed` is what readers of committed records saw in `places`.

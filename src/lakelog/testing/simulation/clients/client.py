@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
 from lakelog.testing.simulation.laws import Law
-from lakelog.testing.simulation.ledger import Ledger, Place
+from lakelog.testing.simulation.ledger import TOMBSTONE, Ledger, Place
 from lakelog.testing.simulation.process import Process
 from lakelog.testing.simulation.wire import Lost, WireConnection
 
@@ -124,8 +124,9 @@ class Client:
         return found
 
     def some_key(self) -> bytes:
-        """Some of them often, most of them seldom."""
-        return b"k%d/" % self.rng.randrange(4 if self.rng.random() < 0.7 else 40)
+        """Some of them often, most of them seldom; now and then what is written deletes it."""
+        key = b"k%d/" % self.rng.randrange(4 if self.rng.random() < 0.7 else 40)
+        return key + TOMBSTONE if self.rng.random() < 0.15 else key
 
     def some_place(self, places: Sequence[Place]) -> Place:
         return places[self.rng.randrange(len(places))]

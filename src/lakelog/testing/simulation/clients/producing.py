@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.records.builder import BatchBuilder
-from lakelog.testing.simulation.ledger import Place
+from lakelog.testing.simulation.ledger import TOMBSTONE, Place
 
 if TYPE_CHECKING:
     from lakelog.testing.simulation.clients.client import Client
@@ -22,11 +22,18 @@ def batch_of(
     transactional: bool = False,
     keyed: bool = False,
 ) -> bytes:
-    """`producer` is id, epoch and base sequence; a key is what stands before the first slash."""
+    """`producer` is id, epoch and base sequence; a key is what stands before the first slash.
+
+    A tombstone has no value: a header tells which one it is.
+    """
     builder = BatchBuilder(client.rng.choice((0, 0, 0, 1)))
     now_ms = client.world.wall_ms()
     for value in values:
-        builder.append(now_ms, value.partition(b"/")[0] if keyed else None, value)
+        key, _, name = value.partition(b"/")
+        if keyed and name.startswith(TOMBSTONE):
+            builder.append(now_ms, key, None, [("name", value)])
+        else:
+            builder.append(now_ms, key if keyed else None, value)
     return bytes(builder.build(*producer, is_transactional=transactional))
 
 

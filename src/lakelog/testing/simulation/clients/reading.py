@@ -14,7 +14,7 @@ from lakelog.protocol.list_offsets import (
 )
 from lakelog.records.batch import check_crc, iter_batches
 from lakelog.records.control import read_marker
-from lakelog.records.record import decode_records
+from lakelog.records.record import Record, decode_records
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Ledger, Place
 
@@ -76,8 +76,8 @@ def read_piece(ledger: Ledger, place: Place, offset: int, answer: Any, *, commit
         if committed and header.is_transactional and header.producer_id in gone:
             continue
         for record in decode_records(batch, header, _DECODED_MAX):
-            if record.offset >= offset and record.value is not None:
-                values.append((record.offset, record.value))
+            if record.offset >= offset:
+                values.append((record.offset, _name(record)))
     if committed:
         ledger.expect(
             Law.BELOW_STABLE,
@@ -90,6 +90,14 @@ def read_piece(ledger: Ledger, place: Place, offset: int, answer: Any, *, commit
         f"{place}: read up to {at}, beyond the high watermark {answer.high_watermark}",
     )
     return Piece(values, at)
+
+
+def _name(record: Record) -> bytes:
+    """The value, or what the header of a tombstone says."""
+    if record.value is not None:
+        return bytes(record.value)
+    (header,) = record.headers
+    return bytes(header[1] or b"")
 
 
 def is_damaged(client: Client, place: Place, offset: int) -> bool:
