@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
+from pyiceberg.table import StaticTable
 
 from broker_process import eventually
+from lakelog.client.admin import Admin, ResourceType
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.crc import crc32c
 from spark.scripts import counted, printed_scripts, run_script
 from spark.table_sync import TIMEOUT_S, Sync
 from spark.topics import MakeTopic, produce
+from wire_client import WireClient
+from wire_client import produce as produce_batch
 
 pytestmark = [pytest.mark.spark]
 
@@ -76,3 +83,42 @@ def test_what_cannot_be_synced_is_refused(
     assert err.startswith(f"error[{code}] ")
     assert text in err
     assert len(err.splitlines()) == 2
+
+
+def test_a_record_that_cannot_be_a_row_is_named_in_one_line(
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """And with the option that the error names, it is one. A header key may be any bytes."""
+    topic = make_topic(6, partitions=2)
+    with Admin(bootstrap) as admin:
+        changes = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+        admin.configs.alter(ResourceType.TOPIC, topic, changes)
+    batch = BatchBuilder()
+    batch.append(2**62, b"k", b"late", [("k?y", b"x")])
+    data = batch.build()
+    data[data.index(b"k?y") + 1] = 0xFF
+    struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    with WireClient(bootstrap) as wire:
+        assert produce_batch(wire, topic, bytes(data), partition=1).error_code == 0
+    words = (topic, "--warehouse", str(tmp_path), "-f", "json")
+
+    status, out, err = Sync(bootstrap, *words).end()
+
+    assert (status, out) == (1, "")
+    [line] = [line for line in err.splitlines() if "@" in line]
+    assert f"{topic}-1@3: the timestamp {2**62} (milliseconds)" in line
+    assert "--null-timestamps" in err
+    assert "Traceback" not in err
+    assert "Py4J" not in err
+
+    result = Sync(bootstrap, *words, "--null-timestamps").result()
+    assert result["rows_added"] == 7
+    table = StaticTable.from_metadata(result["metadata_path"])
+    found = [row for row in table.scan().to_arrow().to_pylist() if row["value"] == b"late"]
+    assert [(row["timestamp"], row["rawTimestamp"]) for row in found] == [(None, 2**62)]
+    assert found[0]["headers"] == [{"key": "k\N{REPLACEMENT CHARACTER}y", "value": b"x"}]
+
+    produce(bootstrap, topic, range(10, 12), partitions=2)
+    assert Sync(bootstrap, *words).result()["rows_added"] == 2, (
+        "the table fits without the option, too"
+    )
