@@ -110,16 +110,18 @@ class _Reading:
 
     def batches(self) -> Iterator[Batch]:
         self._loss = None
+        position = self.remaining.start
         try:
             for header, batch in self._broker.batches(self.remaining):
                 yield header, batch
-                self._advance(header.last_offset + 1)
-            self._advance(self._wanted.end)
+                position = header.last_offset + 1
+            position = self._wanted.end
         except LogReplacedError as error:
+            position = self._wanted.end
             self._lost(str(error))
-            self._advance(self._wanted.end)
         except DataLossError as error:
             self._loss = error
+        self.remaining = replace(self.remaining, start=position)
 
     def find_remaining(self) -> bool:
         """Whether the log holds any of what is left, which is then `remaining`.
@@ -157,9 +159,6 @@ class _Reading:
         if first > left.start or end < left.end:
             self._lost(f"{left}: the log holds only [{first}, {end})")
         return replace(left, start=max(first, left.start), end=min(end, left.end))
-
-    def _advance(self, start: int) -> None:
-        self.remaining = replace(self.remaining, start=start)
 
     def _lost(self, what: str) -> None:
         report_loss(what, fail=self._fail)

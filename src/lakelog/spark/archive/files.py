@@ -124,14 +124,16 @@ class _Reading:
         """What `remaining` holds, which begins after it then."""
         self._loss = None
         left = self.remaining
+        position = left.start
         try:
             for header, batch in self._broker.batches(left):
                 yield header, batch
-                self.remaining = replace(left, start=min(header.last_offset + 1, left.end))
-            self.remaining = replace(left, start=left.end)
+                position = min(header.last_offset + 1, left.end)
+            position = left.end
         except (TopicGoneError, LogReplacedError):
             raise
         except DataLossError as error:
             if not self._skip_lost:
                 raise
             self._loss = error
+        self.remaining = replace(left, start=position)
