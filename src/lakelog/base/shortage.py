@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 from typing import TypeGuard
 
+from lakelog.base.errors import ErrorCode, KafkaError
+
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _PASSING = NO_SPACE | NO_DESCRIPTORS
@@ -25,3 +27,10 @@ def is_shortage(error: BaseException | None) -> TypeGuard[OSError]:
 def lacks_descriptors(error: BaseException | None) -> TypeGuard[OSError]:
     """Return whether the call failed before it reached the device, for want of a descriptor."""
     return isinstance(error, OSError) and error.errno in NO_DESCRIPTORS
+
+
+class OutOfRoomError(KafkaError):
+    """KAFKA_STORAGE_ERROR of an operation that was definitely not carried out, for a shortage."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.strerror}; try again")

@@ -51,7 +51,11 @@ class Written:
 
 @dataclass(slots=True)
 class Report:
-    """`bytes` are those of the keys and values written."""
+    """`bytes` are those of the keys and values written.
+
+    `timed_out`: a record was not acknowledged in time; `gave_up`: therefore the rest of the input
+    was not read.
+    """
 
     records: int = 0
     bytes: int = 0
@@ -59,6 +63,8 @@ class Report:
     first_error: KafkaError | None = None
     largest_failed: int = 0
     """Bytes of the largest record that failed as the first one did, headers included."""
+    timed_out: bool = False
+    gave_up: bool = False
     partitions: dict[int, Written] = field(default_factory=dict)
 
     def add(self, delivery: Delivery, size: int, headers_size: int) -> None:
@@ -78,6 +84,7 @@ class Report:
 
     def fail(self, error: KafkaError, size: int) -> None:
         self.failed += 1
+        self.timed_out |= error.code is ErrorCode.REQUEST_TIMED_OUT
         if self.first_error is None:
             self.first_error = error
         if error.code is self.first_error.code:
@@ -88,12 +95,16 @@ def send_all(sink: RecordSink, topic: str, records: Iterable[InputRecord]) -> Re
     """Sends every record and waits for every answer; a record's failure does not stop the rest.
 
     The first record's failure does, unless its size is the reason: the others would fail alike.
-    What `records` raises is raised after the records before it were answered.
+    After a time-out no more records are read: each of them would wait as long. What `records`
+    raises is raised after the records before it were answered.
     """
     report = Report()
     waiting: deque[tuple[Delivery, int, int]] = deque()
     try:
         for record in records:
+            if report.timed_out:
+                report.gave_up = True
+                break
             size = len(record.key or b"") + len(record.value or b"")
             headers_size = _headers_size(record.headers) if record.headers else 0
             try:

@@ -137,7 +137,7 @@ def _produce(
             compression=settings.compression,
             linger_ms=settings.linger_ms,
             request_timeout_ms=timeout_ms,
-            delivery_timeout_ms=3 * timeout_ms,
+            delivery_timeout_ms=timeout_ms,
             max_block_ms=timeout_ms,
         )
         try:
@@ -192,7 +192,8 @@ def _failure(report: Report, topic: str) -> CliError:
     if not report.records:
         return CliError(first.code, first.message, hint)
     number = report.failed + report.records
-    text = f"{report.failed} of {number} not written: {report.first_error}"
+    rest = "; the rest of the input was not read" if report.gave_up else ""
+    text = f"{report.failed} of {number} not written: {report.first_error}{rest}"
     return CliError("LL0604", text, hint)
 
 

@@ -78,7 +78,8 @@ class Pump:
                 self._write(records)
                 self._watch_trouble(ends_itself=exit_at_end or count is not None)
                 left = None if left is None else left - len(records)
-                knows_assignment = True
+                # A group that could not be joined has assigned nothing, which is not the end.
+                knows_assignment = self._progress is None or self._source.trouble is None
         finally:
             if self._progress is not None:
                 self._progress.commit()

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
+from lakelog.base.shortage import OutOfRoomError
 from lakelog.coordinator.reloads import UNREADABLE, Reloads
 from lakelog.coordinator.shard import (
     NOT_APPENDED,
@@ -305,6 +306,9 @@ class ShardHost(Generic[S]):
                 await self._log.append_marker(hosted.partition, marker)
             else:
                 await self._log.append(hosted.partition, self._batch(producer, records))
+        except OutOfRoomError as error:
+            self._fail(hosted, results, coordinator_code(error.code))
+            return not hosted.dropped
         except (KafkaError, OSError) as error:
             code = error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR
             logger.warning(

@@ -118,8 +118,9 @@ class PartitionLog(Protocol):
         """Appends one batch and returns its base offset once it is committed.
 
         Raises `KafkaError`, or `OSError` if the log directory failed. Unless the code is one of
-        `NOT_APPENDED`, the batch may be in the log all the same; but then it is there for a `read`
-        that begins after the failure was reported: it cannot turn up later.
+        `NOT_APPENDED`, or the error an `OutOfRoomError`, the batch may be in the log all the same;
+        but then it is there for a `read` that begins after the failure was reported: it cannot
+        turn up later.
         """
         ...
 

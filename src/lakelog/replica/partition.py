@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.base.shortage import is_shortage
+from lakelog.base.shortage import OutOfRoomError, is_shortage
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
 from lakelog.records.control import EndTransactionMarker
@@ -160,16 +160,23 @@ class Partition:
                 verification=verification,
                 sampled=sampled,
             )
-            self._follow_append()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
+        self._follow_append()
         return result
 
     def _follow_append(self) -> None:
-        """Commits what was appended, or has it flushed first. Raises `OSError`."""
+        """Commits what was appended, or has it flushed first.
+
+        Raises KAFKA_STORAGE_ERROR, with the batch in the log.
+        """
         log = self.log
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
-            log.flush()
+            try:
+                log.flush()
+            except (OSError, CorruptLog) as error:
+                failure = self._storage_error(error)
+                raise KafkaError(failure.code, failure.message) from error
         if log.config.durability == PAGE_CACHE:
             self.high_watermark = log.log_end_offset
         else:
@@ -243,9 +250,9 @@ class Partition:
                 now_ms=now_ms,
                 transaction_version=transaction_version,
             )
-            self._follow_append()
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
+        self._follow_append()
         self.written.note_marker(self.written.all_bytes - before)
         return offset
 
@@ -395,6 +402,6 @@ class Partition:
         """
         if is_shortage(error) and not self.log.broken:
             self._note_shortage(error)
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.strerror}; try again")
+            return OutOfRoomError(error)
         self.take_offline(str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory failed")

@@ -77,6 +77,20 @@ def test_failures_do_not_stop_the_rest() -> None:
     assert report.largest_failed == len(b"k") + len(b"refused")
 
 
+def test_after_a_time_out_the_rest_of_the_input_is_not_read() -> None:
+    class _Quick(_Sink):
+        def send(self, *arguments: object, **named: object) -> _Delivery:
+            delivery = super().send(*arguments, **named)  # type: ignore[arg-type]
+            delivery.done = True
+            return delivery
+
+    values = _values(b"a", b"lost", b"b", b"c")
+    report = send_all(_Quick(), "t", values)
+    assert (report.records, report.failed, report.gave_up) == (1, 1, True)
+    assert [record.value for record in values] == [b"c"]
+    assert not send_all(_Quick(), "t", _values(b"a", b"lost")).gave_up
+
+
 def test_a_refusal_at_the_first_record_ends_it() -> None:
     with pytest.raises(KafkaError, match="no such topic"):
         send_all(_Sink(), "t", _values(b"nowhere", b"a"))

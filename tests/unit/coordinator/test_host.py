@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from coordinator_members import commit, commit_codes, committed, form, heartbeat, join
 from coordinator_world import World, in_world
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.shortage import OutOfRoomError
 from lakelog.coordinator import host
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord, encode_record
 from lakelog.records.builder import BatchBuilder
@@ -272,3 +275,20 @@ async def test_a_clock_set_forward_ends_no_session(world: World) -> None:
     world.clock.wall_skew_ms = 3_600_000
     await asyncio.sleep(5)
     assert await heartbeat(world, joined) == 0
+
+
+@in_world()
+async def test_a_full_disk_fails_requests_and_keeps_the_shard(world: World) -> None:
+    await commit_codes(world, {("orders", 0): 5})
+    shard = world.coordinator._host.shard(0)
+    append, full = world.log.append, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def failing(partition: int, batch: bytearray) -> int:
+        raise OutOfRoomError(full)
+
+    world.log.append = failing  # type: ignore[method-assign]
+    assert await commit_codes(world, {("orders", 0): 6}) == [ErrorCode.NOT_COORDINATOR]
+    world.log.append = append  # type: ignore[method-assign]
+    assert world.coordinator._host.shard(0) is shard
+    assert await committed(world) == {("orders", 0): 5}
+    assert await commit_codes(world, {("orders", 0): 7}) == [ErrorCode.NONE]

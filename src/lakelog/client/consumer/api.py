@@ -87,6 +87,7 @@ class Consumer:
             self._cluster, limits or FetchLimits(), read_committed=self._read_committed
         )
         self._session: GroupSession | None = None
+        self._join_trouble: Trouble | None = None
         self._on_revoked: Callable[[], None] | None = None
         self._positions: dict[TopicPartition, Position] = {}
         self._uncommitted: set[TopicPartition] = set()
@@ -125,6 +126,7 @@ class Consumer:
             self._commit_if_wanted()
             self._session.close()
             self._session = None
+            self._join_trouble = None
         self._set_assignment([])
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -145,12 +147,13 @@ class Consumer:
     @property
     def trouble(self) -> Trouble | None:
         """Why no records come although `poll` goes on trying; none when all is well."""
-        return self._fetcher.trouble
+        return self._join_trouble or self._fetcher.trouble
 
     def poll(self, timeout_s: float = 1.0, max_records: int = _RECORDS_MAX) -> list[ConsumerRecord]:
         """The next records, as soon as there are any; an empty list after `timeout_s`.
 
-        Joins and rejoins the group as needed; that time is not counted. A log that was cut below
+        Joins and rejoins the group as needed; that time is not counted. Without a coordinator for
+        `timeout_s` it returns, and tells of it by `trouble`. A log that was cut below
         what was read of it goes on from the cut, with a warning. Raises FENCED_INSTANCE_ID and so
         on; with `auto_offset_reset="none"` OFFSET_OUT_OF_RANGE, and `LogTruncatedError` for a cut.
         """
@@ -158,7 +161,8 @@ class Consumer:
         deadline = time.monotonic() + timeout_s
         while True:
             if self._session is not None and self._session.needs_join:
-                self._rejoin(self._session)
+                if not self._rejoin(self._session, timeout_s):
+                    return []
                 deadline = time.monotonic() + timeout_s
             self._find_positions()
             records = self._take(max_records)
@@ -266,13 +270,25 @@ class Consumer:
                 break
         return records
 
-    def _rejoin(self, session: GroupSession) -> None:
-        self._commit_if_wanted()
-        if self._on_revoked is not None and self._positions:
-            self._on_revoked()
-        assigned = session.join()
+    def _rejoin(self, session: GroupSession, patience_s: float) -> bool:
+        """Whether this is a member now."""
+        if self._join_trouble is None:
+            self._commit_if_wanted()
+            if self._on_revoked is not None and self._positions:
+                self._on_revoked()
+        begun = time.monotonic()
+        try:
+            assigned = session.join(patience_s)
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            since_s = begun if self._join_trouble is None else self._join_trouble.since_s
+            self._join_trouble = Trouble(error, since_s)
+            return False
+        self._join_trouble = None
         self._positions.clear()
         self._set_assignment(sorted(assigned))
+        return True
 
     def _set_assignment(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = list(partitions)

@@ -72,9 +72,13 @@ class GroupSession:
     def assigned(self) -> frozenset[TopicPartition]:
         return self._member.assigned
 
-    def join(self) -> frozenset[TopicPartition]:
-        """Joins until the member is stable, and returns what it is to read."""
-        deadline = time.monotonic() + self._join_timeout_s
+    def join(self, patience_s: float) -> frozenset[TopicPartition]:
+        """Joins until the member is stable, and returns what it is to read.
+
+        Raises the last `ClientError` after `patience_s` without a coordinator; how long the other
+        members take does not count.
+        """
+        deadline = time.monotonic() + patience_s
         for pause in pauses():
             step, failure = Step.FIND_COORDINATOR, None
             try:
@@ -85,6 +89,8 @@ class GroupSession:
                 failure = error
             if step is Step.GO_ON:
                 return self._member.assigned
+            if step is Step.REJOIN:
+                deadline = time.monotonic() + patience_s
             if step is Step.FIND_COORDINATOR:
                 self._cluster.forget_coordinator(self._member.group)
                 if time.monotonic() + pause > deadline:

@@ -1,0 +1,194 @@
+"""The file system of the data folder is full, and has space again: a real broker on 8 MiB."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import KafkaError as ClientFailure
+from confluent_kafka import KafkaException as ClientException
+
+from broker_process import LAKELOG, BrokerProcess, eventually
+from wire_client import WireClient, batch_of, create_topic, described, fetch, produce
+
+SIZE = 8 << 20
+PARTITIONS = 3
+TOPIC = "narrow"
+STORAGE_ERROR = 56
+PATIENCE_S = 120.0
+"""For a command that is to end after two seconds; without its time-out it would not end."""
+
+
+class SmallDiskBroker(BrokerProcess):
+    """Its data folder is a file system of its own, in a mount namespace of its own."""
+
+    http = ""
+
+    def command(self) -> list[str]:
+        self.data.mkdir(exist_ok=True)
+        script = f'mount -t tmpfs -o size={SIZE} tmpfs "$0" && exec "$@"'
+        inner = ["sh", "-c", script, str(self.data), *super().command()]
+        return ["unshare", "--user", "--map-root-user", "--mount", *inner]
+
+    @property
+    def seen_data(self) -> Path:
+        """The data folder as the broker sees it."""
+        return Path(f"/proc/{self.pid}/root", *self.data.parts[1:])
+
+    @property
+    def filler(self) -> Path:
+        return self.seen_data / "filler"
+
+    def fill(self) -> None:
+        """Leaves not a byte."""
+        size = 1 << 20
+        with self.filler.open("wb", buffering=0) as file:
+            while size:
+                try:
+                    file.write(bytes(size))
+                except OSError:
+                    size //= 2
+
+    def make_room(self) -> None:
+        self.filler.unlink()
+
+    def failing_checks(self) -> list[str]:
+        try:
+            with urllib.request.urlopen(f"{self.http}/readyz") as answer:
+                found = json.load(answer)
+        except urllib.error.HTTPError as error:
+            found = json.load(error)
+        return [failing["check"] for failing in found["failing"]]
+
+    def events(self, name: str) -> int:
+        return self.log().count(f'"event": "{name}"')
+
+    def end(self) -> None:
+        """SIGTERM, and an orderly end: the clean stop is noted in the folder that goes with it."""
+        assert self._process is not None
+        self._process.terminate()
+        assert self.wait() == 0
+        assert self.events("stopped") == 1
+        assert self.events("close_failed") == 0
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDiskBroker]:
+    data = tmp_path_factory.mktemp("small") / "data"
+    settings = {
+        "offsets.topic.num.partitions": "2",
+        "transaction.state.log.num.partitions": "2",
+    }
+    with SmallDiskBroker(data, settings=settings, arguments=("--http", "127.0.0.1:0")) as broker:
+        (line,) = [line for line in broker.log().splitlines() if '"http_ready"' in line]
+        broker.http = "http://" + json.loads(line)["address"]
+        with WireClient(broker.bootstrap) as client:
+            create_topic(client, TOPIC, PARTITIONS)
+        yield broker
+
+
+def produce_to_all(client: WireClient) -> set[int]:
+    """The error codes."""
+    return {
+        produce(client, TOPIC, batch_of(bytes(1000)), partition=index).error_code
+        for index in range(PARTITIONS)
+    }
+
+
+def run(broker: BrokerProcess, *arguments: str, given: bytes = b"") -> tuple[int, str]:
+    """Exit status of a command with `--timeout 2s`, and what it wrote to stderr."""
+    command = [LAKELOG, *arguments, "-b", broker.bootstrap, "--timeout", "2s"]
+    done = subprocess.run(
+        command, input=given, capture_output=True, timeout=PATIENCE_S, check=False
+    )
+    text = done.stderr.decode()
+    assert "LL0999" not in text
+    return done.returncode, text
+
+
+def commit(broker: BrokerProcess, offset: int, timeout_s: float) -> int:
+    """Commits an offset as somebody outside the group does; the offset that the group then has."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+    place = TopicPartition(TOPIC, 0, offset)
+    try:
+        consumer.commit(offsets=[place], asynchronous=False)
+        (found,) = consumer.committed([place], timeout=timeout_s)
+        return found.offset
+    finally:
+        consumer.close()
+
+
+def refused_commit(broker: BrokerProcess) -> int:
+    """Commits until it is refused, once the last page of the log is full, and returns the code."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+    try:
+        with pytest.raises(ClientException) as failed:
+            for number in range(1000):
+                offsets = [TopicPartition(TOPIC, 0, number)]
+                consumer.commit(offsets=offsets, asynchronous=False)
+        code: int = failed.value.args[0].code()
+        return code
+    finally:
+        consumer.close()
+
+
+class Transactions:
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": "t",
+                "transaction.timeout.ms": 300_000,
+            }
+        )
+        self._producer.init_transactions(60)
+
+    def write(self, value: bytes) -> None:
+        self._producer.begin_transaction()
+        self._producer.produce(TOPIC, value, partition=1)
+        self._producer.commit_transaction(120)
+
+
+def test_a_full_disk_passes(broker: SmallDiskBroker) -> None:
+    transactions = Transactions(broker.bootstrap)
+    transactions.write(b"before")
+    assert commit(broker, 1, 60) == 1
+    with WireClient(broker.bootstrap) as client:
+        assert produce_to_all(client) == {0}
+        broker.fill()
+        assert eventually(lambda: produce_to_all(client) == {STORAGE_ERROR}, what="a full disk")
+        assert broker.failing_checks() == ["disk"]
+
+        status, text = run(broker, "topic", "create", "never", "--partitions", "2")
+        assert status != 0
+        assert "is full" in text
+        assert described(client, "never").error_code == 3, "nothing half-made remains"
+        status, text = run(broker, "topic", "alter", TOPIC, "--partitions", "9")
+        assert status != 0
+        assert len(described(client, TOPIC).partitions) == PARTITIONS
+        status, text = run(broker, "produce", TOPIC, given=b"value\n" * 100)
+        assert (status != 0, "KAFKA_STORAGE_ERROR" in text) == (True, True), text
+        status, text = run(broker, "consume", TOPIC, "-e", "-g", "others")
+        assert status != 0, text
+        assert refused_commit(broker) != ClientFailure.UNKNOWN
+        for index in range(PARTITIONS):
+            assert fetch(client, TOPIC, 0, partition=index).error_code == 0
+        assert broker.events("log_directory_full") == 1
+
+        broker.make_room()
+        assert eventually(lambda: broker.failing_checks() == [], what="a broker that is ready")
+        assert broker.events("log_directory_has_space") == 1
+        assert produce_to_all(client) == {0}
+        create_topic(client, "afterwards", 2)
+    assert commit(broker, 2, 60) == 2
+    transactions.write(b"after")
+    assert run(broker, "consume", TOPIC, "-e", "-n", "1", "-g", "others")[0] == 0
+    assert broker.events("partition_offline") == 0
+    assert broker.events("request_failed") == 0
+    broker.end()
