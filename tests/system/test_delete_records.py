@@ -36,6 +36,7 @@ from lakelog.protocol.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from lakelog.records.builder import BatchBuilder
+from poison import sealed
 from wire_client import (
     WireClient,
     batch_of,
@@ -255,3 +256,29 @@ def keyed(*keys: bytes | None) -> bytes:
     for key in keys:
         builder.append(1_700_000_000_000, key, b"value")
     return bytes(builder.build())
+
+
+def test_a_poisoned_partition_can_be_read_on(tmp_path: Path) -> None:
+    """From behind the batch that stops its readers, or after it was deleted."""
+    settings = {"log.records.verify": "none"}
+    with (
+        BrokerProcess(tmp_path / "data", settings=settings) as broker,
+        WireClient(broker.bootstrap) as wire,
+    ):
+        create_topic(wire, "poisoned")
+        assert produce(wire, "poisoned", batch_of(b"before")).error_code == 0
+        assert produce(wire, "poisoned", bytes(sealed(b"no frame" * 9, 4, 2))).error_code == 0
+        assert produce(wire, "poisoned", batch_of(b"behind")).error_code == 0
+
+        def lakelog(*words: str) -> subprocess.CompletedProcess[str]:
+            command = [str(LAKELOG), *words, "-b", broker.bootstrap]
+            return subprocess.run(command, capture_output=True, text=True, check=False)
+
+        stopped = lakelog("consume", "poisoned", "-o", "start", "-e")
+        assert (stopped.returncode, stopped.stdout) == (1, "before\n")
+        assert "LL0602" in stopped.stderr
+        assert "the next batch begins at 3" in stopped.stderr
+        assert lakelog("consume", "poisoned", "-o", "3", "-e").stdout == "behind\n"
+        deleted = lakelog("topic", "delete-records", "poisoned", "--before", "3", "--yes")
+        assert deleted.returncode == 0
+        assert lakelog("consume", "poisoned", "-o", "start", "-e").stdout == "behind\n"

@@ -339,6 +339,20 @@ class Cleaner:
             ),
         )
 
+        if stats.unreadable_batches:
+            logger.warning(
+                "compaction: %s-%d: kept batches whose records cannot be decoded: %d",
+                partition.topic,
+                partition.index,
+                stats.unreadable_batches,
+                extra=event(
+                    "unreadable_batches_kept",
+                    topic=partition.topic,
+                    partition=partition.index,
+                    batches=stats.unreadable_batches,
+                ),
+            )
+
     def _on_failed(self, partition: Partition, kind: str, reason: str) -> None:
         if partition.is_retired:
             return

@@ -148,9 +148,22 @@ def test_a_batch_that_cannot_be_decoded_stays_the_next_one() -> None:
     position = Position(("t", 0), 0)
     fill(position, bytes(builder.build()))
     for _ in range(2):
-        with pytest.raises(ClientError, match="offset 0"):
+        with pytest.raises(ClientError, match=r"offsets 0 to 0.*next batch begins at 1"):
             position.take(1, 50)
     assert position.take(1, LIMIT)[0].offset == 0
+
+
+def test_what_comes_before_a_batch_that_cannot_be_decoded_is_handed_out_first() -> None:
+    builder = BatchBuilder()
+    builder.append(0, None, b"x" * 100)
+    damaged = builder.build()
+    patch_offset_and_epoch(damaged, 0, 3, 0)
+    position = Position(("t", 0), 0)
+    fill(position, batch(0) + bytes(damaged))
+    assert [record.offset for record in position.take(10, 50)] == [0, 1, 2]
+    assert position.offset == 3
+    with pytest.raises(ClientError, match="offsets 3 to 3"):
+        position.take(10, 50)
 
 
 def test_a_position_knows_the_epoch_of_what_it_has_handed_out() -> None:

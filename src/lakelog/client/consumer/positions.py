@@ -105,12 +105,18 @@ class Position:
         """Up to `count` records, which are handed out by this.
 
         The position passes what is not for readers (markers, aborted records). Raises
-        CORRUPT_MESSAGE for a batch that cannot be decoded; it stays the next one.
+        CORRUPT_MESSAGE for a batch that cannot be decoded, once what comes before it has been
+        handed out; it stays the next one.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count and self.has_records:
             if not self._records:
-                self._decode_next(max_batch_bytes)
+                try:
+                    self._decode_next(max_batch_bytes)
+                except ClientError:
+                    if taken:
+                        break
+                    raise
                 continue
             missing = count - len(taken)
             if missing >= len(self._records):
@@ -129,8 +135,10 @@ class Position:
         try:
             records = decode_records(batch, header, max_batch_bytes)
         except CorruptRecord as error:
-            where = f"{self.key[0]}-{self.key[1]}, batch at offset {header.base_offset}"
-            raise ClientError(ErrorCode.CORRUPT_MESSAGE, f"{where}: {error}") from error
+            last = header.last_offset
+            where = f"{self.key[0]}-{self.key[1]}, batch at offsets {header.base_offset} to {last}"
+            text = f"{where}: {error}; the next batch begins at {last + 1}"
+            raise ClientError(ErrorCode.CORRUPT_MESSAGE, text) from error
         self._batches.popleft()
         self._records_epoch = header.partition_leader_epoch
         if not header.is_control:

@@ -91,17 +91,26 @@ class _Cleaning:
             if keys.is_full:
                 return False
             self.stats.map_bytes_read += header.size
-            try:
-                if header.is_control:
+            if header.is_control:
+                try:
                     transactions.on_marker(batch, header)
-                elif not transactions.on_data(header) and header.records_count:
-                    data = self._records(batch, header)
-                    note_keys(data, header.records_count, header.base_offset, start, keys.offsets)
-            except CorruptRecord as error:
-                raise CorruptLog(self._sources.path(source), position, str(error)) from error
+                except CorruptRecord as error:
+                    raise CorruptLog(self._sources.path(source), position, str(error)) from error
+            elif not transactions.on_data(header) and header.records_count:
+                self._note_keys(batch, header)
             keys.latest_offset = header.last_offset
         keys.latest_offset = source.end_offset - 1
         return True
+
+    def _note_keys(self, batch: bytes, header: BatchHeader) -> None:
+        """Nobody reads a value in a batch that cannot be decoded: it replaces no older one."""
+        offsets, base = self.map.offsets, header.base_offset
+        try:
+            data = self._records(batch, header)
+            note_keys(data, header.records_count, base, self._job.first_dirty_offset, offsets)
+        except CorruptRecord:
+            for key in [key for key, offset in offsets.items() if offset >= base]:
+                del offsets[key]
 
     def _records(self, batch: bytes, header: BatchHeader) -> bytes:
         return record_bytes(batch, header, DECODED_BYTES_MAX)
@@ -161,7 +170,10 @@ class _Cleaning:
             try:
                 kept = self._filter(batch, header, header.last_offset + 1 == end_offset)
             except CorruptRecord as error:
-                raise CorruptLog(self._sources.path(source), position, str(error)) from error
+                if header.is_control:
+                    raise CorruptLog(self._sources.path(source), position, str(error)) from error
+                kept = batch
+                stats.unreadable_batches += 1
             if kept is not None:
                 self._transactions.on_kept(header)
                 newest, count = _newest_and_count(kept)

@@ -74,6 +74,8 @@ class CompactionStats:
     records_written: int = 0
     keyless_records: int = 0
     map_entries: int = 0
+    unreadable_batches: int = 0
+    """Kept as they are: their checksum is right, but their records cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)

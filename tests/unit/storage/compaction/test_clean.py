@@ -6,12 +6,16 @@ import pytest
 
 from compaction_kit import LIMITS, Cleaner, headers
 from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
+from lakelog.records.compression import compress
+from lakelog.records.record import decode_records
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.plan import CleanerLimits
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
-from storage_kit import NOW, Store, memory_store, read_records
+from poison import sealed
+from storage_kit import NOW, Store, memory_store, read_batches, read_records
 
 CONFIG = LogConfig(
     segment_bytes=400,
@@ -213,10 +217,44 @@ def test_a_damaged_batch_is_not_written_anew(store: Store, position: int) -> Non
     assert not [n for n in store.disk.list(log.folder) if "cleaned" in n or "swap" in n]
 
 
-def test_a_decompression_bomb_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_kept_as_it_is(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(clean, "DECODED_BYTES_MAX", 10_000)
+    bomb = batch_of((b"k", b"\0" * 20_000), codec=4)
     put(store.log, batch_of((b"k", b"\0" * 200)))
-    put(store.log, batch_of((b"a", b"\0" * 20_000), codec=4))
-    closed(store)
-    with pytest.raises(CorruptLog, match="10000 bytes"):
-        Cleaner(store, LIMITS).run()
+    put(store.log, bomb)
+    log = closed(store)
+    done = Cleaner(store, LIMITS).run()
+    assert done is not None
+    assert done.stats.unreadable_batches == 1
+    assert [offset for offset, _, _ in pairs(log)] == [0, 1]
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_batch_that_cannot_be_decoded_stays_and_replaces_nothing(
+    store: Store, codec: int
+) -> None:
+    """The others are cleaned around it."""
+    sound = bytes(batch_of((b"a", b"2"), (b"b", b"2"))[61:])
+    put(store.log, batch_of((b"a", b"1"), (b"c", b"1")))
+    poison = sealed(compress(codec, sound + b"\0"), codec, 2)
+    put(store.log, poison)
+    put(store.log, sealed(b"no frame" * 9, 4, 2))
+    put(store.log, batch_of((b"c", b"3"), (b"b", b"3")))
+    log = closed(store)
+    done = Cleaner(store, LIMITS).run()
+    assert done is not None
+    assert (done.end_offset, done.stats.unreadable_batches) == (8, 2)
+    kept = [read_header(batch) for batch in read_batches(log)]
+    assert [header.base_offset for header in kept] == [0, 2, 4, 6]
+    assert read_batches(log)[1] == bytes(poison)
+    assert [(offset, key) for offset, key, _ in decoded(log, 0)] == [(0, b"a")]
+    assert [(offset, key) for offset, key, _ in decoded(log, 6)] == [(6, b"c"), (7, b"b")]
+
+
+def decoded(log: Log, base: int) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Of the batch that begins there."""
+    (batch,) = [batch for batch in read_batches(log) if read_header(batch).base_offset == base]
+    records = decode_records(batch, read_header(batch), 1 << 20)
+    return [(record.offset, record.key, record.value) for record in records]
