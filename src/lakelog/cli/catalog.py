@@ -277,9 +277,9 @@ _ENTRIES = (
         ExitCode.FAILURE,
         "A checksum is wrong, the records of a batch cannot be decoded, or a record breaks a rule "
         "of the topic, such as a key for compaction or a timestamp near the present. To get past a "
-        "stored batch that cannot be read, begin behind it (`lakelog consume TOPIC -p N -o OFFSET`) "
-        "or delete it with all before it (`lakelog topic delete-records TOPIC --partition N "
-        "--before OFFSET`).",
+        "stored batch that cannot be read, begin behind it, `lakelog consume TOPIC -p N -o "
+        "OFFSET`, or delete it with all before it, `lakelog topic delete-records TOPIC --partition "
+        "N --before OFFSET`.",
         (
             ErrorCode.CORRUPT_MESSAGE,
             ErrorCode.INVALID_RECORD,
