@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from lakelog.base.uuids import decode_uuid, encode_uuid
 from lakelog.client.consumer.reader import PartitionReader
@@ -19,7 +20,6 @@ from lakelog.client.errors import (
 )
 from lakelog.client.isolation import Batch
 from lakelog.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
-from lakelog.client.producer.api import Producer
 from lakelog.client.view import Topic
 from lakelog.spark.errors import (
     DataLossError,
@@ -29,6 +29,9 @@ from lakelog.spark.errors import (
 )
 from lakelog.spark.offsets import TopicPartition
 from lakelog.spark.planning import OffsetRange
+
+if TYPE_CHECKING:
+    from lakelog.client.producer.api import Producer
 
 _SAMPLE_BYTES = 64 << 10
 
@@ -190,6 +193,8 @@ def open_producer(
     bootstrap: str, *, acks: int, compression: str, request_bytes_max: int, client_id: str
 ) -> Producer:
     """An idempotent producer, unless `acks` forbids it. Raises `ValueError` for bad settings."""
+    from lakelog.client.producer.api import Producer
+
     return Producer(
         bootstrap,
         acks=acks,
