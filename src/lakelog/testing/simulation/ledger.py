@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from lakelog.testing.simulation.keys import check_keys
 from lakelog.testing.simulation.laws import Law
-
-TOMBSTONE = b"-"
-"""Where the name of a tombstone begins, behind its key and a slash."""
 
 Place = tuple[str, int]
 """A topic and a partition of it."""
@@ -328,7 +326,7 @@ class Ledger:
             self.read(place, offset, value, committed=committed)
         self._check_order(place, found)
         if partition.compacted:
-            self._check_keys(place, found)
+            check_keys(self, place, found)
             return
         for value, sent in self.sent.items():
             if sent.place != place or sent.acked < partition.start or sent.acked in found:
@@ -354,43 +352,6 @@ class Ledger:
                 f"{place} has {found[offset]!r} at {offset}, behind what was sent after it",
             )
             newest[sent.producer_id] = sent.number
-
-    def _check_keys(self, place: Place, found: dict[int, bytes]) -> None:
-        """Each key has its newest value, or one that is newer than what its writers know of.
-
-        Of a key that was deleted there may be nothing left, once its tombstone need not stay.
-        """
-        partition = self.partition(place)
-        newest: dict[bytes, int] = {}
-        for offset, value in found.items():
-            key = value.partition(b"/")[0]
-            newest[key] = max(offset, newest.get(key, -1))
-        for key, value in self._newest_of_keys(place).items():
-            sent, last = self.sent[value], newest.get(key, -1)
-            if last >= sent.acked or partition.is_hidden(sent.acked):
-                continue
-            law = Law.KEYS_KEPT
-            if value.startswith(key + b"/" + TOMBSTONE):
-                if last < 0 and partition.may_drop_tombstone(sent.made_at):
-                    continue
-                law = Law.TOMBSTONE_KEPT if last < 0 else Law.DELETED
-            self.violation(
-                law, f"{place} has lost {value!r}, the newest of its key, at {sent.acked}"
-            )
-
-    def _newest_of_keys(self, place: Place) -> dict[bytes, bytes]:
-        """By key, the value with the largest offset of all that are certainly committed."""
-        newest: dict[bytes, bytes] = {}
-        for value, sent in self.sent.items():
-            transaction = sent.transaction
-            if sent.place != place or sent.acked < 0:
-                continue
-            if transaction is not None and not transaction.is_committed:
-                continue
-            key = value.partition(b"/")[0]
-            if key not in newest or self.sent[newest[key]].acked < sent.acked:
-                newest[key] = value
-        return newest
 
     def check_transactions(self, committed: set[bytes], places: Collection[Place]) -> None:
         """All or nothing: `committed` is what readers of committed records saw in `places`.

@@ -8,8 +8,9 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
+from lakelog.testing.simulation.keys import TOMBSTONE
 from lakelog.testing.simulation.laws import Law
-from lakelog.testing.simulation.ledger import TOMBSTONE, Ledger, Place
+from lakelog.testing.simulation.ledger import Ledger, Place
 from lakelog.testing.simulation.process import Process
 from lakelog.testing.simulation.wire import Lost, WireConnection
 

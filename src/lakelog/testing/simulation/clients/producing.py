@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.records.builder import BatchBuilder
-from lakelog.testing.simulation.ledger import TOMBSTONE, Place
+from lakelog.testing.simulation.keys import TOMBSTONE
+from lakelog.testing.simulation.ledger import Place
 
 if TYPE_CHECKING:
     from lakelog.testing.simulation.clients.client import Client
