@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.storage.checkpoint import (
+    LEADER_EPOCHS,
     MalformedCheckpoint,
     decode_epochs,
     decode_offsets,
@@ -12,8 +13,9 @@ from lakelog.storage.checkpoint import (
     encode_offsets,
 )
 from lakelog.storage.epochs import EpochCache
+from lakelog.storage.known_logs import KNOWN_LOGS
 from lakelog.storage.properties import decode_partition_metadata, encode_partition_metadata
-from storage_kit import NOW, TOPIC_ID, append, make_batch, memory_store
+from storage_kit import DATA, NOW, TOPIC_ID, append, make_batch, memory_store
 
 ENTRIES = [(1, 0), (4, 10), (6, 30)]
 
@@ -164,3 +166,19 @@ def test_a_file_that_is_ahead_of_the_logs_start_is_built_again() -> None:
     log.write_epochs()
     log = store.killed()
     assert (log.log_start_offset, log.leader_epochs.entries) == (0, [(3, 0), (5, 2)])
+
+
+@pytest.mark.parametrize("damage", [None, b"not a checkpoint"])
+def test_epochs_are_those_of_the_records_if_no_file_knows_them(damage: bytes | None) -> None:
+    """A folder of an older version that was stopped cleanly, and has lost its checkpoint."""
+    store = memory_store()
+    log = store.create()
+    for epoch in (3, 5):
+        append(log, make_batch(2), leader_epoch=epoch)
+    store.directory.close()
+    store.disk.remove(DATA / KNOWN_LOGS)
+    store.disk.remove(log.folder / LEADER_EPOCHS)
+    if damage is not None:
+        store.disk.write_atomic(log.folder / LEADER_EPOCHS, damage)
+    store.start()
+    assert store.log.leader_epochs.entries == [(3, 0), (5, 2)]

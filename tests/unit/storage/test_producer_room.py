@@ -31,7 +31,7 @@ class Writing:
         self._end += 1
 
     def end_transaction(self, producer_id: int) -> None:
-        self.table.end_transaction(_header(producer_id), EndTransactionMarker(True, 1))
+        self.table.end_transaction(_header(producer_id), EndTransactionMarker(True, 0))
         self._end += 1
 
 
