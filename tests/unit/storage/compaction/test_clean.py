@@ -260,12 +260,6 @@ def decoded(log: Log, base: int) -> list[tuple[int, bytes | None, bytes | None]]
     return [(record.offset, record.key, record.value) for record in records]
 
 
-put(store.log, batch_of((b"a", b"\0" * 20_000), codec=4))
-    closed(store)
-    with pytest.raises(CorruptLog, match="10000 bytes"):
-        Cleaner(store, LIMITS).run()
-
-
 def test_a_cleaned_segment_has_an_index(store: Store) -> None:
     """Without one, each read of it would walk it from its beginning."""
     for number in range(12):
