@@ -205,7 +205,10 @@ def test_health_and_version(broker: BrokerProcess, endpoint: Endpoint) -> None:
     assert endpoint.json("/healthz") == (200, {"status": "ok"})
     assert endpoint.json("/readyz") == (200, {"status": "ready", "failing": []})
     names = [check["check"] for check in endpoint.json("/readyz?verbose")[1]["checks"]]
-    assert names == ["metadata", "recovered", "accepting", "partitions"]
+    assert names == [
+        *("metadata", "recovered", "accepting", "partitions"),
+        *("disk", "descriptors"),
+    ]
     status, version = endpoint.json("/version")
     assert (status, version["node_id"]) == (200, 1)
 

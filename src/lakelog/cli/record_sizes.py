@@ -25,10 +25,14 @@ _UNKNOWN = (
 
 
 def topic_batch_bytes(session: Session, topic: str) -> int:
-    """Size at which to close a batch: a topic that takes less would refuse all records in it."""
+    """Size at which to close a batch: a topic that takes less would refuse all records in it.
+
+    Waits for a broker as the producer does: `lakelog dev &` may not be ready yet.
+    """
     from lakelog.client.admin import Admin, ResourceType
 
     with Admin(session.brokers, timeout_s=session.timeout_s) as admin:
+        admin.connect()
         try:
             entry = admin.configs.describe(ResourceType.TOPIC, topic).get(_KEY)
         except KafkaError as error:

@@ -87,6 +87,13 @@ class Admin:
     ) -> None:
         self.close()
 
+    def connect(self) -> None:
+        """Wait for a broker that answers, as one that is just starting does soon.
+
+        Raises `UnreachableError` when none has within the time limit.
+        """
+        self._cluster.retrying(lambda: self._cluster.refresh([]))
+
     def describe_cluster(self) -> ClusterView:
         """Cluster id, controller, brokers and all topics."""
         return self._cluster.refresh()
