@@ -223,6 +223,10 @@ def test_nothing_is_deleted_before_an_offset_that_does_not_exist(
             refused = shell.refusal("topic", "delete-records", "uneven", "--before", before, "-y")
             assert refused[:2] == (1, "LL0107"), before
         assert starts() == [0, 0]
+        create_topic(wire, "by-key", config={"cleanup.policy": "compact"})
+        refused = shell.refusal("topic", "delete-records", "by-key", "--before", "end", "-y")
+        assert refused[:2] == (6, "LL0108")
+        assert "by-key-0 is only compacted" in refused[2]
         words = ("topic", "delete-records", "uneven", "--yes", "--before")
         assert shell.one(*words, "10", "-p", "0")["deleted"] == 10
         assert admin.topics.delete_records(dict.fromkeys(keys, HIGH_WATERMARK)) == {

@@ -16,6 +16,7 @@ from clients.adapters.api import Consumer as AnyConsumer
 from clients.adapters.confluent import ConfluentConsumer, ConfluentConsumerProtocol
 from command_shell import Shell
 from lakelog.base.errors import ErrorCode
+from lakelog.client.admin import Admin
 from lakelog.client.consumer import Consumer
 from lakelog.client.errors import ClientError
 from lakelog.protocol.leave_group import LeaveGroupRequest, MemberIdentity
@@ -76,12 +77,12 @@ def produce(shell: Shell, topic: str, numbers: range) -> list[bytes]:
 
 def assigned(shell: Shell, group: str) -> list[int]:
     """Partitions of each member; empty while the group is not there or not stable."""
-    if group not in [row["group"] for row in shell.json("group", "list")]:
-        return []
-    done = shell.one("group", "describe", group)
-    if done["state"] != "Stable":
-        return []
-    return sorted(len(row["partitions"]) for row in done["members"])
+    with Admin(shell.environment["LAKELOG_BROKERS"]) as admin:
+        try:
+            found = admin.groups.describe(group)
+        except ClientError:
+            return []
+    return sorted(len(row.partitions) for row in found.members) if found.state == "Stable" else []
 
 
 def test_nothing_is_printed_twice_when_a_member_joins_and_one_leaves(

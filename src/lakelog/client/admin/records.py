@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import (
     ConnectionLostError,
@@ -50,6 +51,13 @@ def delete_before(cluster: Cluster, key: TopicPartition, offset: int) -> int:
     except ConnectionLostError as error:
         raise UnreachableError.after(error) from error
     (row,) = (row for answer in response.topics for row in answer.partitions)
-    check(row.error_code, f"{topic}-{partition}")
+    check(row.error_code, f"{topic}-{partition}{_reason(row.error_code, offset)}")
     low: int = row.low_watermark
     return low
+
+
+def _reason(code: int, offset: int) -> str:
+    """What the error means here; the response has no text."""
+    if code == ErrorCode.POLICY_VIOLATION:
+        return " is only compacted: its records go by key, not by offset"
+    return f" has no offset {offset}" if code == ErrorCode.OFFSET_OUT_OF_RANGE else ""
