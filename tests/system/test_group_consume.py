@@ -182,6 +182,18 @@ def test_a_count_commits_exactly_that(shell: Shell, topic: str) -> None:
     assert b"".join(printed) == b"".join(b"%d\n" % number for number in range(90))
 
 
+def test_records_that_are_left_are_read_after_retention_has_passed_the_group(
+    shell: Shell, topic: str
+) -> None:
+    """-o end counts where nothing is committed, and here something is."""
+    shell.out("produce", topic, given=b"".join(b"%d\n" % number for number in range(10)))
+    shell.out("consume", topic, "-g", topic, "-o", "start", "-n", "2")
+    shell.out("topic", "delete-records", topic, "--before", "5", "--yes")
+    done = shell.run("consume", topic, "-g", topic, "-o", "end", "-e")
+    assert (done.returncode, done.stdout) == (0, b"5\n6\n7\n8\n9\n")
+    assert f"{topic}-0: offset 2 is not in the log; reading goes on at 5" in done.stderr.decode()
+
+
 def test_a_member_started_again_does_not_skip_what_came_meanwhile(
     shell: Shell, topic: str, tmp_path: Path
 ) -> None:

@@ -163,6 +163,7 @@ def _open_consumer(
         session.brokers,
         group=group,
         auto_offset_reset="earliest" if from_start else "latest",
+        out_of_range_reset="earliest",
         isolation_level=isolation,
         timeout_s=session.timeout_s,
     )

@@ -39,8 +39,9 @@ class Consumer:
     """One thread at a time; with `subscribe` a second one sends heartbeats.
 
     group: whose offsets are read and committed; needed for `subscribe`.
-    auto_offset_reset: earliest, latest, or none (raise) where no offset is committed or the one
-    that is has gone from the log.
+    auto_offset_reset: earliest, latest, or none (raise) where no offset is committed.
+    out_of_range_reset: the same where the offset to read has gone from the log, by default
+    auto_offset_reset as in Java's client; with latest, records that are still there are skipped.
     isolation_level: read_uncommitted, or read_committed: nothing of transactions that were aborted,
     and nothing behind the first that is still open.
     auto_commit: commit what the last `poll` returned when the next one begins, and on `close`.
@@ -54,6 +55,7 @@ class Consumer:
         *,
         group: str | None = None,
         auto_offset_reset: str = "latest",
+        out_of_range_reset: str | None = None,
         isolation_level: str = "read_uncommitted",
         auto_commit: bool = False,
         instance_id: str | None = None,
@@ -65,8 +67,10 @@ class Consumer:
         client_id: str = "lakelog",
         timeout_s: float = 30.0,
     ) -> None:
-        if auto_offset_reset not in RESETS:
-            raise ValueError(f"auto_offset_reset {auto_offset_reset!r} is not in {list(RESETS)}")
+        out_of_range_reset = out_of_range_reset or auto_offset_reset
+        for reset in (auto_offset_reset, out_of_range_reset):
+            if reset not in RESETS:
+                raise ValueError(f"reset {reset!r} is not in {list(RESETS)}")
         if isolation_level not in LEVELS:
             raise ValueError(f"isolation_level {isolation_level!r} is not in {list(LEVELS)}")
         if auto_commit and group is None:
@@ -75,6 +79,7 @@ class Consumer:
         self._client_id = client_id
         self._group = group
         self._reset = RESETS[auto_offset_reset]
+        self._out_of_range_reset = RESETS[out_of_range_reset]
         self._auto_commit = auto_commit
         self._instance_id = instance_id
         self._assignors = assignors
@@ -307,22 +312,27 @@ class Consumer:
             if key in committed:
                 self._positions[key].seek(committed[key].offset, committed[key].leader_epoch)
             else:
-                self._reset_position(self._positions[key])
+                self._reset_position(self._positions[key], self._reset)
 
-    def _reset_position(self, position: Position) -> None:
+    def _reset_position(self, position: Position, reset: int | None) -> None:
         topic, partition = position.key
-        if self._reset is None:
+        if reset is None:
             where = f"{topic}-{partition} at offset {position.offset}"
             hint = "Seek, or set auto_offset_reset to earliest or latest."
             raise ClientError(ErrorCode.OFFSET_OUT_OF_RANGE, where, hint=hint)
-        found = self._place_at(position.key, self._reset)
+        found = self._place_at(position.key, reset)
         position.seek(found.offset, found.leader_epoch)
 
     def _replace(self, misplaced: Misplaced) -> None:
         """Goes on where the reset says, or where a log that was cut parted from what was read."""
         position, end = misplaced.position, misplaced.end
         if end is None:
-            self._reset_position(position)
+            text = (
+                f"{position.key[0]}-{position.key[1]}: offset {position.offset} is not in the log"
+            )
+            self._reset_position(position, self._out_of_range_reset)
+            named = event("offset_out_of_range")
+            _log.warning("%s; reading goes on at %d", text, position.offset, extra=named)
             return
         assert position.offset is not None
         error = LogTruncatedError(*position.key, position.offset, end.end_offset)
@@ -330,7 +340,7 @@ class Consumer:
             raise error
         _log.warning("%s", error.message, extra=event("log_truncated"))
         if end.end_offset < 0:
-            self._reset_position(position)
+            self._reset_position(position, self._reset)
         else:
             position.seek(end.end_offset, end.epoch)
 
