@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Without it every start of a broker would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java maven demo check test conformance fuzz sim endurance bench clean
+.PHONY: help setup java maven demo check test conformance fuzz sim mutants endurance bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -66,6 +66,10 @@ endurance: setup java ## One broker killed again and again under clients (ROUNDS
 sim: setup ## Seeded worlds around the broker (SEEDS=200, or SEED=7 to see one again)
 	$(BIN)/python -m lakelog.testing.simulation \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
+
+mutants: setup ## Change one place at a time, and see some test fail (MUTANTS=240 SEED=1 AGAIN=1)
+	PYTHONPATH=tests $(BIN)/python -m mutants --count $(or $(MUTANTS),240) --seed $(or $(SEED),1) \
+	  --processes $$(nproc) $(if $(AGAIN),--survivors)
 
 bench: setup maven ## Side by side with Apache Kafka (PART=latency, scale, spark, start, ...)
 	$(BIN)/python benchmarks/$(or $(PART),run).py
