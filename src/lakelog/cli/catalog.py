@@ -353,10 +353,12 @@ _ENTRIES = (
     ),
     Entry(
         "LL0803",
-        "table and topic disagree",
+        "the topic cannot be archived as it is",
         ExitCode.FAILURE,
         "The table's recorded progress does not fit the topic, for example after the topic was "
-        "deleted and created again, or after retention removed what was not archived.",
+        "deleted and created again, or after retention removed what was not archived; or a record "
+        "cannot be a row of the table. The message names the option that continues, if there is "
+        "one.",
     ),
     Entry(
         "LL0901",
