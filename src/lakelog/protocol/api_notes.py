@@ -36,8 +36,8 @@ API_NOTES = (
     ApiNote(
         1,
         "Fetch",
-        "Sessions, long poll, topic ids, read_committed.",
-        "Followers: no diverging epochs, no preferred replica.",
+        "Sessions, long poll, topic ids, read_committed, diverging epochs.",
+        "Followers: no preferred replica.",
     ),
     ApiNote(
         2,
