@@ -6,7 +6,7 @@ is therefore the only progress there is: Spark's checkpoint may be lost, or belo
 that is still dying while its successor runs, and nothing is lost or repeated.
 
 Read `progress.py` first (what a batch may do), then `commit.py` (how it does it), `history.py` and
-`reconcile.py` (what stops it), then `sync.py` (`sync_topic`, which runs it). Spark's many Python
-processes import `stream.py`; PyIceberg, which takes a second to import, is only for those that
-commit.
+`reconcile.py` (what stops it), then `run.py` (what starts it again) and `sync.py` (`sync_topic`).
+Spark's many Python processes import `stream.py`; PyIceberg, which takes a second to import, is only
+for those that commit.
 """

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from lakelog.spark.archive import run as running
+from lakelog.spark.archive.address import TableAddress
+from lakelog.spark.archive.availability import Availability
+from lakelog.spark.archive.commit import commit_batch
+from lakelog.spark.archive.reconcile import Reconciler
+from lakelog.spark.archive.run import Run, SyncError
+from lakelog.spark.archive.stream import ArchiveJob
+from unit.spark.archive.archive_table import TOPIC_ID, write_batch
+
+UNREACHABLE = "UnreachableError: nobody listens"
+
+
+def test_old_checkpoints_go_beside_a_run_that_takes_its_own_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two jobs of one topic share the folder, and one may end while the other looks around."""
+    for name, age_s in (("old", 2 * running._LEFTOVER_AGE_S), ("young", 0), ("ends", 0)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, times=(time.time() - age_s,) * 2)
+    now_s = time.time()
+
+    def end_the_other() -> float:
+        if (tmp_path / "ends").exists():
+            (tmp_path / "ends").rmdir()
+        return now_s
+
+    monkeypatch.setattr(running.time, "time", end_the_other)
+    monkeypatch.setattr(Path, "glob", lambda self, _: [self / "ends", self / "old", self / "young"])
+    running._remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["young"]
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def run(address: TableAddress, lines: list[str], tmp_path: Path) -> Run:
+    """A job with --follow that nobody has to wait for."""
+    job = ArchiveJob(
+        bootstrap="b:1",
+        topic="orders",
+        topic_id=TOPIC_ID,
+        catalog=dict(address.catalog),
+        identifier=address.identifier,
+        location="",
+        batch_bytes=1000,
+        tasks=2,
+        skip_lost=False,
+        raw_timestamp_id=0,
+        uuid=address.uuid,
+        extents={},
+    )
+    stop = threading.Event()
+    stop.set()
+    return Run(
+        _no_session,
+        tmp_path / "checkpoints",
+        every_s=1.0,
+        reconciler=Reconciler(job, None, lines.append),
+        availability=Availability("b:1", "orders", None, lines.append),
+        progress=lambda state: lines.append(f"{state.rows} rows"),
+        stop=stop,
+    )
+
+
+def _no_session() -> NoReturn:
+    raise AssertionError("nothing is run")
+
+
+def set_away(monkeypatch: pytest.MonkeyPatch, away: bool) -> None:
+    monkeypatch.setattr(Availability, "wait", lambda *_: away)
+
+
+@pytest.mark.parametrize(
+    "name", ["DataLossError", "TopicGoneError", "BadRecordError", "ProgressMismatchError"]
+)
+def test_what_no_other_try_changes_ends_the_job(run: Run, name: str) -> None:
+    with pytest.raises(SyncError, match=r"^orders-0 \[0, 5\): gone$"):
+        run._failed(f"{name}: orders-0 [0, 5): gone")
+
+
+def test_a_broker_that_was_away_is_no_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_away(monkeypatch, True)
+    for _ in range(10):
+        run._failed("LeaderNotAvailable: of a broker that starts")
+
+
+def test_other_failures_end_the_job_unless_it_makes_progress(
+    run: Run, monkeypatch: pytest.MonkeyPatch, address: TableAddress, lines: list[str]
+) -> None:
+    set_away(monkeypatch, False)
+    for _ in range(2):
+        run._failed("RuntimeError: perhaps a killed worker")
+    commit_batch(address, write_batch(address, 0, 5))
+    for _ in range(2):
+        run._failed("RuntimeError: perhaps a killed worker")
+    assert lines == ["5 rows"]
+
+    with pytest.raises(SyncError, match=r"^RuntimeError: perhaps a killed worker$"):
+        run._failed("RuntimeError: perhaps a killed worker")
+
+
+def test_lost_connections_are_said_once_and_tried_again_while_following(
+    run: Run, monkeypatch: pytest.MonkeyPatch, lines: list[str]
+) -> None:
+    set_away(monkeypatch, False)
+    for _ in range(10):
+        run._failed(UNREACHABLE)
+    assert lines == [f"orders: {UNREACHABLE}; trying again"]
+
+    run.every_s = None
+    for _ in range(2):
+        run._failed(UNREACHABLE)
+    with pytest.raises(SyncError, match="nobody listens"):
+        run._failed(UNREACHABLE)
