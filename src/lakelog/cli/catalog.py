@@ -355,10 +355,10 @@ _ENTRIES = (
         "LL0803",
         "the topic cannot be archived as it is",
         ExitCode.FAILURE,
-        "The table's recorded progress does not fit the topic, for example after the topic was "
-        "deleted and created again, or after retention removed what was not archived; or a record "
-        "cannot be a row of the table. The message names the option that continues, if there is "
-        "one.",
+        "The table's recorded progress does not fit the topic or the table itself: the topic was "
+        "deleted and created again, retention removed what was not archived, a crash lost records "
+        "that were, or the table was rolled back. Or a record cannot be a row of the table. The "
+        "message names the option that continues, if there is one.",
     ),
     Entry(
         "LL0901",
