@@ -27,6 +27,7 @@ from lakelog.server.hanging import end_hanging
 from lakelog.server.markers import LocalMarkers
 from lakelog.server.offsets_log import LocalPartitionLog
 from lakelog.server.producer_ids import ProducerIds
+from lakelog.server.refused_joins import RefusedJoins
 from lakelog.server.topics import Topics
 from lakelog.wire.errors import WireError
 
@@ -86,6 +87,7 @@ class Coordinators:
             topics,
             topics.group_times,
             memory=memory,
+            join_refused=RefusedJoins(clock).note,
         )
         self.markers = LocalMarkers(partitions, self.groups, purgatory, clock, tasks)
         self.transactions = TransactionCoordinator(

@@ -7,8 +7,9 @@ at the caller: a refusal is a response with its code. No reference into a reques
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_room import StateRoom
@@ -66,6 +67,7 @@ class GroupCoordinator:
         topics: those there are.
         overrides: what was set for single groups.
         memory: what all state that clients make may take.
+        join_refused: told group, client id, client host and reason, which JoinGroup cannot answer.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class GroupCoordinator:
         overrides: Overrides = _no_overrides,
         *,
         memory: StateRoom,
+        join_refused: Callable[[str, str, str, str], object] = lambda *_: None,
     ) -> None:
         self._config = config
         self._tasks = tasks
@@ -95,6 +98,7 @@ class GroupCoordinator:
             lambda _: GroupShard(config, topics, random, overrides, room, self.counts),
             batch_bytes_max=config.batch_bytes_max,
         )
+        self._join_refused = join_refused
         self._calls = Calls(self._host, tasks, self.partition_for)
         self.admin = GroupAdmin(self._host, self._calls, tasks, config.consumer)
 
@@ -255,13 +259,19 @@ class GroupCoordinator:
         def refuse(code: ErrorCode) -> None:
             reply(JoinGroupResponse(error_code=code, member_id=request.member_id))
 
+        explain = partial(self._join_refused, request.group_id, client_id, client_host)
         shortest, longest = self._config.session_timeout_min_ms, self._config.session_timeout_max_ms
         if request.group_id and not shortest <= request.session_timeout_ms <= longest:
+            explain(
+                f"session.timeout.ms={request.session_timeout_ms} is not within {shortest} to "
+                f"{longest} (group.min.session.timeout.ms, group.max.session.timeout.ms)"
+            )
             refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
         elif not request.member_id and self._says_too_much(request):
+            explain("its subscription alone exceeds lakelog.group.subscriptions.max.bytes")
             refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
-            join = Join.of(request, version, client_id, client_host, reply)
+            join = Join.of(request, version, client_id, client_host, reply, explain)
             self._calls.decide(request.group_id, lambda shard, now: shard.join(now, join), refuse)
         return future
 

@@ -25,6 +25,7 @@ from lakelog.runtime.api import Random
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
+_NO_MEMORY = "coordinators have no memory left for it (lakelog.coordinator.state.max.bytes)"
 _NAME_IN_ID_MAX = 255
 """Characters of a client or instance id in a member id, which must fit into a string of Kafka's."""
 
@@ -44,10 +45,17 @@ class Join:
     client_id: str
     client_host: str
     reply: JoinReply
+    explain: Callable[[str], object] = lambda reason: None
+    """Called with the reason of a refusal that its code alone does not explain."""
 
     @staticmethod
     def of(
-        request: JoinGroupRequest, version: int, client_id: str, client_host: str, reply: JoinReply
+        request: JoinGroupRequest,
+        version: int,
+        client_id: str,
+        client_host: str,
+        reply: JoinReply,
+        explain: Callable[[str], object] = lambda reason: None,
     ) -> Join:
         rebalance_timeout_ms = request.rebalance_timeout_ms
         if rebalance_timeout_ms < 0:
@@ -64,9 +72,12 @@ class Join:
             client_id=client_id,
             client_host=client_host,
             reply=reply,
+            explain=explain,
         )
 
-    def refuse(self, code: ErrorCode, member_id: str = "") -> Decision:
+    def refuse(self, code: ErrorCode, member_id: str = "", reason: str = "") -> Decision:
+        if reason:
+            self.explain(reason)
         self.reply(JoinGroupResponse(error_code=code, member_id=member_id))
         return Result()
 
@@ -102,17 +113,27 @@ class Joins:
         self._has_memory = has_memory
 
     def join(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
-        if not (self._has_room(group, join.member_id) and self._may_say(group, join)):
+        reason = self._lacks_room(group, join)
+        if reason:
             waited_for = self._pending.remove(group, join.member_id)
-            refused = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            refused = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=reason)
             return self._rebalancer.pending_left(now, group) if waited_for else refused
         if not group.supports(join.protocol_type, join.protocols):
-            return join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id)
+            names = ", ".join(name for name, _ in join.protocols)
+            return join.refuse(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                join.member_id,
+                f"not all members support one of its assignors ({names}) of type "
+                f"{join.protocol_type!r}",
+            )
         if join.member_id:
             return self._join_known(now, group, join)
         return self._join_new(now, group, join)
 
-    def _may_say(self, group: ClassicGroup, join: Join) -> bool:
+    def _lacks_room(self, group: ClassicGroup, join: Join) -> str:
+        """Why the group has no room for what joins; empty if it has."""
+        if not self._has_room(group, join.member_id):
+            return f"it has {len(group.members)} members; group.max.size is the most"
         member_id = group.static_members.get(join.instance_id or "", join.member_id)
         member = group.members.get(member_id)
         try:
@@ -122,10 +143,12 @@ class Joins:
                 said_size(join.protocols, join.instance_id),
                 self._config.subscriptions_bytes_max,
             )
-        except KafkaError:
-            return False
+        except KafkaError as error:
+            return error.message
         before = 0 if member is None else protocols_bytes(member.protocols)
-        return self._has_memory(join.group_id, protocols_bytes(join.protocols) - before)
+        if not self._has_memory(join.group_id, protocols_bytes(join.protocols) - before):
+            return _NO_MEMORY
+        return ""
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         room = self._config.members_max

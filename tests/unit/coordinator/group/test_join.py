@@ -403,3 +403,17 @@ async def test_long_names_of_clients_and_instances_make_member_ids_that_fit(worl
     assert static.error_code == 0
     assert len(static.member_id) < 300
     assert (await sync(world, static, group="static", instance_id="i" * 32_767)).error_code == 0
+
+
+@in_world(members_max=1)
+async def test_why_a_join_is_refused_is_told(world: World) -> None:
+    told: list[tuple[str, ...]] = []
+    world.coordinator._join_refused = lambda *values: told.append(values)
+    await form(world, 1)
+    assert (await join(world, client_id="late")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    request = JoinGroupRequest(group_id="group", session_timeout_ms=1)
+    reply = world.coordinator.join_group(request, 9, "hasty", "/127.0.0.1")
+    assert (await reply).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert [client_id for _, client_id, _, _ in told] == ["late", "hasty"]
+    assert "group.max.size is the most" in told[0][3]
+    assert "session.timeout.ms=1 is not within" in told[1][3]
