@@ -331,8 +331,12 @@ class Consumer:
                 f"{position.key[0]}-{position.key[1]}: offset {position.offset} is not in the log"
             )
             self._reset_position(position, self._out_of_range_reset)
-            named = event("offset_out_of_range")
-            _log.warning("%s; reading goes on at %d", text, position.offset, extra=named)
+            _log.warning(
+                "%s; reading goes on at %d",
+                text,
+                position.offset,
+                extra=event("offset_out_of_range"),
+            )
             return
         assert position.offset is not None
         error = LogTruncatedError(*position.key, position.offset, end.end_offset)
