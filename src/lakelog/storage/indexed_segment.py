@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -29,6 +30,8 @@ from lakelog.storage.txn_index import TxnIndex
 
 _logger = logging.getLogger(__name__)
 
+_LAG_BYTES_MAX = 4 << 20
+"""Of batches behind the one with the newest record, by estimate, that are read on the loop."""
 _INDEX_RUN = 64
 """Index entries kept in memory before they are written."""
 
@@ -293,7 +296,11 @@ class IndexedSegment:
         return self.max_timestamp
 
     def load_tail(self) -> None:
-        """Finds the end of a cleanly closed segment from the last index entries on."""
+        """Finds the end of a cleanly closed segment from the last index entries on.
+
+        Where many batches follow the newest record, the indexes are loaded as well: that walks
+        through their headers, which the first append would do on the loop.
+        """
         entry, time = self._files.read_last()
         if time is not None:
             self.max_timestamp, relative = time
@@ -306,6 +313,9 @@ class IndexedSegment:
             complete = False
         if not complete:
             self.rebuild_index("it does not lead to the end of the log")
+        elif position * (1 - (time[1] if time else 0) / max(offset, 1)) > _LAG_BYTES_MAX:
+            with suppress(CorruptLog, OSError):  # whoever uses the segment is told
+                _ = self.index
 
     def write_index(self) -> None:
         """Appends the entries that the index files lack. They are not synced."""

@@ -14,6 +14,7 @@ from lakelog.records.batch import HEADER_SIZE, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
 from lakelog.records.crc import crc32c
+from lakelog.storage import indexed_segment
 from lakelog.storage.log import Log
 from lakelog.storage.record_errors import RecordsRefusedError
 from lakelog.storage.validate import WALKED_AT_ONCE
@@ -346,3 +347,21 @@ def test_where_that_cannot_be_taken_back_nothing_is_appended_any_more() -> None:
     with pytest.raises(OSError, match=str(errno.ENOSPC)):
         append(log, make_batch(size=400))
     assert log.broken
+
+
+@pytest.mark.parametrize("rising", [True, False])
+def test_the_first_append_after_a_start_walks_through_no_batches(
+    rising: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order of timestamps was: the start has done it, in its thread."""
+
+    def lines(batches: int) -> int:
+        store = memory_store(LogConfig(index_interval_bytes=500))
+        log = store.create()
+        for number in range(batches):
+            append(log, make_batch(timestamp=NOW + (number if rising else -number)))
+        log = store.restart()
+        return lines_run(lambda: append(log, make_batch()))
+
+    monkeypatch.setattr(indexed_segment, "_LAG_BYTES_MAX", 2_000)
+    assert lines(800) < lines(50) + 100
