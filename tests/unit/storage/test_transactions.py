@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from lakelog.storage.transactions import aborted_in
 from lakelog.storage.txn_index import (
     ENTRY_SIZE,
     AbortedTransaction,
+    TxnIndex,
     decode_aborted,
     encode_aborted,
 )
@@ -25,6 +27,7 @@ from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
     NOW,
+    ManualClock,
     Store,
     append,
     append_in_transaction,
@@ -545,3 +548,11 @@ def test_what_a_flush_made_durable_is_in_the_index_after_a_power_failure() -> No
     disk.crash()
     store.start()
     assert indexed(store.log) == expected
+
+
+def test_an_index_that_was_made_anew_survives_the_power() -> None:
+    """No flush of the log comes by it any more."""
+    disk, path = MemoryDisk(ManualClock()), Path("/index")
+    entries = [AbortedTransaction(7, 0, 3, 2), AbortedTransaction(8, 4, 6, 4)]
+    TxnIndex(entries).rewrite(disk, path)
+    assert disk.copy_after_crash().read(path) == encode_aborted(entries)
