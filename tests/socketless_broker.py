@@ -134,10 +134,13 @@ class SocketlessBroker:
         """The bytes that come back for requests that arrive together."""
         turns = self.dispatcher.turns
         self.socket.incoming += frames
-        while (self.socket.incoming or turns.waiting) and not self.connection.closed:
+        while (
+            self.socket.incoming or turns.waiting or turns.sending.waiting
+        ) and not self.connection.closed:
             if self.socket.incoming and self.socket.readable is not None:
                 self.socket.readable()
             turns.next_turn()
+            turns.sending.next_turn()
         return self.take_answer()
 
     def take_answer(self) -> bytes:

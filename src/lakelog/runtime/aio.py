@@ -13,6 +13,14 @@ from lakelog.runtime.api import File, Listener, Socket, Timer
 
 T = TypeVar("T")
 
+_NOT_SENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+_NOT_SENT_MAX = 512 * 1024
+"""Bytes that a socket takes before the peer has room for them.
+
+The kernel's own limit is 4 MiB, so that 1,500 peers that do not read fill the memory of all TCP
+connections (`tcp_mem`), and others stall. SO_SNDBUF would also bound what is on its way to a
+distant peer, and so its speed.
+"""
 _LANE_THREADS_MAX = 4
 _LANE_THREADS = {"close": 16}
 """Lanes whose work only waits for the device, and the sooner the more of it waits together."""
@@ -34,6 +42,8 @@ class TcpListener:
         connection, _ = self._sock.accept()
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if _NOT_SENT_LOWAT is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, _NOT_SENT_LOWAT, _NOT_SENT_MAX)
         return connection
 
     def close(self) -> None:

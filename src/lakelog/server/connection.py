@@ -53,7 +53,7 @@ class Connection(ReceiveBuffer, SendQueue):
         turns: RequestTurns,
     ) -> None:
         ReceiveBuffer.__init__(self, memory)
-        SendQueue.__init__(self, sock, net, disk, tasks)
+        SendQueue.__init__(self, sock, net, disk, tasks, turns.sending)
         self._turns = turns
         self.listener_name = listener_name
         self._sink = sink
@@ -226,7 +226,7 @@ class Connection(ReceiveBuffer, SendQueue):
 
     def _flush(self) -> None:
         """Sends what can be sent."""
-        if self._warming:
+        if self._warming or self._awaits_turn:
             self._tell_unread()
             return
         try:

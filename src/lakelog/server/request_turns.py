@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 
 from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.send_turns import SendTurns
 
 SHARE = 64
 """Produce and Fetch requests of one connection handled in one callback while nobody waits, or after
@@ -45,6 +46,7 @@ class RequestTurns:
         self._next_is_due = False
         self._begun = 0.0
         self._noted = 0
+        self.sending = SendTurns(tasks)
         self.share = SHARE
         """Produce and Fetch requests that one callback may handle now."""
 

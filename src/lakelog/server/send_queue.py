@@ -12,6 +12,7 @@ from typing import Any
 
 from lakelog.runtime.api import Buffer, Disk, File, Net, Socket, Tasks
 from lakelog.server.reply import Part, release
+from lakelog.server.send_turns import SMALL, SendTurns
 from lakelog.storage.handles import LogSlice
 
 SEND_SIZE_MAX = 1024 * 1024
@@ -27,6 +28,8 @@ _COLD_FOR = 32 * 1024 * 1024
 what it reads ahead, often of 8 MiB, and whoever comes to that page asks the device for the next so
 many: it takes up to milliseconds, and the page cache looks filled all the while.
 """
+_SLICE_MEMORY = 512
+"""Of a range that is queued, whatever its size: the bytes stay in their file."""
 _COPY_MAX = 32 * 1024
 """A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
 
@@ -37,14 +40,19 @@ class SendQueue:
 
     Nothing is sent while `_warming`. A thread must have been through the next `_cold` bytes of
     files, and `_warm` is the range it has been through last, `_is_fresh` if a moment ago. While
-    `_is_lone`, the request that is being answered is the only one there is.
+    `_is_lone`, the request that is being answered is the only one there is. While `_awaits_turn`,
+    nothing is sent before others have had theirs.
     """
 
-    def __init__(self, sock: Socket, net: Net, disk: Disk, tasks: Tasks) -> None:
+    def __init__(
+        self, sock: Socket, net: Net, disk: Disk, tasks: Tasks, sending: SendTurns
+    ) -> None:
         self._sock = sock
         self._net = net
         self._disk = disk
         self._tasks = tasks
+        self._sending = sending
+        self._awaits_turn = False
         self._out: deque[Part] = deque()
         self._unsent = 0
         self._slice_sent = 0
@@ -116,11 +124,15 @@ class SendQueue:
         if not self._is_lone or self._cold > 0 or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
             self.queue_slice(part, head, tail)
             return
+        if part.size > SMALL and part.size > self._sending.left:
+            self.queue_slice(part, head, tail)
+            return
         sock, size, sent = self._sock, part.size, -len(head)
         try:
             sent += sock.send(head, self._net.MSG_MORE)
             if sent == 0:
                 sent = self._net.send_file(sock, part.file, part.position, size)
+                self._sending.spend(sent)
                 if sent == size and tail:
                     tail = tail[sock.send(tail) :]
         except (BlockingIOError, InterruptedError):
@@ -143,7 +155,13 @@ class SendQueue:
 
     def _send_out(self) -> None:
         """As much as the peer takes now. Raises `OSError` if it is gone."""
-        out, budget = self._out, _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX
+        out, before = self._out, self._unsent
+        budget = _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX
+        if before > SMALL:
+            if self._sending.left < SMALL:
+                self._wait_for_turn()
+                return
+            budget = min(budget, self._sending.left)
         try:
             while out and budget > 0:
                 head = out[0]
@@ -161,8 +179,20 @@ class SendQueue:
                 self._unsent -= sent
         except (BlockingIOError, InterruptedError):
             pass
+        if before > SMALL:
+            self._sending.spend(before - self._unsent)
         if self._writing or out:
             self._set_writing(bool(out))
+
+    def _wait_for_turn(self) -> None:
+        self._awaits_turn = True
+        self._set_writing(False)
+        self._sending.wait(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._awaits_turn = False
+        if not self.closed:
+            self._on_writable()
 
     def _send_slice(self, head: LogSlice, most: int) -> int | None:
         """Bytes sent, or none if a thread must read the range first."""
@@ -238,10 +268,10 @@ class SendQueue:
 
     @property
     def unread_memory(self) -> int:
-        """What responses take that have not been sent; ranges of files take nothing."""
+        """What responses take that have not been sent: of a range of a file, what describes it."""
         if not self._unsent:
             return 0
-        return sum(len(part) for part in self._out if not isinstance(part, LogSlice))
+        return sum(_SLICE_MEMORY if isinstance(part, LogSlice) else len(part) for part in self._out)
 
     def _set_writing(self, wanted: bool) -> None:
         if wanted != self._writing:
