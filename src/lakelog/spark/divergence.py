@@ -47,7 +47,7 @@ class Divergence:
             return f"the log of {where} was replaced: {known}, an epoch that it no longer has"
         return (
             f"the log of {where} was cut and grew again: {known}, but epoch {self.found.epoch} "
-            f"ends at {self.found.end_offset}. The records from there on are others now"
+            f"ends at {self.found.end_offset}. The records from there on are lost, or others now"
         )
 
 
