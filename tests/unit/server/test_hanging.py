@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -81,5 +83,33 @@ def test_it_is_ended(
             assert f"t-0: a transaction hangs, of {owner}" in caplog.text
         for log in logs:
             assert not log.producers.is_in_transaction(4711, 3)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_a_marker_that_finds_no_space_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakelog.server.hanging._RETRY_S", 0.01)
+    refusals = iter([True] * 6)
+    append_marker = Log.append_marker
+
+    def full_at_first(log: Log, *arguments: Any, **named: Any) -> int:
+        if next(refusals, False):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return append_marker(log, *arguments, **named)
+
+    async def scenario() -> None:
+        await began(tmp_path)
+        monkeypatch.setattr(Log, "append_marker", full_at_first)
+        broker = SocketlessBroker(tmp_path, seed=2, **SETTINGS)
+        with caplog.at_level(logging.WARNING):
+            await broker.start()
+            logs = [log_of(broker, "t"), log_of(broker, GROUP_TOPIC)]
+            while any(log.producers.is_in_transaction(4711, 3) for log in logs):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            await broker.stop()
+        assert "t-0: a transaction hangs, of producer id 4711, epoch 3" in caplog.text
+        assert "it cannot be ended: KAFKA_STORAGE_ERROR" in caplog.text
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
