@@ -10,6 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import read_header
 from lakelog.storage.log import Log
+from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, NOW, append, make_batch, memory_store, read_batches
 
 HOUR = 3_600_000
@@ -228,3 +229,21 @@ def test_a_deletion_that_fails_half_way_leaves_every_segment_where_it_is_looked_
     log.delete_old_segments(NOW)
     assert bases(log) == [4, 5]
     assert store.killed().log_start_offset == 4
+
+
+def test_a_log_that_is_cut_below_its_first_segment_begins_again_there() -> None:
+    """And what lay above does not come back with the power."""
+    store = memory_store(LogConfig(segment_bytes=300, retention_ms=-1, file_delete_delay_ms=0))
+    log = store.create()
+    for _ in range(12):
+        append(log, make_batch(1, size=60))
+    log.advance_log_start(9)
+    assert log.delete_old_segments(NOW) > 0
+    log.flush()
+    assert log.segments[0].base_offset > 3
+    log.truncate_to(3)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (3, 3, 1)
+    assert isinstance(store.disk, MemoryDisk)
+    left = store.disk.copy_after_crash().list(log.folder)
+    assert [name for name in left if name.endswith(".log")] in ([], [f"{3:020d}.log"])
+    assert append(log, make_batch(1)) == 3

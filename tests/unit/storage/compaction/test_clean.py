@@ -258,15 +258,3 @@ def decoded(log: Log, base: int) -> list[tuple[int, bytes | None, bytes | None]]
     (batch,) = [batch for batch in read_batches(log) if read_header(batch).base_offset == base]
     records = decode_records(batch, read_header(batch), 1 << 20)
     return [(record.offset, record.key, record.value) for record in records]
-
-
-def test_a_cleaned_segment_has_an_index(store: Store) -> None:
-    """Without one, each read of it would walk it from its beginning."""
-    for number in range(12):
-        put(store.log, batch_of((b"%d" % number, b"x" * 80)))
-    put(closed(store), batch_of((b"0", b"y")))
-    assert Cleaner(store).run() is not None
-    segment = store.log.segments[0]
-    assert segment.size > 3 * CONFIG.index_interval_bytes
-    assert len(segment.index.offsets) == len(segment.index.times) > 0
-    assert list(segment.index.offsets) == sorted(set(segment.index.offsets))
