@@ -62,6 +62,6 @@ def _lines(verdicts: list[Verdict], count: int, seed: int) -> list[str]:
             mutant = verdict.mutant
             lines += [
                 f"- `{mutant.path}`, `{mutant.function}`: `{mutant.was}` became `{mutant.became}`.",
-                f"  {explained(mutant) or 'Not explained yet.'}",
+                f"  {explained(mutant) or 'No test notices it yet.'}",
             ]
     return lines

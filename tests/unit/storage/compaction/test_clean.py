@@ -258,3 +258,33 @@ def decoded(log: Log, base: int) -> list[tuple[int, bytes | None, bytes | None]]
     (batch,) = [batch for batch in read_batches(log) if read_header(batch).base_offset == base]
     records = decode_records(batch, read_header(batch), 1 << 20)
     return [(record.offset, record.key, record.value) for record in records]
+
+
+def test_records_of_all_sizes_and_times_stay_as_they_were(store: Store) -> None:
+    """Their lengths, times and offsets are varints, of one byte, two and more."""
+    store.log.config = CONFIG._replace(segment_bytes=1 << 20)
+    log, expected = store.log, {}
+    for number in range(150):
+        key, value = b"%d" % number + b"k" * number, b"v" * (2 * number)
+        builder = BatchBuilder(0)
+        for delta, name in enumerate((key, key, b"other %d" % number)):
+            builder.append(NOW + 64 * delta + number, name, value)
+        base = put(log, builder.build())
+        expected[base + 1] = NOW + 64 + number, key, value
+        expected[base + 2] = NOW + 128 + number, b"other %d" % number, value
+    many = BatchBuilder(0)
+    for number in range(300):
+        many.append(NOW, b"many %d" % number, b"%d" % number)
+        expected[log.log_end_offset + number] = NOW, b"many %d" % number, b"%d" % number
+    many.append(NOW, b"other 0", b"a newer one")
+    expected[log.log_end_offset + 300] = NOW, b"other 0", b"a newer one"
+    del expected[2]
+    put(log, many.build())
+    put(closed(store), batch_of((b"z", b"")))
+    assert Cleaner(store).run() is not None
+    found = {
+        record.offset: (record.timestamp, record.key, record.value)
+        for record in read_records(log)
+        if record.key != b"z"
+    }
+    assert found == expected
