@@ -17,6 +17,7 @@ from lakelog.records.compression import Codec
 from lakelog.replica import recompressed
 from lakelog.storage import timestamps, validate
 from lakelog.storage.compaction import clean
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.validate import SlowBatchError
 from storage_kit import NOW, make_batch, memory_store
 
