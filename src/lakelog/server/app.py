@@ -115,7 +115,7 @@ class Server:
             partitions=self._partitions,
             purgatory=purgatory,
             checks=StoredChecks(tasks),
-            slow_batches=SlowBatches(tasks, memory),
+            slow_batches=SlowBatches(tasks, memory, clock),
             shortages=shortages,
             fetch_sessions=self._make_fetch_sessions(state_room),
             producer_ids=producer_ids,

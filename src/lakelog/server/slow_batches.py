@@ -3,21 +3,25 @@
 Batches that come in are such, and those in which a time is looked for.
 
 Decompression goes to a thread, where it runs beside the loop; the walk over the records is Python
-and would take the loop's time there as well, so it is done here, a thousand records in a turn. Of
-all connections two batches are worked on at a time, since each may take 64 MiB decompressed. Those
-that wait count as received and not handled.
+and would take the loop's time there as well, so it is done here, a thousand records in a turn, and
+in at most half of the loop's time (`LoopShare`). Of all connections two batches are worked on at a
+time, since each may take 64 MiB decompressed. Those that wait count as received and not handled.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.errors import CorruptRecord
 from lakelog.replica.recompressed import recompressed_slowly
-from lakelog.runtime.api import Tasks
+from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.loop_share import LoopShare
 from lakelog.server.request_memory import RequestMemory
-from lakelog.storage.timestamps import Search, TimestampOffset
+from lakelog.storage.timestamps import Search, TimestampOffset, Work
 from lakelog.storage.validate import (
     WalkedBatch,
     must_verify,
@@ -29,13 +33,18 @@ from lakelog.storage.validate import (
 
 _AT_A_TIME = 2
 _LANE = "records"
+_END = object()
+"""What follows the last step of a walk."""
+
+Step = Callable[[], Work | None]
 
 
 class SlowBatches:
     """One for all connections of a broker; `memory` is what they share."""
 
-    def __init__(self, tasks: Tasks, memory: RequestMemory) -> None:
+    def __init__(self, tasks: Tasks, memory: RequestMemory, clock: Clock) -> None:
         self._tasks = tasks
+        self._loop_share = LoopShare(clock)
         self.memory = memory
         self._free = asyncio.Semaphore(_AT_A_TIME)
 
@@ -56,28 +65,41 @@ class SlowBatches:
             verifies = must_verify(config, sampled=sampled)
             if verifies or needs_records(header, config, now_ms):
                 data = await self._tasks.offload(_LANE, lambda: read_records(batch, header, config))
-                for _ in walking(data, header, config, now_ms, verifies=verifies):
-                    await asyncio.sleep(0)
+                walk = walking(data, header, config, now_ms, verifies=verifies)
+                while await self._loop_share.run(partial(next, walk, _END)) is not _END:
+                    pass
         walked = WalkedBatch(changed)
         walked.config = config
         return walked
 
     async def found(self, search: Search) -> TimestampOffset | None:
         """What is found in the end, at once if that is soon. Raises what the search does."""
+        work = _advance(partial(next, search))
+        if isinstance(work, _Answer):
+            return work.found
+        async with self._free:
+            while not isinstance(work, _Answer):
+                step = partial(next, search) if work is None else await self._sending(search, work)
+                work = await self._loop_share.run(partial(_advance, step))
+        return work.found
+
+    async def _sending(self, search: Search, work: Work) -> Step:
+        """Let a thread do what a search asks for; return the step that takes the result."""
         try:
-            work = next(search)
-            async with self._free:
-                while True:
-                    if work is None:
-                        await asyncio.sleep(0)
-                        work = next(search)
-                        continue
-                    try:
-                        records = await self._tasks.offload(_LANE, work)
-                    except CorruptRecord as error:
-                        work = search.throw(error)
-                    else:
-                        work = search.send(records)
-        except StopIteration as stop:
-            found: TimestampOffset | None = stop.value
-            return found
+            records = await self._tasks.offload(_LANE, work)
+        except CorruptRecord as error:
+            return partial(search.throw, error)
+        return partial(search.send, records)
+
+
+class _Answer(NamedTuple):
+    """The end of a search."""
+
+    found: TimestampOffset | None
+
+
+def _advance(step: Step) -> Work | _Answer | None:
+    try:
+        return step()
+    except StopIteration as stop:
+        return _Answer(stop.value)
