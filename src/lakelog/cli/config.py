@@ -22,7 +22,7 @@ from lakelog.cli.render import Document, Listing, note, show, show_all
 from lakelog.cli.settings import (
     change_settings,
     check_known,
-    parse_setting,
+    parse_changes,
     refusal,
     shown_value,
     whose,
@@ -134,8 +134,7 @@ def set_values(
         Data folder of a stopped broker whose stored values are changed; for values that keep the
         broker from starting or its clients from connecting.
     """
-    values: dict[str, str | None] = dict(parse_setting(text, "setting") for text in changes)
-    values |= dict.fromkeys(unset or ())
+    values = parse_changes(changes, "setting", unset or ())
     if not values:
         raise CliError("LL0902", "nothing to change", "say KEY=VALUE or --unset KEY")
     if offline is not None:

@@ -31,6 +31,31 @@ def parse_setting(text: str, option: str) -> tuple[str, str]:
         raise CliError("LL0501", str(error)) from error
 
 
+def parse_settings(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Return the value of each key.
+
+    Raises `CliError` for a key with two values, of which only one would count, and as
+    `parse_setting`.
+    """
+    values: dict[str, str] = {}
+    for text in texts:
+        key, value = parse_setting(text, option)
+        if values.setdefault(key, value) != value:
+            raise CliError("LL0902", f"'{key}' has two values: {values[key]} and {value}")
+    return values
+
+
+def parse_changes(texts: Iterable[str], option: str, unset: Iterable[str]) -> dict[str, str | None]:
+    """Return the value of each key, and None for each of `unset`.
+
+    Raises `CliError` for a key that is both set and unset, and as `parse_settings`.
+    """
+    values, removed = parse_settings(texts, option), dict.fromkeys(unset)
+    for key in values.keys() & removed.keys():
+        raise CliError("LL0902", f"--unset {key} contradicts {key}={values[key]}")
+    return {**values, **removed}
+
+
 def shown_value(key: str, value: str | None) -> str | None:
     """Return the value with its human form beside it in tables; JSON has the value alone."""
     human = human_value(key, value)

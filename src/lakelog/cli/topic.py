@@ -24,7 +24,7 @@ from lakelog.cli.options import (
 )
 from lakelog.cli.positions import Bounds, parse_position
 from lakelog.cli.render import Document, Listing, note, show, show_all
-from lakelog.cli.settings import change_settings, parse_setting, shown_value
+from lakelog.cli.settings import change_settings, parse_changes, parse_settings, shown_value
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin, ConfigEntry
@@ -94,7 +94,7 @@ def create(
     if_not_exists
         A topic that exists is no error.
     """
-    configs = dict(parse_setting(text, "--config") for text in config or ())
+    configs = parse_settings(config or (), "--config")
     with _admin(session) as admin:
 
         def make(topic: str) -> None:
@@ -157,8 +157,7 @@ def alter(
     """
     from lakelog.client.admin import ResourceType
 
-    changes: dict[str, str | None] = dict(parse_setting(text, "--config") for text in config or ())
-    changes |= dict.fromkeys(unset or ())
+    changes = parse_changes(config or (), "--config", unset or ())
     if partitions is None and not changes:
         raise CliError("LL0902", "nothing to change", "say --partitions, --config or --unset")
     with _admin(session) as admin:
