@@ -11,6 +11,7 @@ import errno
 import gc
 import logging
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from lakelog.server.options import ReadyInfo
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
+PORT_MAX = 65_535
 _DEFAULT_NODE_ID = 1
-_LOOPBACK = ("127.", "localhost", "::1")
+_LOOPBACK = re.compile(r"127(\.\d{1,3}){1,3}|localhost|::1")
 _VALUES = {
     "--data": "data",
     "--listen": "listen",
@@ -249,7 +251,7 @@ def _http_address(arguments: BrokerArguments) -> str:
 
 
 def _check_reach(arguments: BrokerArguments, option: str, host: str) -> None:
-    if host.startswith(_LOOPBACK):
+    if _LOOPBACK.fullmatch(host):
         return
     place = host or "every interface"
     text = f"{option} {place}: other hosts can reach it, and there is no authentication"
@@ -294,7 +296,7 @@ def _listener_names(arguments: BrokerArguments, config: BrokerConfig) -> list[st
 def _address(text: str, option: str) -> tuple[str, int]:
     """Host, without brackets, and port of HOST:PORT."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
+    if not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise CliError("LL0902", f"{option} {text} is not HOST:PORT")
     return host.strip("[]"), int(port)
 

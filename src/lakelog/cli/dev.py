@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from lakelog import __version__
-from lakelog.cli.broker import BrokerArguments, run_broker
+from lakelog.cli.broker import PORT_MAX, BrokerArguments, run_broker
+from lakelog.cli.failures import CliError
 from lakelog.cli.options import DEFAULT_VERBOSITY, Verbosity, noun
 from lakelog.cli.render import note
 
@@ -51,6 +52,8 @@ def dev(
     settings
         KEY=VALUE with Kafka's keys; may be repeated.
     """
+    if not 0 <= port <= PORT_MAX:
+        raise CliError("LL0902", f"--port {port} is not a port", f"ports are 0 to {PORT_MAX}")
     arguments = BrokerArguments(
         data=data,
         listen=f"127.0.0.1:{port}",

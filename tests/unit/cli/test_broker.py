@@ -146,6 +146,19 @@ def test_dev_does_not_name_an_option_that_it_lacks(tmp_path: Path) -> None:
     assert "--listen" not in caught.value.hint
 
 
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_dev_names_its_own_option_for_a_port_that_is_none(port: int) -> None:
+    with pytest.raises(CliError, match=f"^--port {port} is not a port$"):
+        dev.dev(port=port)
+
+
+@pytest.mark.parametrize("host", ["127.evil.example", "localhost.example", "::1234", "127.0.0.1.x"])
+def test_a_name_that_begins_like_loopback_is_not_loopback(host: str) -> None:
+    arguments = BrokerArguments(listen=f"[{host}]:9092")
+    with pytest.raises(CliError, match="other hosts can reach it"):
+        listen_address(arguments, load_config(arguments))
+
+
 @pytest.mark.parametrize("address", ["192.0.2.1:9092", "nowhere.invalid:9092"])
 def test_an_address_that_is_not_this_hosts_has_a_code(tmp_path: Path, address: str) -> None:
     with pytest.raises(CliError, match="cannot listen on") as caught:
