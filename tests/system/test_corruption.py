@@ -14,6 +14,7 @@ from broker_process import BrokerProcess, eventually
 from file_oracle import check_data_folder
 from kafka_jars import require
 from lakelog.base.errors import ErrorCode
+from lakelog.client.consumer import Consumer
 from wire_client import WireClient, batch_of, create_topic, fetch, produce
 
 VALUE = b"the value that is going to be damaged"
@@ -198,3 +199,29 @@ def test_a_folder_that_no_topic_knows_is_kept(broker: BrokerProcess) -> None:
     (stray,) = broker.data.glob("stranger-0*")
     assert stray.name.endswith("-stray")
     assert (stray / f"{0:020}.log").exists()
+
+
+def test_a_consumer_reads_on_beside_a_partition_that_goes_offline(broker: BrokerProcess) -> None:
+    """After a restart it asks of each partition where the epoch ends that it has read."""
+    partitions = [("damaged", 0), ("intact", 0)]
+    broker.start()
+    with Consumer(broker.bootstrap, group="g", auto_offset_reset="earliest") as consumer:
+        consumer.assign(partitions)
+        read = 0
+        while read < 4:
+            read += len(consumer.poll(10))
+        consumer.commit()
+    broker.kill()
+    _flip(_log(broker), b"below: ")
+    broker.restart()
+    with WireClient(broker.bootstrap) as client:
+        assert produce(client, "intact", batch_of(b"more")).error_code == 0
+
+    with Consumer(broker.bootstrap, group="g", timeout_s=5) as consumer:
+        consumer.assign(partitions)
+        for _ in range(3):
+            records = consumer.poll(10)
+            if records:
+                break
+        assert [(record.topic, record.value) for record in records] == [("intact", b"more")]
+        assert consumer.trouble is None or "damaged-0" in str(consumer.trouble.error)

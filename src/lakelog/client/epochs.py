@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import check
-from lakelog.client.leaders import TopicPartition, ask_leaders
+from lakelog.client.errors import ClientError, check
+from lakelog.client.leaders import AskLeader, TopicPartition, ask_leaders, ask_leaders_once
 from lakelog.protocol.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -43,14 +43,32 @@ def epoch_ends(
 
     Leaders are followed as they change. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
     """
+    return ask_leaders(cluster, epochs, _asking(cluster, epochs))
 
+
+def epoch_ends_at_once(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int]
+) -> tuple[dict[TopicPartition, EpochEnd], ClientError | None]:
+    """Return `epoch_ends` of the partitions whose leaders answer now, and why others are missing.
+
+    One partition that is offline keeps none of the others waiting.
+    """
+    found: dict[TopicPartition, EpochEnd] = {}
+    try:
+        ask_leaders_once(cluster, epochs, _asking(cluster, epochs), found)
+    except ClientError as error:
+        return found, error
+    return found, None
+
+
+def _asking(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> AskLeader[EpochEnd]:
     def ask(
         node: int, keys: Sequence[TopicPartition], found: dict[TopicPartition, EpochEnd]
     ) -> None:
         request = _request(cluster, {key: epochs[key] for key in keys})
         _collect(cluster.ask(node, request, OffsetForLeaderEpochResponse), found)
 
-    return ask_leaders(cluster, epochs, ask)
+    return ask
 
 
 def _request(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from lakelog.client.cluster import Cluster
-from lakelog.client.errors import ConnectionLostError, UnreachableError
+from lakelog.client.errors import ClientError, ConnectionLostError, UnreachableError
 
 TopicPartition = tuple[str, int]
 T = TypeVar("T")
@@ -31,8 +31,7 @@ def ask_leaders(
     def work() -> dict[TopicPartition, T]:
         missing = [key for key in wanted if key not in found]
         try:
-            for node, keys in _by_leader(cluster, missing).items():
-                ask(node, keys, found)
+            ask_leaders_once(cluster, missing, ask, found)
         except Exception as error:
             cluster.refresh({topic for topic, _ in missing})
             if isinstance(error, ConnectionLostError):
@@ -41,6 +40,26 @@ def ask_leaders(
         return found
 
     return cluster.retrying(work)
+
+
+def ask_leaders_once(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    ask: AskLeader[T],
+    found: dict[TopicPartition, T],
+) -> None:
+    """Add to `found` what the leaders of `partitions` answer; a failure holds up no other answer.
+
+    Raises the first `ClientError` when all leaders have been asked.
+    """
+    failure: ClientError | None = None
+    for node, keys in _by_leader(cluster, partitions).items():
+        try:
+            ask(node, keys, found)
+        except ClientError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def _by_leader(

@@ -20,7 +20,7 @@ from lakelog.client.consumer.fetch import (
     read_response,
 )
 from lakelog.client.consumer.positions import Position
-from lakelog.client.epochs import EpochEnd, epoch_ends
+from lakelog.client.epochs import EpochEnd, epoch_ends_at_once
 from lakelog.client.errors import ClientError, ConnectionLostError, refused
 from lakelog.client.retry import log_retry, pause_s
 from lakelog.protocol.fetch import FetchResponse
@@ -131,9 +131,14 @@ class Fetcher:
             self.trouble = Trouble(error, since_s)
             self._back_off(error)
 
-    def _check_epochs(self, positions: list[Position]) -> list[Position]:
-        """Those that may be fetched: after a change of the leader's epoch the log is asked whether
-        it still has what was read of it (KIP-320)."""
+    def _check_epochs(
+        self, positions: list[Position]
+    ) -> tuple[list[Position], ClientError | None]:
+        """Return the positions that may be fetched, and why others may not yet.
+
+        After a change of the leader's epoch the log is asked whether it still has what was read of
+        it (KIP-320).
+        """
         to_check = {}
         known = {id(each.position) for each in self._misplaced}
         positions = [position for position in positions if id(position) not in known]
@@ -141,16 +146,16 @@ class Fetcher:
             if position.fetch_epoch >= 0 and position.checked_epoch != self._leader_epoch(position):
                 to_check[position.key] = position
         asked = {key: position.fetch_epoch for key, position in to_check.items()}
-        ends = epoch_ends(self._cluster, asked) if asked else {}
-        lost = set()
+        ends, failure = epoch_ends_at_once(self._cluster, asked)
+        waiting = to_check.keys() - ends.keys()
         for key, end in ends.items():
             position = to_check[key]
             if position.reconcile(end):
                 position.checked_epoch = self._leader_epoch(position)
             else:
-                lost.add(key)
+                waiting.add(key)
                 self._misplaced.append(Misplaced(position, position.turn, end))
-        return [position for position in positions if position.key not in lost]
+        return [position for position in positions if position.key not in waiting], failure
 
     def _leader_epoch(self, position: Position) -> int:
         topic, partition = position.key
@@ -160,7 +165,8 @@ class Fetcher:
     def _ask(self, positions: list[Position]) -> None:
         under_way = {id(p) for leader in self._leaders.values() for _, p, _ in leader.asked}
         by_node: dict[int, list[Position]] = defaultdict(list)
-        for position in self._check_epochs([p for p in positions if id(p) not in under_way]):
+        ready, failure = self._check_epochs([p for p in positions if id(p) not in under_way])
+        for position in ready:
             by_node[self._cluster.leader(*position.key).node_id].append(position)
         for node, wanted in by_node.items():
             leader = self._leader(node)
@@ -182,6 +188,8 @@ class Fetcher:
             except ConnectionLostError:
                 self._drop(node)
                 raise
+        if failure is not None:
+            raise failure
 
     def _target(self, position: Position) -> FetchTarget:
         name, partition = position.key
