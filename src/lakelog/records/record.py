@@ -120,8 +120,11 @@ def _decode(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: C901 - c
             position += 1
         else:
             size, position = read_varint(data, position)
-            key = data[position : position + size]
-            position += size if size >= 0 else len(data)
+            if size >= 0:
+                key = data[position : position + size]
+                position += size
+            elif size < -1:
+                raise CorruptRecord(f"a key of {size} bytes")
         zig = data[position]
         value: bytes | None = None
         if zig == 1:
@@ -132,8 +135,11 @@ def _decode(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: C901 - c
             position += zig >> 1
         else:
             size, position = read_varint(data, position)
-            value = data[position : position + size]
-            position += size if size >= 0 else len(data)
+            if size >= 0:
+                value = data[position : position + size]
+                position += size
+            elif size < -1:
+                raise CorruptRecord(f"a value of {size} bytes")
         if data[position]:
             headers, position = read_headers(data, position, end)
         else:

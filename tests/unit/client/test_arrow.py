@@ -166,6 +166,18 @@ def outcome(batch: bytearray, *, compiled: bool) -> pa.Table | str:
         return str(error)
 
 
+def test_both_ways_read_a_null_in_more_bytes_than_it_needs() -> None:
+    batch = make([(5, b"", b"", [])])
+    assert batch[65:67] == b"\0\0"
+    for place in (65, 66):
+        long = batch[:place] + b"\x81\0" + batch[place + 1 :]
+        long[61] += 2
+        long[8:12] = (len(long) - 12).to_bytes(4, "big")
+        plain = outcome(long, compiled=False)
+        assert isinstance(plain, pa.Table)
+        assert outcome(long, compiled=True) == plain
+
+
 def test_both_ways_refuse_the_same_bytes_with_the_same_words() -> None:
     original = make([(5, b"key", b"value", [("h", b"x")]), (6, None, b"w" * 100, [])])
     refused = 0

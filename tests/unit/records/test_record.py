@@ -126,6 +126,11 @@ def test_a_header_key_that_is_not_utf_8_is_text_as_in_java(key: str) -> None:
     assert record.headers == (("\N{REPLACEMENT CHARACTER}", None),)
 
 
+@pytest.mark.parametrize("body", ["0e 00 00 00 8100 01 00", "0e 00 00 00 01 8100 00"])
+def test_a_null_in_more_bytes_than_it_needs_is_null_as_in_java(body: str) -> None:
+    assert decode_hand_made(bytes.fromhex(body), 1) == [Record(0, 0, None, None)]
+
+
 def decode_hand_made(body: bytes, count: int) -> list[Record]:
     builder = BatchBuilder()
     builder.append(0, None, None)
