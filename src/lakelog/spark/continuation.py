@@ -49,14 +49,14 @@ class _Continuing:
         for key, _ in items(self._begin.offsets):
             if key not in ends:
                 self._lost(f"{_name(key)} was deleted, or is no longer among what is read")
-        starts, diverged = self._starts(target, ends)
+        starts, going_on = self._starts(target, ends)
         for key, start in starts.items():
             if start > ends[key]:
                 ends[key] = self._end_before(start, key)
         epochs: dict[TopicPartition, int] = {}
         for key in ends:
-            kept = starts[key] == ends[key] and key not in diverged
-            epoch = self._begin.epoch_of(key) if kept else None
+            is_idle = key in going_on and starts[key] == ends[key]
+            epoch = self._begin.epoch_of(key) if is_idle else None
             epoch = target.epoch_of(key) if epoch is None else epoch
             if epoch is not None:
                 epochs[key] = epoch
@@ -83,7 +83,7 @@ class _Continuing:
     def _starts(
         self, target: StreamOffset, ends: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-        """Where each partition of `ends` begins, and which of them diverged."""
+        """Where each partition of `ends` begins, and which of them go on in the log they know."""
         recreated = {
             topic
             for topic, topic_id in target.topic_ids.items()
@@ -103,7 +103,7 @@ class _Continuing:
             if earliest[key] > 0 and key[0] not in recreated:
                 self._lost(f"{_name(key)} is new, but its first offset is {earliest[key]}")
         cut = {key: at for key, at in diverged.items() if at is not None}
-        return {**known, **earliest, **cut}, set(diverged)
+        return {**known, **earliest, **cut}, known.keys() - diverged.keys()
 
     def _diverged(self, known: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Where the logs that were cut go on, if that can be told."""
