@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from lakelog.client.offsets import OffsetAt
 from lakelog.spark.archive.progress import Extent, merge_ranges
 from lakelog.spark.archive.stream import ArchiveJob, LogDivergedError, RangeReader
 from lakelog.spark.errors import DataLossError
-from lakelog.spark.offsets import StreamOffset
+from lakelog.spark.offsets import StreamOffset, TopicPartition
 from unit.spark.archive.archive_log import EPOCH, Log
 
 
@@ -78,6 +81,18 @@ def test_the_next_batch_is_checked_with_the_epochs_of_the_last() -> None:
     log.ends, log.earlier = {0: 20}, {0: 8}
     with pytest.raises(LogDivergedError, match="t-0 was cut"):
         source.latestOffset(end, ReadAllAvailable())
+
+
+def test_a_log_that_is_cut_and_grows_while_its_end_is_asked_for_has_no_batch() -> None:
+    class Cut(Log):
+        def latest_places(
+            self, partitions: Iterable[TopicPartition]
+        ) -> dict[TopicPartition, OffsetAt]:
+            self.ends, self.earlier = {0: 130}, {0: 60}
+            return super().latest_places(partitions)
+
+    with pytest.raises(LogDivergedError, match=r"t-0 was cut.* ends at 60"):
+        next_ranges({0: 100}, Cut({0: 100}))
 
 
 @pytest.mark.parametrize("ends", [{0: 9, 1: 6}, {0: 9, 1: 100}])
