@@ -92,7 +92,8 @@ def _copy(
 class _Reading:
     """A range that is read to its end. Retention may remove some of it before or meanwhile.
 
-    With `skip_lost` a loss ends `batches`, and the next `find_remaining` skips what is gone.
+    A loss ends `batches`. The next `find_remaining` skips what is gone with `skip_lost`, and raises
+    otherwise.
     """
 
     def __init__(self, broker: Broker, wanted: OffsetRange, *, skip_lost: bool) -> None:
@@ -102,7 +103,10 @@ class _Reading:
         self.remaining = wanted
 
     def find_remaining(self) -> bool:
-        """Whether anything of the range is left to read. Raises `DataLossError`."""
+        """Whether anything of the range is left to read.
+
+        Raises `DataLossError`, and `LogReplacedError` if the log ends before the range does.
+        """
         left = self.remaining
         if left.size == 0:
             return False
@@ -116,6 +120,9 @@ class _Reading:
                 lost_before([f"{left.topic}-{left.partition} [{left.start}, {first})"])
             )
         if self._loss is not None and first == left.start:
+            end = self._broker.log_end([partition])[partition]
+            if end < left.end:
+                raise LogReplacedError(f"{left}: the log was cut and ends at {end}")
             raise self._loss
         self.remaining = replace(left, start=first)
         return first < left.end
@@ -133,7 +140,5 @@ class _Reading:
         except (TopicGoneError, LogReplacedError):
             raise
         except DataLossError as error:
-            if not self._skip_lost:
-                raise
             self._loss = error
         self.remaining = replace(left, start=position)

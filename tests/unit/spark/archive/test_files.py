@@ -20,12 +20,18 @@ OUT_OF_RANGE = DataLossError("t-0 has offsets 30 to 40 (exclusive), not 20")
 
 class Log:
     """Batches of ten offsets. At offset `fails_at` reading raises `error`, and then the log starts
-    at `start_after`."""
+    at `start_after` and ends at `end_after`."""
 
     def __init__(
-        self, start: int, error: Exception | None = None, fails_at: int = -1, start_after: int = 0
+        self,
+        start: int,
+        error: Exception | None = None,
+        fails_at: int = -1,
+        start_after: int = 0,
+        end_after: int = 100,
     ) -> None:
         self.start = start
+        self._end_after = end_after
         self._error = error
         self._fails_at = fails_at
         self._start_after = start_after
@@ -36,6 +42,9 @@ class Log:
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, self.start)
+
+    def log_end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self._end_after)
 
     def batches(self, wanted: OffsetRange) -> Iterator[tuple[Any, bytes]]:
         for at in range(wanted.start, wanted.end, 10):
@@ -67,7 +76,7 @@ def test_what_is_gone_before_the_read_is_a_loss_or_skipped() -> None:
 
 
 def test_what_goes_during_the_read_is_a_loss_or_skipped() -> None:
-    with pytest.raises(DataLossError, match="t-0 has offsets"):
+    with pytest.raises(DataLossError, match=r"t-0 \[20, 30\): retention or.*--skip-lost"):
         read(Log(0, OUT_OF_RANGE, 20, 30), skip_lost=False)
     assert read(Log(0, OUT_OF_RANGE, 20, 30), skip_lost=True) == [10, 30]
     assert read(Log(0, OUT_OF_RANGE, 20, 90), skip_lost=True) == [10]
@@ -77,6 +86,13 @@ def test_a_loss_that_the_log_does_not_show_is_raised_again() -> None:
     """Or a task would read for ever."""
     with pytest.raises(DataLossError, match="t-0 has offsets"):
         read(Log(0, OUT_OF_RANGE, 20, 0), skip_lost=True)
+
+
+@pytest.mark.parametrize("skip_lost", [False, True])
+def test_a_log_that_ends_before_the_range_is_another_one(skip_lost: bool) -> None:
+    """What it lost is not archived: the job plans the range again, and loses nothing by that."""
+    with pytest.raises(LogReplacedError, match=r"t-0 \[20, 40\): the log was cut and ends at 20"):
+        read(Log(0, OUT_OF_RANGE, 20, end_after=20), skip_lost=skip_lost)
 
 
 @pytest.mark.parametrize("error", [TopicGoneError("gone"), LogReplacedError("cut")])
