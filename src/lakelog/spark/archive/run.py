@@ -207,7 +207,8 @@ class Run:
 
         Raises `SyncError` when it is enough.
         """
-        self._report()
+        with suppress(*_PASSING):  # the table may be what failed
+            self._report()
         final = next((each for each in _FINAL if reason.startswith(f"{each.__name__}: ")), None)
         if final is not None:
             raise SyncError(reason.removeprefix(f"{final.__name__}: "))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from lakelog.spark.archive import run as running
 from lakelog.spark.archive.address import TableAddress
@@ -110,6 +111,20 @@ def test_other_failures_end_the_job_unless_it_makes_progress(
 
     with pytest.raises(SyncError, match=r"^RuntimeError: perhaps a killed worker$"):
         run._failed("RuntimeError: perhaps a killed worker")
+
+
+def test_a_catalog_that_cannot_be_read_is_a_failure_like_others(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(_: TableAddress) -> NoReturn:
+        raise OperationalError("SELECT", None, Exception("database is locked"))
+
+    set_away(monkeypatch, False)
+    monkeypatch.setattr(TableAddress, "load", load)
+    for _ in range(2):
+        run._failed("OperationalError: database is locked")
+    with pytest.raises(SyncError, match="database is locked"):
+        run._failed("OperationalError: database is locked")
 
 
 def test_lost_connections_are_said_once_and_tried_again_while_following(
