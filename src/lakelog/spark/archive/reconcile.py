@@ -59,17 +59,23 @@ class Reconciler:
         and the broker raise.
         """
         job = self.job
-        meta = broker.describe([job.topic])[job.topic]
-        if meta.topic_id != job.topic_id:
-            raise DataLossError(f"topic {job.topic!r} was deleted and created again")
+        partitions = self._partitions(broker)
         self._settle_rollback()
         table = load_for_commit(job.address)
         progress = agreed_progress(table, job.topic_id)
         diverged = self._diverged(broker, progress)
+        self._partitions(broker)  # no row is moved for what another topic of this name answered
         moved = self._replace_lost(table, progress, diverged) if diverged else 0
         self._check_kept(broker)
-        self._enrol(broker, meta.partitions)
+        self._enrol(broker, partitions)
         return moved
+
+    def _partitions(self, broker: Broker) -> tuple[int, ...]:
+        """Those of the topic. Raises `DataLossError` if another one has its name now."""
+        meta = broker.describe([self.job.topic])[self.job.topic]
+        if meta.topic_id != self.job.topic_id:
+            raise DataLossError(f"topic {self.job.topic!r} was deleted and created again")
+        return meta.partitions
 
     def _settle_rollback(self) -> None:
         job = self.job

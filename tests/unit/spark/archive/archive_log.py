@@ -25,9 +25,10 @@ class Log:
         self.ends = ends
         self.starts = starts or {}
         self.earlier = earlier or {}
+        self.topic_id = "id"
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicMeta]:
-        return {name: TopicMeta(name, "id", tuple(self.ends)) for name in names}
+        return {name: TopicMeta(name, self.topic_id, tuple(self.ends)) for name in names}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {key: self.starts.get(key[1], 0) for key in partitions}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
 from pyiceberg.table import Table
 
+from lakelog.client.epochs import EpochEnd
 from lakelog.spark.archive.address import TableAddress
 from lakelog.spark.archive.commit import commit_batch
 from lakelog.spark.archive.history import ProgressMismatchError, agreed_progress
@@ -16,6 +18,7 @@ from lakelog.spark.archive.reconcile import ProgressSource, Reconciler
 from lakelog.spark.archive.stream import ArchiveJob, LogDivergedError
 from lakelog.spark.broker import Broker
 from lakelog.spark.errors import DataLossError
+from lakelog.spark.offsets import TopicPartition
 from unit.spark.archive.archive_log import EPOCH, Log
 from unit.spark.archive.archive_table import offsets, write_batch
 
@@ -129,6 +132,23 @@ def test_a_table_of_version_1_gets_the_epochs_of_now(archive: Archive) -> None:
 
 CUT = Log({0: 14}, earlier={0: 6})
 """Archived up to 10, cut at 6, and grown again since."""
+
+
+def test_a_topic_that_is_created_again_meanwhile_moves_no_rows(archive: Archive) -> None:
+    class Replaced(Log):
+        def epoch_ends(
+            self, epochs: Mapping[TopicPartition, int]
+        ) -> dict[TopicPartition, EpochEnd]:
+            self.topic_id = "another"
+            return super().epoch_ends(epochs)
+
+    archive.reconcile(Log({0: 10}))
+    archive.append(0, 10)
+
+    with pytest.raises(DataLossError, match="deleted and created again"):
+        archive.reconcile(Replaced({0: 3}), skip_lost=True)
+
+    assert offsets(archive.table) == list(range(10))
 
 
 def test_a_log_that_was_cut_and_grew_stops_the_job(archive: Archive) -> None:
