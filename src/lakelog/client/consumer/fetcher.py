@@ -131,9 +131,7 @@ class Fetcher:
             self.trouble = Trouble(error, since_s)
             self._back_off(error)
 
-    def _check_epochs(
-        self, positions: list[Position]
-    ) -> tuple[list[Position], ClientError | None]:
+    def _check_epochs(self, positions: list[Position]) -> tuple[list[Position], ClientError | None]:
         """Return the positions that may be fetched, and why others may not yet.
 
         After a change of the leader's epoch the log is asked whether it still has what was read of
