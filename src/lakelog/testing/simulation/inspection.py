@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakelog.testing.simulation.clients.groups import GroupClient
-from lakelog.testing.simulation.clients.reading import read_all
+from lakelog.testing.simulation.clients.reading import LATEST, list_offset, read_all
+from lakelog.testing.simulation.clients.transactions import TIMEOUT_MS
 from lakelog.testing.simulation.ledger import Place
 
 if TYPE_CHECKING:
     from lakelog.testing.simulation.broker import BrokerHost
     from lakelog.testing.simulation.world import World
+
+_PATIENCE_S = 2 * TIMEOUT_MS / 1000
+"""Before a decided transaction may lie another one, which its coordinator has yet to end."""
 
 
 class _Inspector(GroupClient):
@@ -20,6 +24,7 @@ class _Inspector(GroupClient):
     async def run(self) -> None:
         committed: set[bytes] = set()
         for place in self.places:
+            await self._await_markers(place)
             for only_committed in (False, True):
                 found = await read_all(self, place, committed=only_committed)
                 self.ledger.check_all(place, found, committed=only_committed)
@@ -31,6 +36,18 @@ class _Inspector(GroupClient):
             if self.world.home_of(group) is self.home:
                 self.group = group
                 await self.fetch_offset(place, insist=True)
+
+    async def _await_markers(self, place: Place) -> None:
+        """Until what its producers know to be committed can be read as such, or never will be.
+
+        EndTxn is answered with the decision; the markers follow, and have to become durable.
+        """
+        end = self.ledger.committed_end(place)
+        until = self.world.loop.time() + _PATIENCE_S
+        while await list_offset(self, place, LATEST, committed=True) < end:
+            if self.world.loop.time() >= until:
+                return
+            await self.pause(0.1, 0.3)
 
 
 class Inspection:

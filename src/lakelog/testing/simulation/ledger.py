@@ -353,6 +353,12 @@ class Ledger:
             )
             newest[sent.producer_id] = sent.number
 
+    def committed_end(self, place: Place) -> int:
+        """Where the records of transactions end whose producers were told of their commit."""
+        committed = [transaction for transaction in self.transactions if transaction.is_committed]
+        values = [value for entry in committed for value, at in entry.values.items() if at == place]
+        return max((self.sent[value].acked + 1 for value in values), default=0)
+
     def check_transactions(self, committed: set[bytes], places: Collection[Place]) -> None:
         """All or nothing: `committed` is what readers of committed records saw in `places`.
 
