@@ -91,7 +91,7 @@ def test_the_first_are_verified_and_then_one_in_some_hundreds() -> None:
     assert verified == [0, 1, 2, 3, FIRST + APART, FIRST + 2 * APART + 1]
     sampling.left = 0
     sampling.note(bytes(make_batch(8_000, size=1)), sampled=True)
-    assert sampling.left == 2_000, "many records are paid by more batches"
+    assert sampling.left == 8_000, "many records are paid by more batches"
 
 
 @pytest.mark.parametrize("version", [3, 9])
@@ -176,5 +176,22 @@ def test_a_large_sampled_batch_waits_and_so_does_what_follows(tmp_path: Path) ->
         assert (first.error_code, first.base_offset) == (0, 0)
         assert second.error_code == ErrorCode.INVALID_RECORD
         assert (third.error_code, third.base_offset) == (0, 30_000)
+
+    run(tmp_path, scenario)
+
+
+def test_a_large_batch_that_is_refused_does_not_end_the_sample(tmp_path: Path) -> None:
+    cut = bytearray(make_batch(30_000, size=1, timestamp=NOW - 60_000))
+    damaged = bytes(sealed(bytes(cut[61:-1]), Codec.NONE, 30_000))
+
+    async def scenario(broker: SocketlessBroker) -> None:
+        await create(broker, "t")
+        broker.connect()
+        for _ in range(FIRST + 2):
+            broker.socket.was_sent.clear()
+            assert not broker.ask(frame(produce_request("t", damaged, acks=1), 9))
+            await broker.socket.was_sent.wait()
+            (answer,) = answers(broker.take_answer())
+            assert answer.error_code == ErrorCode.INVALID_RECORD
 
     run(tmp_path, scenario)

@@ -128,8 +128,7 @@ def _produce(
                     waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
             except SlowBatchError as error:
                 results.append(PartitionProduceResponse(index=entry.index))
-                slow.append(_Slow(name, entry, results[-1], sampled or error.sampled))
-                sampling.note(entry.records, sampled=sampled)
+                slow.append(_Slow(name, entry, results[-1], sampled, sampled or error.sampled))
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
                 results.append(refused(entry.index, error))
@@ -165,12 +164,16 @@ def _answer(
 
 
 class _Slow(NamedTuple):
-    """A batch that could not be appended at once, and the result that it is to have."""
+    """A batch that could not be appended at once, and the result that it is to have.
+
+    `sampled` tells whether its connection has it verified, `verifies` whether anything has.
+    """
 
     topic: str | bytes
     entry: PartitionProduceData
     result: PartitionProduceResponse
     sampled: bool
+    verifies: bool
 
 
 async def _append_slowly(
@@ -184,11 +187,11 @@ async def _append_slowly(
 ) -> ProduceResponse | Deferred | None:
     size = sum(len(one.entry.records or b"") for one in slow)
     with broker.slow_batches.memory.holding(size):
-        for topic, entry, result, sampled in slow:
+        for topic, entry, result, sampled, verifies in slow:
             try:
                 verification = None if check is None else check.verification(topic, entry.index)
                 partition, appended = await _append_walked(
-                    broker, topic, entry, verification, sampled=sampled
+                    broker, topic, entry, verification, sampled=verifies
                 )
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
@@ -196,6 +199,7 @@ async def _append_slowly(
                 result.error_code, result.error_message = failed.error_code, failed.error_message
                 result.base_offset, result.record_errors = failed.base_offset, failed.record_errors
                 continue
+            context.connection.sampling.note(entry.records or b"", sampled=sampled)
             result.base_offset = appended.base_offset
             result.log_append_time_ms = appended.append_time_ms
             result.log_start_offset = appended.log_start_offset

@@ -112,13 +112,13 @@ class ProduceRepeat(KnownRequest[_Key]):
         broker, sampling = self._broker, self._sampling
         try:
             partition = broker.partitions.find(*self.place)
-            offsets = (
-                partition.append_run(batches, broker.clock.wall_ms()) if sampling.left > 0 else []
-            )
+            if sampling.left <= 0:
+                return self._append_one(partition, numbers[0], batches[0], sampled=True)
+            offsets = partition.append_run(batches, broker.clock.wall_ms())
         except KafkaError:
             return 0
         if not offsets:
-            return self._append_one(partition, numbers[0], batches[0])
+            return self._append_one(partition, numbers[0], batches[0], sampled=False)
         broker.purgatory.check_soon(partition.key)
         count, log_start = len(offsets), partition.log.log_start_offset
         sampling.left -= count
@@ -130,12 +130,13 @@ class ProduceRepeat(KnownRequest[_Key]):
         self._connection.send(answer)
         return count
 
-    def _append_one(self, partition: Partition, number: int, batch: memoryview) -> int:
+    def _append_one(
+        self, partition: Partition, number: int, batch: memoryview, *, sampled: bool
+    ) -> int:
         """Whether the first batch was appended, or refused: not if either would have to wait."""
         broker, key, sampling = self._broker, self.key, self._sampling
         if partition.commits_durable:
             return 0
-        sampled = sampling.left <= 0
         try:
             check_entry(partition, batch, key.acks, key.version, None)
             base, _, append_time_ms, log_start, _ = partition.append(
@@ -146,7 +147,10 @@ class ProduceRepeat(KnownRequest[_Key]):
         except KafkaError as error:
             self._refuse(number, error)
             return 1
-        sampling.note(batch, sampled=sampled)
+        if sampled:
+            sampling.note(batch, sampled=True)
+        else:
+            sampling.left -= 1
         broker.purgatory.check_soon(partition.key)
         self._connection.send(self._response.pack(number, base, append_time_ms, log_start))
         return 1
