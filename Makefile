@@ -67,8 +67,8 @@ sim: setup ## Seeded worlds around the broker (SEEDS=200, or SEED=7 to see one a
 	$(BIN)/python -m lakelog.testing.simulation \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200))
 
-mutants: setup ## Change one place at a time, and see some test fail (MUTANTS=240 SEED=1 AGAIN=1)
-	PYTHONPATH=tests $(BIN)/python -m mutants --count $(or $(MUTANTS),240) --seed $(or $(SEED),1) \
+mutants: setup ## Change one place at a time, and see some test fail (MUTANTS=200 SEED=1 AGAIN=1)
+	PYTHONPATH=tests $(BIN)/python -m mutants --count $(or $(MUTANTS),200) --seed $(or $(SEED),1) \
 	  --processes $$(nproc) $(if $(AGAIN),--survivors)
 
 bench: setup maven ## Side by side with Apache Kafka (PART=latency, scale, spark, start, ...)

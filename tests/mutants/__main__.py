@@ -7,40 +7,44 @@ in `build/mutants/verdicts.jsonl`; a run that was interrupted goes on from there
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import random
+import math
+import os
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mutants.mutations import Edit, Mutant, mutants_of
-from mutants.nearest import PACKAGES, modules
+import pytest
+
+from mutants.calls import Calls
+from mutants.mutations import Mutant, mutants_of
+from mutants.nearest import NEAREST_S, PACKAGES, SUITE, modules
 from mutants.record import explained, write_page
-from mutants.trial import Laboratory, Verdict
+from mutants.trial import Trials, Verdict
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build/mutants"
 VERDICTS = BUILD / "verdicts.jsonl"
+_PYTEST = ("-q", "-s", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
 def main() -> int:
     options = _options()
     drawn = draw(options.count, options.seed, options.matching)
-    known = {} if options.fresh else read_verdicts()
+    known = {} if options.fresh else read_verdicts(drawn)
     if options.survivors:
         known = {mutant: verdict for mutant, verdict in known.items() if not verdict.survived}
     judged = [known[mutant] for mutant in drawn if mutant in known]
     rest = [mutant for mutant in drawn if mutant not in known]
     _say(f"{len(drawn)} mutants, {len(judged)} of them judged before")
     if rest:
-        judged += judge_all(rest, options.processes)
+        judged += judge_all(rest, options.processes, math.inf if options.survivors else NEAREST_S)
     return report(judged, options)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m mutants")
-    parser.add_argument("--count", type=int, default=240, help="how many mutants to draw")
+    parser.add_argument("--count", type=int, default=200, help="how many mutants to draw")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
     parser.add_argument("--matching", default="", help="only of lines with this text")
     parser.add_argument("--processes", type=int, default=1, help="test runs at a time")
@@ -51,7 +55,10 @@ def _options() -> argparse.Namespace:
 
 
 def draw(count: int, seed: int, matching: str = "") -> list[Mutant]:
-    """So many mutants; each package has a share by its size, and a tenth at least."""
+    """So many mutants; each package has a share by its size, and a tenth at least.
+
+    A mutant is drawn by its name: it stays in the draw when other lines change.
+    """
     by_package: dict[str, list[Mutant]] = {package: [] for package in PACKAGES}
     for path in modules(ROOT):
         source = (ROOT / path).read_text()
@@ -59,48 +66,46 @@ def draw(count: int, seed: int, matching: str = "") -> list[Mutant]:
         by_package[path.parts[2]] += [mutant for mutant in found if matching in mutant.was]
     total = sum(map(len, by_package.values()))
     drawn: list[Mutant] = []
-    for package, candidates in by_package.items():
+    for candidates in by_package.values():
         share = max(count // 10, count * len(candidates) // max(total, 1))
-        chance = random.Random(f"{seed} {package}")
-        drawn += chance.sample(candidates, min(share, len(candidates)))
-    return drawn
+        drawn += sorted(candidates, key=lambda mutant: _lot(seed, mutant))[:share]
+    return sorted(drawn, key=lambda mutant: _lot(seed, mutant))
 
 
-def judge_all(mutants: list[Mutant], processes: int) -> list[Verdict]:
-    """Prints each verdict, and keeps it."""
+def _lot(seed: int, mutant: Mutant) -> bytes:
+    return hashlib.sha256(f"{seed}\n{mutant.name}".encode()).digest()
+
+
+def judge_all(mutants: list[Mutant], processes: int, total_s: float) -> list[Verdict]:
+    """Prints each verdict, and keeps it. Raises `RuntimeError` if a test fails without a mutant."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    _say("the tests without a mutant")
-    notes = Laboratory.made(ROOT, BUILD / "copy").notes()
-    local = threading.local()
-    lock = threading.Lock()
+    verdicts: list[Verdict] = []
 
-    def judge(numbered: tuple[int, Mutant]) -> Verdict:
-        if not hasattr(local, "laboratory"):
-            local.laboratory = Laboratory.made(ROOT, BUILD / f"copy-{threading.get_ident()}")
-        verdict: Verdict = local.laboratory.judge(numbered[1], notes)
-        with lock:
-            _keep(verdict)
-            _say(f"{numbered[0]}/{len(mutants)} {verdict.seconds:.0f} s {_told(verdict)}")
-        return verdict
+    def judged(verdict: Verdict) -> None:
+        verdicts.append(verdict)
+        _keep(verdict)
+        _say(f"{len(verdicts)}/{len(mutants)} {verdict.seconds:.0f} s {_told(verdict)}")
 
-    with ThreadPoolExecutor(processes) as pool:
-        return list(pool.map(judge, enumerate(mutants, 1)))
+    trials = Trials(ROOT, mutants, processes, total_s, Calls(BUILD / "calls.json"), judged)
+    os.chdir(ROOT)
+    if pytest.main([*_PYTEST, *SUITE], plugins=[trials]) or len(verdicts) != len(mutants):
+        raise RuntimeError("the tests do not run without a mutant")
+    return verdicts
 
 
 def _keep(verdict: Verdict) -> None:
     with VERDICTS.open("a") as file:
-        file.write(json.dumps(verdict) + "\n")
+        file.write(json.dumps([verdict.mutant.name, *verdict[1:]]) + "\n")
 
 
-def read_verdicts() -> dict[Mutant, Verdict]:
-    """The newest of each mutant."""
-    if not VERDICTS.exists():
-        return {}
+def read_verdicts(mutants: list[Mutant]) -> dict[Mutant, Verdict]:
+    """The newest of each of these mutants."""
+    by_name = {mutant.name: mutant for mutant in mutants}
+    lines = VERDICTS.read_text().splitlines() if VERDICTS.exists() else []
     found = {}
-    for line in VERDICTS.read_text().splitlines():
-        (*names, edit), *verdict = json.loads(line)
-        mutant = Mutant(*names, Edit(*edit))
-        found[mutant] = Verdict(mutant, *verdict)
+    for name, *verdict in map(json.loads, lines):
+        if name in by_name:
+            found[by_name[name]] = Verdict(by_name[name], *verdict)
     return found
 
 

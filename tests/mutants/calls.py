@@ -1,18 +1,19 @@
-"""A plugin of pytest: notes which functions of the product each test calls, or runs chosen tests.
+"""Which functions of the product each test calls, and how long it takes.
 
-With `MUTANTS_NOTE` set, each test's duration and calls are written to that file; with
-`MUTANTS_ONLY`, the tests listed in that file run, in that order, and no others. What a test finds
-done already, in a fixture or a cache that it shares, it is not seen to call.
+The notes are kept with the hash of the test's file: only tests of changed files are run again.
+What a test finds done already, in a fixture or a cache that it shares, it is not seen to call.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -20,38 +21,62 @@ from typing import Any
 import pytest
 
 import lakelog
+from mutants.nearest import Note, key_of
 
 _FOLDER = str(Path(lakelog.__file__).parent)
-_NOTE, _ONLY = "MUTANTS_NOTE", "MUTANTS_ONLY"
-_notes: dict[str, tuple[float, list[str]]] = {}
 
 
-def key_of(path: str, function: str) -> str:
-    """Args:
-    path: of the module below `src/lakelog`.
-    """
-    return f"{path}:{function.replace('.<locals>', '')}"
+class Calls:
+    """Notes of tests in a file of JSON, by the name of the test."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._known: dict[str, tuple[str, Note]] = {}
+        if file.exists():
+            self.reload()
+
+    def reload(self) -> None:
+        """Reads what a fork has written."""
+        found = json.loads(self._file.read_text())
+        self._known = {name: (digest, Note(*note)) for name, (digest, note) in found.items()}
+
+    def unknown(self, items: Iterable[pytest.Item]) -> list[pytest.Item]:
+        """Tests without a note of their file as it is; forgets notes of tests that are gone."""
+        digests = {item.nodeid: _digest(item.path) for item in items}
+        self._known = {
+            name: known for name, known in self._known.items() if digests.get(name) == known[0]
+        }
+        return [item for item in items if item.nodeid not in self._known]
+
+    @contextlib.contextmanager
+    def noting(self, item: pytest.Item) -> Iterator[None]:
+        called: set[CodeType] = set()
+
+        def note(frame: FrameType, event: str, argument: Any) -> None:
+            if event == "call":
+                called.add(frame.f_code)
+
+        begin = time.monotonic()
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)  # type: ignore[arg-type]
+            known = Note(time.monotonic() - begin, sorted(_keys(called)))
+            self._known[item.nodeid] = _digest(item.path), known
+
+    def write(self) -> None:
+        self._file.write_text(json.dumps(self._known))
+
+    def read(self) -> dict[str, Note]:
+        """The notes of the tests, by their names."""
+        return {name: note for name, (_, note) in self._known.items()}
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    if _NOTE not in os.environ:
-        return (yield)
-    called: set[CodeType] = set()
-
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            called.add(frame.f_code)
-
-    begin = time.monotonic()
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        return (yield)
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
-        _notes[item.nodeid] = time.monotonic() - begin, sorted(_keys(called))
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _keys(called: set[CodeType]) -> set[str]:
@@ -60,17 +85,3 @@ def _keys(called: set[CodeType]) -> set[str]:
         for code in called
         if code.co_filename.startswith(_FOLDER)
     }
-
-
-def pytest_sessionfinish() -> None:
-    if _NOTE in os.environ:
-        Path(os.environ[_NOTE]).write_text(json.dumps(_notes))
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if _ONLY in os.environ:
-        names = json.loads(Path(os.environ[_ONLY]).read_text())
-        places = {name: place for place, name in enumerate(names)}
-        items[:] = [item for item in items if item.nodeid in places]
-        items.sort(key=lambda item: places[item.nodeid])

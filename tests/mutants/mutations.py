@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from typing import NamedTuple
 
 _COMPARED: dict[type[ast.cmpop], tuple[str, str]] = {
@@ -46,14 +47,21 @@ class Edit(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """`was` and `became` are the changed line without its indent: they name the mutant."""
+    """`was` and `became` are the changed line without its indent."""
 
     path: str
     function: str
-    line: int
     was: str
     became: str
+    nth: int
+    """Which one of those that are alike in the function, from 0."""
+    line: int
     edit: Edit
+
+    @property
+    def name(self) -> str:
+        """Stays when other lines of the module change."""
+        return "\n".join((self.path, self.function, self.was, self.became, str(self.nth)))
 
     def applied(self, source: str) -> str:
         data = source.encode()
@@ -65,7 +73,8 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
     finder = _Finder(source)
     finder.visit(ast.parse(source))
     found = []
-    for function, edit in finder.found:
+    alike = Counter[tuple[str, ...]]()
+    for function, edit in sorted(finder.found, key=lambda place: place[1]):
         begin = finder.data.rfind(b"\n", 0, edit.start) + 1
         end = finder.data.find(b"\n", edit.start)
         stop = max(edit.end, finder.data.find(b"\n", edit.end)) if edit.end > end else end
@@ -73,8 +82,10 @@ def mutants_of(path: str, source: str) -> list[Mutant]:
         became = finder.data[begin : edit.start].decode() + edit.text
         became += finder.data[edit.end : stop].decode()
         line = finder.data.count(b"\n", 0, edit.start) + 1
-        found.append(Mutant(path, function, line, was, became.strip(), edit))
-    return sorted(found, key=lambda mutant: mutant.edit)
+        change = function, was, became.strip()
+        found.append(Mutant(path, *change, alike[change], line, edit))
+        alike[change] += 1
+    return found
 
 
 class _Finder(ast.NodeVisitor):

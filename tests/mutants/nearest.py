@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
-from mutants.calls import key_of
 from mutants.mutations import Mutant
 
 PACKAGES = ("storage", "replica", "coordinator", "metadata")
@@ -15,11 +17,25 @@ SUITE = (*(f"tests/unit/{name}" for name in (*PACKAGES, "server", "testing")), "
 """Where tests are chosen from; `tests/unit/testing` has seeded worlds."""
 
 _SOURCES = Path("src/lakelog")
+NEAREST_S = 30.0
+"""How long the tests take together that a mutant is judged by at first."""
 _SLOWER = 10.0
-_GRACE_S = 60.0
+_GRACE_S = 30.0
 
-Notes = Mapping[str, tuple[float, list[str]]]
-"""By test, its seconds and the functions that it calls."""
+
+class Note(NamedTuple):
+    """What one test does when nothing is changed."""
+
+    seconds: float
+    called: list[str]
+    """Keys of functions, see `key_of`."""
+
+
+def key_of(path: str, function: str) -> str:
+    """Args:
+    path: of the module below `src/lakelog`.
+    """
+    return f"{path}:{function.replace('.<locals>', '')}"
 
 
 def modules(root: Path) -> list[Path]:
@@ -28,15 +44,17 @@ def modules(root: Path) -> list[Path]:
     return [path.relative_to(root) for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
-def tests_for(mutant: Mutant, notes: Notes) -> list[str]:
-    """Names of tests, in the order to run them in."""
+def tests_for(mutant: Mutant, notes: Mapping[str, Note], total_s: float = math.inf) -> list[str]:
+    """Names of tests, in the order to run them in; those that together take `total_s`."""
     inside = Path(mutant.path).relative_to(_SOURCES)
     key = key_of(inside.as_posix(), mutant.function)
     mirror = f"tests/unit/{inside.parent.as_posix()}/test_{inside.stem}"
-    found = [(not name.startswith(mirror), notes[name][0], name) for name in notes]
-    return [name for *_, name in sorted(found) if key in notes[name][1]]
+    found = [(not name.startswith(mirror), notes[name].seconds, name) for name in notes]
+    nearest = [(seconds, name) for _, seconds, name in sorted(found) if key in notes[name].called]
+    ends = accumulate(seconds for seconds, _ in nearest)
+    return [name for (_, name), end in zip(nearest, ends, strict=True) if end <= total_s]
 
 
-def limit_s(tests: list[str], notes: Notes) -> float:
-    """How long they may take before the mutant counts as killed: many times what they took."""
-    return _GRACE_S + _SLOWER * sum(notes[name][0] for name in tests)
+def limit_s(note: Note) -> float:
+    """How long a test may take before the mutant counts as killed: many times what it took."""
+    return _GRACE_S + _SLOWER * note.seconds

@@ -50,3 +50,19 @@ def test_what_is_changed_is_still_a_program() -> None:
     for mutant in mutants_of("a.py", SOURCE):
         compile(mutant.applied(SOURCE), "a.py", "exec")
         assert mutant.applied(SOURCE) != SOURCE
+
+
+def test_a_mutant_keeps_its_name_when_other_lines_change() -> None:
+    def names(source: str) -> set[str]:
+        return {mutant.name for mutant in mutants_of("a.py", source)}
+
+    longer = SOURCE.replace("while", "log.begin()\n    while")
+    assert len(names(SOURCE)) == len(CHANGES)
+    assert names(longer) - names(SOURCE) == {"a.py\nkept\nlog.begin()\npass\n0"}
+    assert names(SOURCE) < names(longer)
+
+
+def test_places_that_are_alike_have_names_of_their_own() -> None:
+    source = "def count(n: int) -> int:\n    n += 1\n    n += 1\n    return n\n"
+    found = mutants_of("a.py", source)
+    assert len({mutant.name for mutant in found}) == len(found) == 4

@@ -1,36 +1,33 @@
-"""One mutant in a copy of the sources, and the tests that run against it.
+"""Judges mutants in forks of one pytest process that has imported and collected everything.
 
-The copy is imported by `PYTHONPATH`, so that nothing else sees a mutant. Its byte code is checked
-by the hash of the source: a change within the same second and of the same size counts.
+A fork replaces the code of the mutant's function in memory, and runs the tests that call it up to
+the first failure. The sources on disk do not change, and no fork sees the mutant of another one.
+What a module computed from the function at its import keeps its value.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import gc
 import os
-import re
 import resource
-import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from inspect import CO_OPTIMIZED
 from pathlib import Path
-from typing import NamedTuple
+from types import CodeType, FunctionType
+from typing import IO, NamedTuple
 
+import pytest
+
+from mutants.calls import Calls
 from mutants.mutations import Mutant
-from mutants.nearest import SUITE, Notes, limit_s, tests_for
+from mutants.nearest import Note, limit_s, tests_for
 
 _MEMORY_MAX = 16 << 30
-"""Address space of one run, in bytes: a mutant may ask for anything."""
-_PYTEST = (
-    *("-m", "pytest", "-x", "-q", "-p", "mutants.calls"),
-    *("-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"),
-)
-_FIRST_RUN_S = 3600.0
+"""Address space of one fork, in bytes: a mutant may ask for anything."""
 
 
 class Verdict(NamedTuple):
@@ -39,7 +36,7 @@ class Verdict(NamedTuple):
     mutant: Mutant
     by: str
     tests: int
-    """How many call the function."""
+    """How many were to judge it."""
     seconds: float
 
     @property
@@ -47,76 +44,158 @@ class Verdict(NamedTuple):
         return not self.by
 
 
-@dataclass(slots=True)
-class Laboratory:
-    """A copy of the sources below `copy`, for one mutant at a time."""
+class _Fork(NamedTuple):
+    mutant: Mutant
+    tests: int
+    begin: float
+    failed: IO[str]
+    """What the fork writes the name of the failed test to."""
+
+
+@dataclass(slots=True, eq=False)
+class Trials:
+    """A plugin of pytest that runs the tests once per mutant, and calls `judged` with the verdict.
+
+    Raises `RuntimeError` from `pytest.main` if a test fails without a mutant.
+    """
 
     root: Path
-    copy: Path
+    mutants: list[Mutant]
+    processes: int
+    total_s: float
+    """Of the tests of one mutant, in seconds."""
+    calls: Calls
+    judged: Callable[[Verdict], None]
+    _failed: IO[str] | None = None
+    _forks: dict[int, _Fork] = field(default_factory=dict)
 
-    @classmethod
-    def made(cls, root: Path, copy: Path) -> Laboratory:
-        shutil.rmtree(copy, ignore_errors=True)
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(root / "src", copy / "src", ignore=ignored)
-        command = ("-m", "compileall", "-q", "--invalidation-mode=checked-hash", "src")
-        subprocess.run([sys.executable, *command], cwd=copy, check=True)
-        return cls(root, copy)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        items = {item.nodeid: item for item in session.items}
+        notes = self._notes(session)
+        for mutant in self.mutants:
+            if len(self._forks) >= self.processes:
+                self._wait()
+            names = tests_for(mutant, notes, self.total_s)
+            self._start(session, mutant, [items[name] for name in names], notes)
+        while self._forks:
+            self._wait()
+        return True
 
-    def notes(self) -> Notes:
-        """What each test of the suite calls. Raises `RuntimeError` if one fails."""
-        target = self.copy / "calls.json"
-        failed = self._run(SUITE, _FIRST_RUN_S, {"MUTANTS_NOTE": str(target)})
-        if failed:
-            raise RuntimeError(f"without a mutant {failed} fails")
-        notes: Notes = json.loads(target.read_text())
-        return notes
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self._failed is not None and report.failed:
+            self._fail(report.nodeid)
 
-    def judge(self, mutant: Mutant, notes: Notes) -> Verdict:
+    def _notes(self, session: pytest.Session) -> dict[str, Note]:
+        rest = self.calls.unknown(session.items)
+        if rest:
+            read, write = os.pipe()
+            if not (pid := os.fork()):
+                self._become_fork(session, write)
+                with self._exiting():
+                    for item in rest:
+                        with self.calls.noting(item):
+                            _run(item)
+                    self.calls.write()
+            failed = _result(pid, read, write)
+            if failed:
+                raise RuntimeError(f"without a mutant {failed} fails")
+            self.calls.reload()
+        return self.calls.read()
+
+    def _start(
+        self,
+        session: pytest.Session,
+        mutant: Mutant,
+        items: list[pytest.Item],
+        notes: dict[str, Note],
+    ) -> None:
+        read, write = os.pipe()
         begin = time.monotonic()
-        target = self.copy / mutant.path
-        source = target.read_text()
-        target.write_text(mutant.applied(source))
-        tests = tests_for(mutant, notes)
+        if pid := os.fork():
+            os.close(write)
+            self._forks[pid] = _Fork(mutant, len(items), begin, os.fdopen(read))
+            return
+        self._become_fork(session, write)
+        with self._exiting():
+            put_into_memory(mutant, self.root)
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                signal.setitimer(signal.ITIMER_REAL, limit_s(notes[item.nodeid]))
+                _run(item, following)
+
+    def _become_fork(self, session: pytest.Session, write: int) -> None:
+        os.setsid()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MAX, _MEMORY_MAX))
+        session.config.pluginmanager.unregister(name="terminalreporter")
+        for stream in range(3):
+            os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+        self._failed = os.fdopen(write, "w")
+
+    @contextlib.contextmanager
+    def _exiting(self) -> Iterator[None]:
+        """Ends the fork when its work is done, without what pytest does at the end of a session."""
         try:
-            by = self._first_failure(tests, limit_s(tests, notes)) if tests else ""
+            yield
+        except BaseException as error:  # noqa: BLE001 - the fork ends with it
+            self._fail(repr(error))
         finally:
-            target.write_text(source)
-        return Verdict(mutant, by, len(tests), time.monotonic() - begin)
+            os._exit(0)
 
-    def _first_failure(self, tests: list[str], limit_s: float) -> str:
-        chosen = self.copy / "chosen.json"
-        chosen.write_text(json.dumps(tests))
-        files = dict.fromkeys(name.partition("::")[0] for name in tests)
-        return self._run(files, limit_s, {"MUTANTS_ONLY": str(chosen)})
+    def _fail(self, by: str) -> None:
+        assert self._failed is not None
+        self._failed.write(by)
+        self._failed.flush()
+        os._exit(1)
 
-    def _run(self, arguments: Iterable[str], limit_s: float, settings: dict[str, str]) -> str:
-        """The test that failed, `timeout`, or nothing."""
-        paths = os.pathsep.join((str(self.copy / "src"), str(self.root / "tests")))
-        process = subprocess.Popen(
-            [sys.executable, *_PYTEST, *arguments],
-            cwd=self.root,
-            env={**os.environ, **settings, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-            preexec_fn=_limit_memory,
-        )
-        try:
-            text, _ = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            return "timeout"
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if process.returncode == 0:
-            return ""
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)
-        return failed[1] if failed is not None else f"exit status {process.returncode}"
+    def _wait(self) -> None:
+        pid, status = os.wait()
+        fork = self._forks.pop(pid)
+        with fork.failed:
+            by = _outcome(pid, status, fork.failed)
+        self.judged(Verdict(fork.mutant, by, fork.tests, time.monotonic() - fork.begin))
 
 
-def _limit_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MAX, _MEMORY_MAX))
+def put_into_memory(mutant: Mutant, root: Path) -> None:
+    """Replaces the code of the mutant's function, and of no other."""
+    path = str(root / mutant.path)
+    source = Path(path).read_text()
+    was = list(_functions(compile(source, path, "exec", dont_inherit=True)))
+    became = list(_functions(compile(mutant.applied(source), path, "exec", dont_inherit=True)))
+    functions = [known for known in gc.get_objects() if isinstance(known, FunctionType)]
+    for before, after in zip(was, became, strict=True):
+        if before != after:
+            found = [known for known in functions if known.__code__ == before]
+            assert found, f"{before.co_qualname} of {path} is not in memory"
+            for function in found:
+                function.__code__ = after
+
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    """The outermost functions of a module or a class body, in their order."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            if constant.co_flags & CO_OPTIMIZED:
+                yield constant
+            else:
+                yield from _functions(constant)
+
+
+def _run(item: pytest.Item, following: pytest.Item | None = None) -> None:
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+
+
+def _result(pid: int, read: int, write: int) -> str:
+    os.close(write)
+    with os.fdopen(read) as failed:
+        return _outcome(pid, os.waitpid(pid, 0)[1], failed)
+
+
+def _outcome(pid: int, status: int, failed: IO[str]) -> str:
+    """The test that failed, `timeout`, or nothing. Ends what processes the fork has left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return ""
+    return "timeout" if code == -signal.SIGALRM else failed.read() or f"exit status {code}"
