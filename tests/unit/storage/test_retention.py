@@ -163,6 +163,19 @@ def test_a_compacted_topic_keeps_what_is_old() -> None:
     assert log.delete_old_segments(NOW + 100 * HOUR) == 0
     log.advance_log_start(3)
     assert log.delete_old_segments(NOW + 100 * HOUR) == 3
+    log.advance_log_start(10)
+    assert log.delete_old_segments(NOW + 100 * HOUR) == 6
+    assert bases(log) == [9], "the active segment stays"
+
+
+def test_an_empty_segment_is_not_rolled() -> None:
+    log = memory_store().create()
+    log.roll(NOW)
+    assert bases(log) == [0]
+    append(log, make_batch())
+    for _ in range(2):
+        log.roll(NOW)
+    assert bases(log) == [0, 1]
 
 
 def test_the_log_start_hides_at_once_and_frees_whole_segments_later() -> None:

@@ -60,6 +60,14 @@ def test_a_batch_that_claims_a_time_it_has_not_is_passed_by() -> None:
     assert log.max_timestamp() == (NOW + 50, 3, 3)
 
 
+def test_of_batches_with_the_greatest_time_the_first_is_found_before_one_that_claims_more() -> None:
+    log = memory_store().create()
+    append(log, make_batch(1))
+    append(log, make_batch(1, timestamp=NOW + 50))
+    append(log, claiming(make_batch(1, timestamp=NOW + 50), NOW + 100))
+    assert log.max_timestamp() == (NOW + 50, 1, 3)
+
+
 def test_a_search_among_too_many_such_batches_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timestamps, "DECODED_BYTES_MAX", 10_000)
     log = memory_store().create()
