@@ -168,17 +168,23 @@ class Partition:
     def _follow_append(self) -> None:
         """Commits what was appended, or has it flushed first.
 
-        Raises KAFKA_STORAGE_ERROR, with the batch in the log.
+        Raises KAFKA_STORAGE_ERROR, with the batch in the log: if the partition is online then, the
+        batch is committed by now, as whoever reads the log after an error must see what is in it.
         """
-        log = self.log
+        log, unflushed = self.log, None
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             try:
                 log.flush()
             except (OSError, CorruptLog) as error:
                 failure = self._storage_error(error)
-                raise KafkaError(failure.code, failure.message) from error
+                unflushed = KafkaError(failure.code, failure.message)
+                if not self.is_online:
+                    raise unflushed from error
         if log.config.durability == PAGE_CACHE:
             self.high_watermark = log.log_end_offset
+            if unflushed is not None:
+                self._flush_soon(self)
+                raise unflushed
         else:
             self.note_flush()
             if self.high_watermark < log.log_end_offset:

@@ -6,6 +6,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import FSYNC
 from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.divergence import DivergedLog, check_divergence
@@ -135,6 +136,28 @@ def test_a_failed_flush_before_the_answer_takes_the_partition_offline(code: int)
         assert code_of(error) is ErrorCode.KAFKA_STORAGE_ERROR
     assert partition.offline_reason is not None
     assert partition.log.broken
+
+
+def test_without_descriptors_to_flush_a_batch_is_committed_or_waits() -> None:
+    """It is in the log: a coordinator that reads the log after the error must find it there."""
+    disk = MemoryDisk(ManualClock())
+    partition = open_partition(disk, flush_messages=1)
+    disk.fail("sync", errno.EMFILE, suffix=".log")
+    with pytest.raises(KafkaError) as error:
+        partition.append(make_batch(1), NOW)
+    assert code_of(error) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.offline_reason is None
+    assert (partition.high_watermark, partition.log.log_end_offset) == (1, 1)
+    partition.append(make_batch(1), NOW)
+    assert partition.log.recovery_point == 2
+
+    partition.use_config(partition.log.config._replace(durability=FSYNC))
+    disk.fail("sync", errno.EMFILE, suffix=".log")
+    partition.append(make_batch(1), NOW)
+    assert (partition.high_watermark, partition.log.log_end_offset) == (2, 3)
+    partition.log.flush()
+    partition.note_flush()
+    assert partition.high_watermark == 3
 
 
 def test_a_flush_that_ends_well_after_another_failed_proves_nothing() -> None:
