@@ -57,6 +57,7 @@ def test_a_broker_that_nobody_can_reach_is_repaired(tmp_path: Path) -> None:
         broker.settings["max.connections"] = "50"
         broker.start()
         assert "max.connections=50 of the command line overrules the stored value 0" in broker.log()
+        assert "config set --broker 1 --unset max.connections" in broker.log()
         assert _in_force(broker.bootstrap, "max.connections") == ("50", "STATIC_BROKER")
         with Admin(broker.bootstrap) as admin:
             admin.configs.alter(ResourceType.BROKER, "1", {"max.connections": "60"})

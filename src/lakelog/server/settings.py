@@ -29,13 +29,14 @@ class Settings:
         self._use(image)
         static = self._broker.static_config
         for key in sorted(static.forced):
-            if stored := self._stored(image, key):
+            for target, value in self._stored(image, key).items():
                 logger.warning(
                     "%s=%s of the command line overrules the stored value %s until the stored "
-                    "value changes; `lakelog config set --unset %s` removes it",
+                    "value changes; `lakelog config set %s --unset %s` removes it",
                     key,
                     static.static[key],
-                    stored[-1],
+                    value,
+                    target,
                     key,
                     extra=event("stored_setting_overruled", key=key),
                 )
@@ -61,8 +62,12 @@ class Settings:
                 extra=event("dynamic_config_ignored"),
             )
 
-    def _stored(self, image: MetadataImage, key: str) -> list[str]:
-        """The values of a key that were set for all brokers and for this one."""
-        names = ("", str(self._broker.node_id))
-        layers = [image.configs(ResourceType.BROKER, name) for name in names]
-        return [layer[key] for layer in layers if key in layer]
+    def _stored(self, image: MetadataImage, key: str) -> dict[str, str]:
+        """The values of a key that were set for all brokers and for this one.
+
+        By the option of `lakelog config` that stands for whose they are.
+        """
+        node_id = self._broker.node_id
+        targets = {"--all-brokers": "", f"--broker {node_id}": str(node_id)}
+        layers = {each: image.configs(ResourceType.BROKER, name) for each, name in targets.items()}
+        return {each: layer[key] for each, layer in layers.items() if key in layer}

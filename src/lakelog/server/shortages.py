@@ -109,10 +109,10 @@ class Shortages:
     def _probe(self) -> None:
         """Write and remove a file. Raises `OSError`. In a thread."""
         path = self._folder / PROBE
-        if SPACE in self._reasons and self._free() < PROBE_BYTES:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         file = self._disk.open(path, create=True)
         try:
+            if SPACE in self._reasons and self._free() < PROBE_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
             file.write_at(0, bytes(PROBE_BYTES if SPACE in self._reasons else 1))
         finally:
             file.close()

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -115,6 +116,18 @@ async def test_both_may_be_short_at_once(world: World) -> None:
     world.fill(PROBE_BYTES)
     await asyncio.sleep(1)
     assert world.ended == 1
+
+
+@in_world
+async def test_a_full_disk_ends_no_lack_of_descriptors(world: World) -> None:
+    world.fill()
+    world.note(errno.ENOSPC)
+    world.note(errno.EMFILE)
+    with patch.object(world.disk, "open", side_effect=OSError(errno.EMFILE, "none left")):
+        await asyncio.sleep(3.5)
+    assert list(world.shortages.reasons) == [SPACE, DESCRIPTORS]
+    await asyncio.sleep(1)
+    assert list(world.shortages.reasons) == [SPACE]
 
 
 @in_world
