@@ -46,6 +46,16 @@ def test_output_that_cannot_be_written(
         assert bash(shell, f"lakelog {command} {target}").returncode == 1, command
 
 
+@pytest.mark.parametrize("member", ["", "-g {topic}"])
+def test_waiting_for_records_ends_when_nothing_reads_them(
+    shell: Shell, topic: str, member: str
+) -> None:
+    shell.out("produce", topic, given=b"a\nb\nc\n")
+    words = f"{topic} -o start {member.format(topic=topic)}"
+    done = bash(shell, f"lakelog consume {words} | head -1; echo ${{PIPESTATUS[0]}}")
+    assert (done.stdout, done.stderr) == (b"a\n0\n", b"")
+
+
 def test_a_group_commits_nothing_that_could_not_be_written(shell: Shell, topic: str) -> None:
     shell.out("produce", topic, given=b"a\nb\n")
     for target in (">&-", "> /dev/full"):

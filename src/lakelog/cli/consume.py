@@ -19,6 +19,7 @@ from lakelog.cli.pump import Pump
 from lakelog.cli.record_text import formatter
 from lakelog.cli.render import counted, note
 from lakelog.cli.stopping import stopping
+from lakelog.cli.streams import check_stdout
 
 if TYPE_CHECKING:
     from lakelog.client.admin import Admin
@@ -93,6 +94,7 @@ def consume(
             print_record,
             progress,
             patience_s=session.timeout_s,
+            check_output=check_stdout,
             waiting=waiting_note(topic, chosen, position, group) if _watched(session) else "",
         )
         pump.run(count, ends, stop, exit_at_end=exit_at_end)

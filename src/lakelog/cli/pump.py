@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Protocol
 
 from lakelog.cli.bounds import TopicPartition
@@ -41,15 +41,18 @@ class Pump:
         progress: GroupProgress | None,
         *,
         patience_s: float,
+        check_output: Callable[[], None],
         waiting: str = "",
     ) -> None:
-        """`patience_s`: how long a run that is to end waits for a broker that does not answer.
+        """`check_output` raises `BrokenPipeError` when nothing reads the stream any more.
+        `patience_s`: how long a run that is to end waits for a broker that does not answer.
         `waiting`: the note at the end of the partitions, when a run goes on there."""
         self._source = source
         self._stream = stream
         self._form = form
         self._progress = progress
         self._patience_s = patience_s
+        self._check_output = check_output
         self._waiting = waiting
         self._in_trouble = False
 
@@ -90,6 +93,8 @@ class Pump:
             while rest:  # unbuffered (python -u), a stream takes less when a signal comes
                 rest = rest[self._stream.write(rest) :]
             self._stream.flush()
+        else:
+            self._check_output()
         if self._progress is not None:
             self._progress.wrote(records)
             self._progress.commit_if_due()

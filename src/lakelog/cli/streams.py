@@ -37,6 +37,19 @@ def prepare_streams() -> None:
     )
 
 
+def check_stdout() -> None:
+    """Raise `BrokenPipeError` if stdout is a pipe without a reader.
+
+    A write raises it as well, but a command that waits for records may have none to write.
+    """
+    import select
+
+    poll = select.poll()
+    poll.register(_STDOUT, 0)
+    if any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
+        raise BrokenPipeError
+
+
 def _occupy(descriptor: int, flags: int) -> None:
     """Puts the null device there, opened so that what the stream is for fails or goes nowhere."""
     nowhere = os.open(os.devnull, flags)

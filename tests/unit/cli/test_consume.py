@@ -87,7 +87,15 @@ def _run(
     printed = stream or io.BytesIO()
     progress = GroupProgress(source, quiet=False) if has_group else None
     source.on_revoked = progress.revoke if progress is not None else None
-    pump = Pump(source, printed, formatter("%o\n"), progress, patience_s=5.0, waiting="waiting")
+    pump = Pump(
+        source,
+        printed,
+        formatter("%o\n"),
+        progress,
+        patience_s=5.0,
+        check_output=lambda: None,
+        waiting="waiting",
+    )
     pump.run(count, ends or {_KEY: 1 << 62}, stop, exit_at_end=ends is not None)
     return printed.getvalue()
 
@@ -213,7 +221,15 @@ def test_the_start_of_a_partition_is_committed_too() -> None:
 def test_the_end_is_said_once_by_a_run_that_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     stop, source = Stop(), _Source(3)
     source.stop = stop
-    pump = Pump(source, io.BytesIO(), formatter("%o"), None, patience_s=5.0, waiting="waiting")
+    pump = Pump(
+        source,
+        io.BytesIO(),
+        formatter("%o"),
+        None,
+        patience_s=5.0,
+        check_output=lambda: None,
+        waiting="waiting",
+    )
     pump.run(None, {_KEY: 3}, stop, exit_at_end=False)
     assert capsys.readouterr().err == "waiting\n"
 
