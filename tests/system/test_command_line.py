@@ -196,7 +196,11 @@ def test_a_bad_json_line_is_named(shell: Shell, topic: str) -> None:
     given = b'{"value": "kept"}\nnonsense\n'
     refused = shell.refusal("produce", topic, "--input-format", "jsonl", given=given)
     assert refused[:2] == (1, "LL0605")
-    assert "line 2" in refused[2]
+    wanted = "line 2: not JSON: Expecting value at character 1; 1 record before it written"
+    assert refused[2].startswith(wanted)
+    given = b'{"value": "%s"}\nnonsense\n' % (b"x" * 2_000_000)
+    refused = shell.refusal("produce", topic, "--input-format", "jsonl", given=given)
+    assert "; 1 record before it not written: 1 record for " in refused[2]
     assert shell.out("consume", topic, "-o", "start", "-e") == b"kept\n"
 
 

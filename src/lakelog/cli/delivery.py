@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.cli.failures import CliError
 from lakelog.cli.record_text import Header, InputRecord
 
 _HEADER_OVERHEAD = 10
@@ -54,7 +55,7 @@ class Report:
     """`bytes` are those of the keys and values written.
 
     `timed_out`: a record was not acknowledged in time; `gave_up`: therefore the rest of the input
-    was not read.
+    was not read. `bad_input`: why reading ended, if the input is at fault.
     """
 
     records: int = 0
@@ -65,6 +66,7 @@ class Report:
     """Bytes of the largest record that failed as the first one did, headers included."""
     timed_out: bool = False
     gave_up: bool = False
+    bad_input: CliError | None = None
     partitions: dict[int, Written] = field(default_factory=dict)
 
     def add(self, delivery: Delivery, size: int, headers_size: int) -> None:
@@ -95,8 +97,8 @@ def send_all(sink: RecordSink, topic: str, records: Iterable[InputRecord]) -> Re
     """Sends every record and waits for every answer; a record's failure does not stop the rest.
 
     The first record's failure does, unless its size is the reason: the others would fail alike.
-    After a time-out no more records are read: each of them would wait as long. What `records`
-    raises is raised after the records before it were answered.
+    After a time-out no more records are read: each of them would wait as long. Records before bad
+    input (a `CliError` from `records`) are sent and reported. Any other error is raised after them.
     """
     report = Report()
     waiting: deque[tuple[Delivery, int, int]] = deque()
@@ -118,6 +120,8 @@ def send_all(sink: RecordSink, topic: str, records: Iterable[InputRecord]) -> Re
             waiting.append((delivery, size, headers_size))
             while waiting and waiting[0][0].done:
                 report.add(*waiting.popleft())
+    except CliError as error:
+        report.bad_input = error
     finally:
         while waiting:
             report.add(*waiting.popleft())

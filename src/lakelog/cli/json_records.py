@@ -78,6 +78,8 @@ def parse_object(line: bytes) -> dict[str, Any]:
         fields = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_distinct)
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
     return fields
@@ -93,7 +95,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         again = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"field '{again}' is there twice")
+        raise ValueError(f"field '{again}' appears twice")
     return fields
 
 

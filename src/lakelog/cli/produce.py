@@ -178,11 +178,24 @@ def _progress(file: str, *, quiet: bool) -> Iterator[Progress]:
 def _finish(report: Report, topic: str, elapsed_s: float, session: Session, output: Output) -> int:
     if output.format != "table":
         show(summary(report, topic), output.format)
-    elif report.records or not report.failed:
+    elif report.bad_input is None and (report.records or not report.failed):
         note(_sentence(report, topic, elapsed_s), quiet=session.quiet)
+    if report.bad_input is not None:
+        raise _bad_input(report, report.bad_input)
     if report.failed:
         raise _failure(report, topic)
     return 0
+
+
+def _bad_input(report: Report, error: CliError) -> CliError:
+    """Name the records before it as well: a second run would repeat them."""
+    text = error.message
+    if report.records:
+        text += f"; {counted(report.records, 'record')} before it written"
+    if report.first_error is not None:
+        reason = explain_exception(report.first_error).message
+        text += f"; {counted(report.failed, 'record')} before it not written: {reason}"
+    return CliError(error.code, text, error.hint)
 
 
 def _failure(report: Report, topic: str) -> CliError:
@@ -193,7 +206,7 @@ def _failure(report: Report, topic: str) -> CliError:
         return CliError(first.code, first.message, hint)
     number = report.failed + report.records
     rest = "; the rest of the input was not read" if report.gave_up else ""
-    text = f"{report.failed} of {number} not written: {report.first_error}{rest}"
+    text = f"{report.failed} of {number} not written: {first.message}{rest}"
     return CliError("LL0604", text, hint)
 
 

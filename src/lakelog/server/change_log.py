@@ -58,9 +58,10 @@ def _log_creation(image: MetadataImage, name: str) -> None:
         return
     configs = dict(image.configs(ResourceType.TOPIC, name))
     logger.info(
-        "Created topic '%s' with %d partitions",
+        "Created topic '%s' with %d partition%s",
         name,
         len(topic),
+        "" if len(topic) == 1 else "s",
         extra=event(
             "topic_created",
             topic=name,

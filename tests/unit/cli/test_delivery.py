@@ -96,7 +96,18 @@ def test_a_refusal_at_the_first_record_ends_it() -> None:
         send_all(_Sink(), "t", _values(b"nowhere", b"a"))
 
 
-def test_bad_input_is_raised_after_what_came_before_was_answered() -> None:
+def _ending_with(error: Exception, *values: bytes) -> Iterator[InputRecord]:
+    yield from _values(*values)
+    raise error
+
+
+def test_records_before_bad_input_are_reported() -> None:
+    bad = CliError("LL0605", "line 3: not JSON")
+    report = send_all(_Sink(), "t", _ending_with(bad, b"a", b"b"))
+    assert (report.records, report.bad_input) == (2, bad)
+
+
+def test_what_else_ends_the_input_is_raised_after_what_came_before_was_answered() -> None:
     deliveries: list[_Delivery] = []
 
     class _Kept(_Sink):
@@ -104,10 +115,6 @@ def test_bad_input_is_raised_after_what_came_before_was_answered() -> None:
             deliveries.append(super().send(*arguments, **named))  # type: ignore[arg-type]
             return deliveries[-1]
 
-    def records() -> Iterator[InputRecord]:
-        yield InputRecord(None, b"a")
-        raise CliError("LL0605", "line 2")
-
-    with pytest.raises(CliError, match="line 2"):
-        send_all(_Kept(), "t", records())
+    with pytest.raises(OSError, match="gone"):
+        send_all(_Kept(), "t", _ending_with(OSError("gone"), b"a"))
     assert [delivery.done for delivery in deliveries] == [True]

@@ -87,7 +87,7 @@ def test_a_time_may_be_iso_8601_and_milliseconds_come_first() -> None:
     [
         (b'{"key":"k","val":"x"}', "unknown field 'val'; did you mean 'value'"),
         (b'{"value":"x","xyz":1}', "unknown field 'xyz'; fields are topic, partition"),
-        (b'{"value":"x","value":"y"}', "field 'value' is there twice"),
+        (b'{"value":"x","value":"y"}', "field 'value' appears twice"),
         (b'{"value":"x","key_encoding":"utf8"}', "encoding of key is 'utf8'"),
         (b'{"value":"x","value_encoding":"hex"}', "encoding of value is 'hex'"),
         (b'{"value":5,"value_encoding":"base64"}', "value is base64 but no string"),

@@ -229,12 +229,13 @@ class Accumulator:
     def _fail(self, batch: ProducerBatch, code: ErrorCode, reason: str) -> None:
         where = f"{batch.queue.topic}-{batch.queue.partition}"
         count = batch.builder.count
+        records = "1 record" if count == 1 else f"{count} records"
         error: ClientError
         if batch.is_maybe_written:
-            text = f"{count} records for {where} may or may not be written: {reason}"
+            text = f"{records} for {where} may or may not be written: {reason}"
             error = OutcomeUnknownError(code, text)
         else:
-            error = NotWrittenError(code, f"{count} records for {where} are not written: {reason}")
+            error = NotWrittenError(code, f"{records} for {where} not written: {reason}")
         batch.result.fail(error)
         self.first_failure = self.first_failure or error
         if len(self._failed) < _FAILED_MAX:
