@@ -157,7 +157,8 @@ class History:
         if self.truncated_to is not None:
             least = min(least, self.truncated_to)
         end, start = log.log_end_offset, log.log_start_offset
-        assert self.durable_start <= start <= max(self.start, self.durable_start)
+        assert self.durable_start <= start, f"a start of {start}: {self.durable_start} was promised"
+        assert start <= max(self.start, self.durable_start)
         kept = read_batches(log)
         if self.marker_pending and kept and end == self.end + 1:
             assert read_header(kept[-1]).is_control
@@ -358,6 +359,14 @@ class Workload:
         log.delete_old_segments(NOW)
         log.delete_old_segments(NOW)
 
+    def _delete_records(self) -> None:
+        """What a client asks for, up to the last record; it is answered after the checkpoint."""
+        history = self.history
+        before = self._rng.randint(self._log.log_start_offset, self._partition.high_watermark)
+        history.start = max(history.start, before)
+        assert self._partition.delete_records(before) == history.start
+        self._checkpoint()
+
     def _restart(self) -> None:
         self._store.restart()
         self.history.durable = self.history.end
@@ -432,6 +441,7 @@ def workloads() -> list[Workload]:
         Workload("starts and stops", often + "restart checkpoint", length=40),
         Workload("truncations", often + "truncate truncate flush checkpoint", length=90),
         Workload("deletions", often + "flush delete delete checkpoint", length=90),
+        Workload("deleted records", often + "flush delete_records delete_records delete roll"),
         Compactions("compactions", "write write write write write clean checkpoint", length=35),
         Workload("transactions", "append transact transact mark roll flush checkpoint"),
         Workload(

@@ -7,10 +7,12 @@ import logging
 import pytest
 
 from crash_points import OPERATIONS, Workload, workloads
+from lakelog.storage.checkpoint import LOG_STARTS, CheckpointJob
 from lakelog.storage.flush import FlushJob
+from lakelog.storage.known_logs import KNOWN_LOGS
 from lakelog.storage.snapshots import ProducerSnapshots
 
-SAMPLE = ("each append durable", "truncations", "compactions", "everything")
+SAMPLE = ("each append durable", "truncations", "deleted records", "compactions", "everything")
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +42,22 @@ def test_a_flush_that_does_not_sync_is_found_out(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(FlushJob, "run", run)
     with pytest.raises(AssertionError, match="was promised"):
         by_name("each append durable").run(every=3)
+
+
+def test_a_start_of_the_log_that_is_not_durable_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two files have it, of which one may be damaged."""
+    run = CheckpointJob.run
+
+    def forgetful(job: CheckpointJob) -> None:
+        for path in [path for path in job._files if path.name in (LOG_STARTS, KNOWN_LOGS)]:
+            del job._files[path]
+        run(job)
+
+    monkeypatch.setattr(CheckpointJob, "run", forgetful)
+    with pytest.raises(AssertionError, match="a start of"):
+        by_name("deleted records").run(every=3)
 
 
 def test_a_snapshot_of_something_else_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
