@@ -195,7 +195,7 @@ class CheckJob:
             damage = valid, _ = wrong
         index = segment.loaded_index
         if index is not None and not self._fits(index):
-            segment.rebuild_index("it disagrees with the log")
+            segment.distrust_index()
         place = self._places.get(valid)
         checks.add(self.start, valid, self._next if place is None else place[0])
         if damage is not None:

@@ -7,7 +7,7 @@ are to be rebuilt.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lakelog.runtime.api import File
 from lakelog.storage.errors import CorruptLog
@@ -27,15 +27,14 @@ def resume(segment: IndexedSegment, index: SegmentIndex) -> bool:
     """
     segment.max_timestamp = segment.max_timestamp_offset = -1
     segment.bytes_since_entry = 0
-    scan, segment.time_scan = segment.time_scan, None
     last_entry = index.positions[-1] if index.positions else 0
     floor = index.floor(index.time_offsets[-1]) if index.times else -1
     if not is_true(segment, index, floor) or not is_true(segment, index, len(index.offsets) - 1):
         return False
     file = segment.open().file
-    if scan is None or (scan.start, scan.end) != (index.last_time_position, last_entry):
-        scan = scan_times(file, index, segment.base_offset)
-    _, _, time_found, segment.max_timestamp, segment.max_timestamp_offset = scan
+    time_found, segment.max_timestamp, segment.max_timestamp_offset = _scan_times(
+        file, index, segment.base_offset
+    )
     for position, header in scan_headers(file, last_entry, segment.size):
         if header.last_offset == segment.max_timestamp_offset:
             time_found = time_found or header.newest_timestamp == segment.max_timestamp
@@ -43,21 +42,12 @@ def resume(segment: IndexedSegment, index: SegmentIndex) -> bool:
     return time_found
 
 
-class TimeScan(NamedTuple):
-    """What the batches say from that of the last time entry to that of the last index entry."""
+def _scan_times(file: File, index: SegmentIndex, base_offset: int) -> tuple[bool, int, int]:
+    """Reads the headers from the batch of the last time entry to that of the last index entry.
 
-    start: int
-    end: int
-    time_found: bool
-    """Whether one is what the time entry says."""
-    max_timestamp: int
-    max_timestamp_offset: int
-
-
-def scan_times(file: File, index: SegmentIndex, base_offset: int) -> TimeScan:
-    """Reads the headers; of as many batches as there are where the newest record came first.
-
-    Touches nothing but the file. Raises as `scan_headers`.
+    Returns whether one is what the time entry says, the greatest timestamp, and the last offset of
+    the batch that has it. These are as many batches as there are where the newest record came
+    first. Raises as `scan_headers`.
     """
     start, end = index.last_time_position, (index.positions[-1] if index.positions else 0)
     found, greatest, at = not index.times, -1, -1
@@ -68,7 +58,7 @@ def scan_times(file: File, index: SegmentIndex, base_offset: int) -> TimeScan:
             found = found or header.newest_timestamp == greatest
         if header.newest_timestamp > greatest:
             greatest, at = header.newest_timestamp, header.last_offset
-    return TimeScan(start, end, found, greatest, at)
+    return found, greatest, at
 
 
 def is_true(segment: IndexedSegment, index: SegmentIndex, entry: int) -> bool:

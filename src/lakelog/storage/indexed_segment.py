@@ -22,7 +22,7 @@ from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.handles import Handle, HandleCache
 from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
-from lakelog.storage.index_check import TimeScan, follow, learn_greatest, resume
+from lakelog.storage.index_check import follow, learn_greatest, resume
 from lakelog.storage.index_files import IndexFiles
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from lakelog.storage.scan import scan_headers, tell_misplaced
@@ -52,6 +52,8 @@ class IndexedSegment:
         "folder",
         "full",
         "handle",
+        "index_error",
+        "index_is_wrong",
         "jitter_ms",
         "loaded_index",
         "max_timestamp",
@@ -60,7 +62,6 @@ class IndexedSegment:
         "roll_after",
         "sealed",
         "size",
-        "time_scan",
         "torn",
         "txn_index",
         "unchecked",
@@ -107,8 +108,10 @@ class IndexedSegment:
         """What lies before it was there before this process, which has not checked all of it."""
         self.checks: Checks | None = None
         """What it has checked of that."""
-        self.time_scan: TimeScan | None = None
-        """What a thread has found for `index` to be loaded."""
+        self.index_is_wrong = False
+        """Whether the indexes, loaded or not, are known to disagree with the log."""
+        self.index_error: CorruptLog | None = None
+        """Why no index can be made from the log; nobody needs to try again."""
         self.txn_index: TxnIndex | None = None
         """`None` when no transaction was aborted here."""
 
@@ -203,6 +206,7 @@ class IndexedSegment:
         """
         index = self.loaded_index
         if index is None:
+            self.check_index_error()
             end = self.next_offset
             try:
                 index = self._load_index(end)
@@ -216,7 +220,7 @@ class IndexedSegment:
 
     def _load_index(self, end: int) -> SegmentIndex:
         index = self.loaded_index = self._files.read()
-        if not index.is_ordered(self.size) or not resume(self, index):
+        if self.index_is_wrong or not index.is_ordered(self.size) or not resume(self, index):
             index = self._rebuilt("it disagrees with the log", end)
         if self.sealed:
             if self.max_timestamp >= 0 and self.max_timestamp not in index.times[-1:]:
@@ -235,6 +239,44 @@ class IndexedSegment:
         """Whether one is loaded that was made from the log by this process."""
         index = self.loaded_index
         return index is not None and index.trusted
+
+    def check_index_error(self) -> None:
+        """Raises `CorruptLog` if no index can be made from the log."""
+        error = self.index_error
+        if error is not None:
+            raise CorruptLog(error.path, error.position, error.reason)
+
+    def distrust_index(self) -> None:
+        """Have the indexes rebuilt before they are used again, by a thread if a reader can wait.
+
+        Those of an active segment stay loaded, as appends need them; each entry that is used is
+        compared with the log.
+        """
+        self.index_is_wrong = True
+        if self.sealed:
+            self.loaded_index, self._greatest_known = None, False
+
+    def adopt(self, found: IndexedSegment) -> None:
+        """Take over the indexes that a copy of this segment has loaded or rebuilt in a thread.
+
+        The segment may have grown meanwhile. Raises `OSError` if what was rebuilt cannot be
+        written, and `CorruptLog` as `note_header`.
+        """
+        index = found.loaded_index
+        assert index is not None
+        assert found.size <= self.size
+        self.loaded_index, self._greatest_known = index, True
+        self.index_is_wrong = False
+        self.max_timestamp = found.max_timestamp
+        self.max_timestamp_offset = found.max_timestamp_offset
+        self.bytes_since_entry = found.bytes_since_entry
+        for position, header in scan_headers(self.open().file, found.size, self.size):
+            self.note_header(position, header)
+        self.full = index.room(self._index_bytes) <= 0
+        if index.trusted:
+            self._files.cut(SegmentIndex())
+            self.end_rebuild()
+        self._handles.make_room(self)
 
     def rebuild_index(self, reason: str) -> None:
         """Makes both indexes from the log, in memory and on disk. Raises as `index`."""
@@ -275,6 +317,7 @@ class IndexedSegment:
     def begin_rebuild(self) -> None:
         """Empties the indexes; every batch must then be noted again, in order."""
         self._greatest_known = True
+        self.index_is_wrong, self.index_error = False, None
         self.loaded_index = SegmentIndex()
         self._files.cut(self.loaded_index)
         self.max_timestamp = self.max_timestamp_offset = -1

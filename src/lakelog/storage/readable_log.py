@@ -15,7 +15,7 @@ from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.known_batches import Place
 from lakelog.storage.local_log import LocalLog
-from lakelog.storage.seeking import check_end, check_seek
+from lakelog.storage.seeking import check_before, check_end, check_seek
 from lakelog.storage.segment import Segment
 from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
 from lakelog.storage.transactions import collect_aborted
@@ -71,7 +71,8 @@ class ReadableLog(LocalLog):
         if position < segment.unchecked and size > 0:
             again = partial(self.read, offset, max_bytes, end_offset=end_offset)
             again = partial(again, min_one=min_one, may_wait=may_wait)
-            return self._older(segment, position, size, offset, again if known else None)
+            known_again = again if known else None
+            return self._older(segment, position, size, offset, known_again, may_wait=may_wait)
         return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None
 
     def _older(
@@ -81,8 +82,12 @@ class ReadableLog(LocalLog):
         size: int,
         offset: int,
         again: Callable[[], LogSlice | None] | None,
+        *,
+        may_wait: bool,
     ) -> LogSlice | None:
         """`again` where a batch with a wrong base offset was known for the one with that offset."""
+        if not may_wait:
+            check_before(self, segment, position)
         try:
             return slice_of(segment, position, size, offset)
         except CorruptLog:

@@ -1,20 +1,19 @@
 """Has what a search for an offset reads brought into the page cache, so that no loop waits for it.
 
-Those are the batch headers between two index entries, and before that the index of an older segment
-as long as it is not loaded. Whoever reads on needs no search (`KnownBatches`), but an index entry
-at which to end.
+Those are the batch headers between two index entries. Before that a thread loads the index of an
+older segment, and rebuilds it if it disagrees with the log. Whoever reads on needs no search
+(`KnownBatches`), but an index entry at which to end.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakelog.runtime.api import File
+from lakelog.storage.detached import DetachedSegment
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
-from lakelog.storage.index_check import TimeScan, scan_times
-from lakelog.storage.index_files import IndexFiles
+from lakelog.storage.index_check import is_true
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.segment import READ_SIZE
 
@@ -27,10 +26,11 @@ _SHORT_MAX = 1024 * 1024
 """The index of an active segment up to this size is loaded at once: there may be thousands."""
 
 _REMEMBERED = 8
-"""Places: one read may need four, and other readers of the log may come in between."""
+"""Places: one read may need six, and other readers of the log may come in between."""
 
 Place = tuple[int, int]
-"""A segment's base offset, and the position in its file that is to be read; -1 for its index."""
+"""A segment's base offset, and the position in its file that is to be read; -1 for its index, -2
+for one that is wrong."""
 
 
 def check_seek(log: LocalLog, segment: Segment, offset: int) -> None:
@@ -38,6 +38,10 @@ def check_seek(log: LocalLog, segment: Segment, offset: int) -> None:
     _check_index(log, segment)
     start, end = segment.search_range(offset)
     _check_range(log, segment, start, start, end)
+    entry = segment.index.floor(offset - segment.base_offset)
+    _check_entry(log, segment, entry)
+    if segment.unchecked:
+        _check_entry(log, segment, entry - 1)
 
 
 def check_end(log: LocalLog, segment: Segment, position: int, end: int) -> None:
@@ -51,13 +55,32 @@ def check_end(log: LocalLog, segment: Segment, position: int, end: int) -> None:
     if not index.trusted and entry >= 0 and (at := index.positions[entry]) > position:
         following = min(at + READ_SIZE, segment.size)
         _check_range(log, segment, at, max(position, following - _SIZE_MAX), following)
+    _check_entry(log, segment, entry)
+
+
+def check_before(log: LocalLog, segment: Segment, position: int) -> None:
+    """As `check_seek`, for where a check of the batch at `position` has to begin."""
+    checks = segment.checks
+    if checks is None or checks.last_end(position)[0] != position:
+        _check_index(log, segment)
+        _check_entry(log, segment, segment.index.floor_position(position - 1))
 
 
 def _check_index(log: LocalLog, segment: Segment) -> None:
-    place = segment.base_offset, -1
     is_long = segment.sealed or segment.size > _SHORT_MAX
-    if segment.loaded_index is None and is_long and place not in log.sought:
+    is_missing = segment.loaded_index is None and segment.index_error is None and is_long
+    place = segment.base_offset, -2 if segment.index_is_wrong else -1
+    if (is_missing or segment.index_is_wrong) and place not in log.sought:
         raise NotReady(IndexJob(log, segment, place, LogSlice(segment.open(), 0, 0)))
+
+
+def _check_entry(log: LocalLog, segment: Segment, entry: int) -> None:
+    """A thread rebuilds an index with a wrong entry."""
+    index = segment.index
+    if not index.trusted and not is_true(segment, index, entry):
+        segment.check_index_error()
+        segment.distrust_index()
+        _check_index(log, segment)
 
 
 def _check_range(log: LocalLog, segment: Segment, at: int, start: int, end: int) -> None:
@@ -106,23 +129,33 @@ class SeekJob:
 
 
 class IndexJob(SeekJob):
-    """Reads an index, and what loading it reads of the segment."""
+    """Loads the indexes of a segment, or rebuilds them if they are wrong."""
 
     def __init__(self, log: LocalLog, segment: Segment, place: Place, part: LogSlice) -> None:
         super().__init__(log, segment, place, part)
-        self._scan: TimeScan | None = None
+        self._copy = DetachedSegment(segment)
+        self._truncations = log.truncations
+        self._error: CorruptLog | None = None
 
     def _read(self, file: File) -> None:
-        segment, size = self._segment, self._segment.size
-        index = IndexFiles(segment.disk, segment.folder, segment.base_offset).read()
-        end = index.positions[-1] if index.positions else 0
-        if 0 <= index.last_time_position <= end < size:
-            with suppress(CorruptLog):  # found again by whoever loads it
-                self._scan = scan_times(file, index, segment.base_offset)
-        else:
-            end = 0  # it will be made anew
-        segment.disk.read_ahead(file, end, size - end)
+        try:
+            _ = self._copy.index
+        except CorruptLog as error:
+            self._error = error
 
     def finish(self) -> None:
+        """Raises as `IndexedSegment.adopt`."""
         super().finish()
-        self._segment.time_scan = self._scan
+        log, segment = self._log, self._segment
+        if self.failure is not None or log.truncations != self._truncations:
+            return
+        if segment not in log.segments or self._is_loaded_meanwhile():
+            return
+        if self._error is None:
+            segment.adopt(self._copy)
+        else:
+            segment.index_error, segment.index_is_wrong = self._error, False
+
+    def _is_loaded_meanwhile(self) -> bool:
+        segment = self._segment
+        return segment.loaded_index is not None and not segment.index_is_wrong

@@ -11,14 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from counted_work import lines_run
 from lakelog.base.topic_config import LogConfig
 from lakelog.runtime.api import File
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.checking import UncheckedSlice, begin_check
+from lakelog.storage.detached import DetachedSegment
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import Log
-from lakelog.storage.names import INDEX
+from lakelog.storage.names import INDEX, LOG
 from lakelog.storage.preparation import NotReady, Preparation
+from lakelog.storage.segment import Segment
 from storage_kit import NOW, Store, append, make_batch
 
 BYTES = 900_000
@@ -45,6 +49,11 @@ class ColdDisk(PosixDisk):
             raise self.failure
         self.note(str(file.path), offset, size)
         return super().read_ahead(file, offset, size)
+
+    def read(self, path: Path) -> bytes:
+        if self.failure is not None:
+            raise self.failure
+        return super().read(path)
 
     def note(self, path: str, offset: int, size: int) -> None:
         first, last = offset // PAGE, (offset + size - 1) // PAGE
@@ -117,7 +126,7 @@ def job_of(log: Log, offset: int) -> Preparation:
 
 def prepared(log: Log, disk: ColdDisk, offset: int, end: int | None = None) -> LogSlice:
     """What is read once all is there that had to be read first."""
-    for _ in range(4):
+    for _ in range(6):
         try:
             return read(log, offset, end)
         except NotReady as first:
@@ -165,6 +174,127 @@ def test_what_is_gone_again_is_waited_for(log: Log, disk: ColdDisk) -> None:
     """All of it at once, however much one read needs."""
     disk.keeps = False
     prepared(log, disk, 17).release()
+
+
+@pytest.fixture
+def rebuilt_here(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Segments whose batches are walked by what is no job: the loop would do it."""
+    found: list[Path] = []
+    rebuild = Segment.begin_rebuild
+
+    def begin_rebuild(segment: Segment) -> None:
+        if not isinstance(segment, DetachedSegment):
+            found.append(segment.path(INDEX))
+        rebuild(segment)
+
+    monkeypatch.setattr(Segment, "begin_rebuild", begin_rebuild)
+    return found
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+@pytest.mark.parametrize("bit", [0, 9, 40])
+def test_a_wrong_index_is_rebuilt_by_a_job(
+    log: Log, disk: ColdDisk, rebuilt_here: list[Path], bit: int, is_checked: bool
+) -> None:
+    """It may be out of order, or lead to no batch, or to another one."""
+    segment = log.segments[0]
+    right = list(segment.index.positions)
+    for entry in (0, 1, 2, len(right) - 1):
+        forget(log, disk)
+        if not is_checked:
+            segment.find(segment.size)
+        _flip(disk, segment.path(INDEX), 8 * entry + 7 - bit // 8, bit % 8)
+        for offset in range(0, segment.next_offset, 5):
+            found = prepared(log, disk, offset)
+            assert found.read()[:8] == offset.to_bytes(8, "big")
+            found.release()
+        assert list(segment.index.positions) == right
+        segment.unload()
+        assert list(segment.index.positions) == right, "its file was written"
+    assert rebuilt_here == []
+
+
+def test_an_index_that_a_check_finds_wrong_is_rebuilt_by_a_job(
+    log: Log, disk: ColdDisk, rebuilt_here: list[Path]
+) -> None:
+    """Also of a segment that is appended to, while a thread reads it."""
+    segment = log.active_segment
+    for number in range(40):
+        append(log, make_batch(5, size=3_000, timestamp=NOW + number))
+    log.flush()
+    end = log.log_end_offset
+    segment.find(segment.size)
+    segment.index.trusted = False
+    segment.index.offsets[1] -= 1
+    job = begin_check(_unchecked(log, segment.base_offset), log.leader_epochs)
+    job.run()
+    job.finish()
+    assert segment.index_is_wrong
+    rebuild = job_of(log, segment.base_offset)
+    rebuild.run()
+    for number in range(40):
+        append(log, make_batch(5, size=3_000, timestamp=NOW + number))
+    rebuild.finish()
+    assert segment.index.trusted
+    found = list(segment.index.offsets), list(segment.index.positions)
+    times = list(segment.index.times), segment.max_timestamp_offset, segment.bytes_since_entry
+    assert rebuilt_here == []
+    segment.rebuild_index("asked for")
+    assert (list(segment.index.offsets), list(segment.index.positions)) == found
+    last = segment.max_timestamp_offset, segment.bytes_since_entry
+    assert (list(segment.index.times), *last) == times
+    for offset in range(end, log.log_end_offset, 5):
+        prepared(log, disk, offset).release()
+
+
+def test_a_segment_without_a_possible_index_is_walked_once(
+    log: Log, disk: ColdDisk, rebuilt_here: list[Path]
+) -> None:
+    """A fetch that comes again and again costs the loop no walk over the batches."""
+    segment = log.segments[0]
+    position = segment.index.positions[len(segment.index.positions) // 2]
+    forget(log, disk)
+    _flip(disk, segment.path(INDEX), 4, 7)  # before the file
+    _flip(disk, segment.path(LOG), position + 8, 6)
+    for _ in range(3):
+        with pytest.raises(CorruptLog):
+            prepared(log, disk, 17)
+    segment_lines = lines_run(lambda: _refused(log))
+    assert segment_lines < 300
+    assert rebuilt_here == []
+
+
+def _refused(log: Log) -> None:
+    log._known.clear()
+    with pytest.raises(CorruptLog):
+        read(log, 17)
+
+
+def test_what_a_job_loaded_of_a_log_that_was_cut_meanwhile_is_not_used(log: Log) -> None:
+    segment = log.segments[0]
+    job = job_of(log, 17)
+    job.run()
+    log.truncate_to(60)
+    for _ in range(30):
+        append(log, make_batch(5, size=100))
+    before = segment.index
+    positions = list(before.positions)
+    job.finish()
+    assert segment.index is before
+    assert list(before.positions) == positions
+
+
+def _unchecked(log: Log, offset: int) -> UncheckedSlice:
+    found = log.read(offset, 1 << 20, end_offset=log.log_end_offset)
+    assert isinstance(found, UncheckedSlice)
+    return found
+
+
+def _flip(disk: ColdDisk, path: Path, position: int, bit: int) -> None:
+    file = disk.open(path)
+    (byte,) = file.read_at(position, 1)
+    file.write_at(position, bytes([byte ^ 1 << bit]))
+    file.close()
 
 
 def test_an_index_out_of_order_is_made_anew(log: Log, disk: ColdDisk) -> None:
