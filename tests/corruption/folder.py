@@ -74,6 +74,7 @@ _KINDS = {
     "metadata.db-end": "metadata end",
     "known-logs": "known logs",
     "disk-reserve": "disk reserve",
+    "boot-id": "boot id",
 }
 _CHECKPOINTS: dict[str, Callable[[KnownLog], int | None]] = {
     RECOVERY_POINTS: lambda log: log.recovery_point,

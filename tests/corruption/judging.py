@@ -12,7 +12,7 @@ from lakelog.storage.snapshot import MalformedSnapshot, decode_snapshot
 
 _CODES = {"2", "14", "15", "16", "56"}
 """Of errors that say that there is something, but damaged or not to be had now."""
-NOT_USED = {"lock", "disk reserve", "broker lock", "metadata memory", "left behind"}
+NOT_USED = {"lock", "disk reserve", "boot id", "broker lock", "metadata memory", "left behind"}
 """What each start writes anew or drops, whatever is in it: nothing relies on their content."""
 
 

@@ -13,6 +13,7 @@ from lakelog.coordinator.transaction import producers
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.markers import Marker, _Job
 from lakelog.coordinator.transaction.transitions import End
+from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
@@ -20,8 +21,11 @@ from lakelog.server import app, coordinators
 from lakelog.storage import trimmable_log
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
+from lakelog.storage.directory import LogDirectory
 from lakelog.storage.log import AppendResult, Log
+from lakelog.storage.page_cache import PageCacheMark
 from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.plan import EXPIRATION
 from simulation.planted_bug import bug
@@ -115,14 +119,38 @@ def _producer_ids_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds=25.0,
 )
 def _trusts_after_a_clean_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    register = app.plan_register_broker
+    forget, clean_starts = app.plan_forget_epochs, [False]
 
-    def trusting(*arguments: Any, clean: bool, **named: Any) -> Any:
-        plan = register(*arguments, clean=clean, **named)
-        records = (*plan.records, ForgottenEpochs(0)) if clean else plan.records
-        return MetadataPlan(records, plan.result)
+    def note(directory: LogDirectory) -> bool:
+        clean_starts.append(directory.clean)
+        return True
 
-    monkeypatch.setattr(app, "plan_register_broker", trusting)
+    def trusting(image: MetadataImage) -> MetadataPlan[None]:
+        return MetadataPlan((ForgottenEpochs(0),), None) if clean_starts[-1] else forget(image)
+
+    monkeypatch.setattr(LogDirectory, "has_lost", property(note))
+    monkeypatch.setattr(app, "plan_forget_epochs", trusting)
+
+
+@bug(
+    "the page cache is believed after a power failure",
+    Law.NEW_IDENTITY,
+    "transactions",
+    faults=("power",),
+    seconds=25.0,
+)
+def _page_cache_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryDisk, "page_cache_id", lambda self, path: "boot 1")
+
+
+@bug(
+    "kill -9 is taken for a power failure",
+    Law.IDENTITY_KEPT,
+    "transactions",
+    faults=("kill", "client crash"),
+)
+def _kills_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PageCacheMark, "find", lambda self: False)
 
 
 @bug("what nobody knows of any more is left to hang", Law.ENDS, "transactions", faults=("power",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,7 @@ from lakelog.protocol.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
+from lakelog.storage.page_cache import BOOT_ID
 from wire_client import WireClient
 
 PARTITIONS = 12
@@ -86,3 +88,47 @@ def test_what_transactions_are_in_comes_back_as_it_was(broker: BrokerProcess) ->
     assert read_all(broker.bootstrap, "out", COMMITTED, 1) == [b"seen", b"open", b"open"]
     for producer in (ended, opened):
         producer.close()
+
+
+def begun_again(broker: BrokerProcess) -> tuple[int, int]:
+    """Producer id and epoch that the next process of a producer gets."""
+    with closing(TransactionalProducer(broker.bootstrap, "again")) as producer:
+        with producer.transaction():
+            producer.send("out", b"x", partition=0)
+        return producer._identity
+
+
+def test_a_producer_keeps_its_id_over_a_kill_but_not_over_a_boot(broker: BrokerProcess) -> None:
+    with closing(TransactionalProducer(broker.bootstrap, "over a kill")) as producer:
+        with producer.transaction():
+            producer.send("out", b"before", partition=0)
+        identity = producer._identity
+        broker.kill()
+        broker.restart()
+        with producer.transaction():
+            producer.send("out", b"after", partition=0)
+        assert producer._identity[0] == identity[0]
+        assert producer._identity[1] > identity[1]
+    producer_id, epoch = begun_again(broker)
+    broker.kill()
+    broker.restart()
+    same_id, next_epoch = begun_again(broker)
+    assert (same_id, next_epoch > epoch) == (producer_id, True)
+    broker.kill()
+    boot, _, rest = (broker.data / BOOT_ID).read_text().partition(" ")
+    other = boot.translate(str.maketrans("0123456789abcdef", "123456789abcdef0"))
+    (broker.data / BOOT_ID).write_text(f"{other} {rest}")
+    broker.restart()
+    assert begun_again(broker)[0] > producer_id
+
+
+def test_a_restored_copy_is_taken_for_what_a_power_failure_left(broker: BrokerProcess) -> None:
+    """It was made while the broker ran, on the same boot, and put where that had been."""
+    producer_id, _ = begun_again(broker)
+    copy = broker.data.with_name("copy")
+    shutil.copytree(broker.data, copy)
+    broker.kill()
+    shutil.rmtree(broker.data)
+    shutil.copytree(copy, broker.data)
+    broker.restart()
+    assert begun_again(broker)[0] > producer_id

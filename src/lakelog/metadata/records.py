@@ -90,7 +90,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 class ForgottenEpochs(NamedTuple):
-    """A broker started that had not stopped cleanly: a power failure may have taken the end of
+    """A broker started after what may have been a power failure: it may have taken the end of
     `__transaction_state`, and with it epochs of producer ids below `end_id` that were given out.
     """
 

@@ -82,6 +82,22 @@ class FileLock(Protocol):
 class Disk(Protocol):
     """A file system. Paths are absolute. Every method may raise `OSError`."""
 
+    def watch(self, on_failure: Callable[[], object]) -> None:
+        """Calls `on_failure` before a failed write, truncation or sync raises, in its thread.
+
+        Not for a write or truncation that failed for want of space.
+        """
+        ...
+
+    def page_cache_id(self, path: Path) -> str:
+        """Identifies the page cache that unsynced writes are in, and the file at `path`.
+
+        While it stays the same, no other file was put in that place, and whatever was written to
+        the file system can be read, unless the device has failed. `OSError` when the kernel does
+        not name its boot.
+        """
+        ...
+
     def open(self, path: Path, *, create: bool = False) -> File:
         """For reading and writing; `FileNotFoundError` unless `create`, for its owner alone."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import random
@@ -13,11 +14,13 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from lakelog.base.shortage import is_shortage
 from lakelog.runtime.api import Buffer, File, FileLock
 
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _OWN_FILE, _OWN_FOLDER = 0o600, 0o700
 """Permissions: records and metadata concern nobody but the user that the broker runs as."""
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PROBE = (bytearray(1),)
 """Takes bytes that nobody looks at."""
 
@@ -35,6 +38,31 @@ def _blocks_read() -> int:
 
 def _nobody_asks(_: float) -> None:
     """For durations that are not wanted."""
+
+
+class _Watch:
+    """What to call when a sync takes its time or the device fails; one for all files of a disk."""
+
+    __slots__ = ("on_failure", "on_sync")
+
+    def __init__(self, on_sync: Callable[[float], object] = _nobody_asks) -> None:
+        self.on_sync = on_sync
+        self.on_failure: Callable[[], object] = tuple
+
+    def sync(self, sync: Callable[[int], None], fd: int) -> None:
+        """Any error counts: after ENOSPC, too, pages may be lost."""
+        begin = time.monotonic()
+        try:
+            sync(fd)
+        except OSError:
+            self.on_failure()
+            raise
+        self.on_sync(time.monotonic() - begin)
+
+    def note(self, error: OSError) -> None:
+        """Takes note of a failed write or truncation."""
+        if not is_shortage(error):
+            self.on_failure()
 
 
 class SystemClock:
@@ -57,14 +85,12 @@ class SystemRandom:
 class PosixFile:
     """An open descriptor; positions are always explicit, so it may be read from any thread."""
 
-    __slots__ = ("_fd", "_on_sync", "_path")
+    __slots__ = ("_fd", "_path", "_watch")
 
-    def __init__(
-        self, path: Path, fd: int, on_sync: Callable[[float], object] = _nobody_asks
-    ) -> None:
+    def __init__(self, path: Path, fd: int, watch: _Watch) -> None:
         self._path = path
         self._fd = fd
-        self._on_sync = on_sync
+        self._watch = watch
 
     @property
     def path(self) -> Path:
@@ -88,25 +114,31 @@ class PosixFile:
         return b"".join(parts)
 
     def write_at(self, offset: int, *data: Buffer) -> None:
-        if len(data) == 1:
-            written = os.pwrite(self._fd, data[0], offset)
-            if written == len(data[0]):
-                return
-        else:
-            written = os.pwritev(self._fd, data, offset)
-            if written == sum(map(len, data)):
-                return
-        rest = memoryview(b"".join(data))
-        while written < len(rest):
-            written += os.pwrite(self._fd, rest[written:], offset + written)
+        try:
+            if len(data) == 1:
+                written = os.pwrite(self._fd, data[0], offset)
+                if written == len(data[0]):
+                    return
+            else:
+                written = os.pwritev(self._fd, data, offset)
+                if written == sum(map(len, data)):
+                    return
+            rest = memoryview(b"".join(data))
+            while written < len(rest):
+                written += os.pwrite(self._fd, rest[written:], offset + written)
+        except OSError as error:
+            self._watch.note(error)
+            raise
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            self._watch.note(error)
+            raise
 
     def sync(self) -> None:
-        begin = time.monotonic()
-        os.fdatasync(self._fd)
-        self._on_sync(time.monotonic() - begin)
+        self._watch.sync(os.fdatasync, self._fd)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -128,28 +160,42 @@ class PosixDisk:
     """`on_sync` is told, in the thread concerned, how many seconds each fsync has taken."""
 
     def __init__(self, on_sync: Callable[[float], object] = _nobody_asks) -> None:
-        self._on_sync = on_sync
+        self._watch = _Watch(on_sync)
         _nowhere()
+
+    def watch(self, on_failure: Callable[[], object]) -> None:
+        self._watch.on_failure = on_failure
+
+    def page_cache_id(self, path: Path) -> str:
+        """The kernel's boot, and device, inode and time of change of the file, which no copy keeps.
+
+        A file system that was forced off its device and mounted again looks the same.
+        """
+        boot = _BOOT_ID.read_text().strip()
+        if not boot.strip("-0"):
+            raise OSError(errno.ENODATA, "the kernel does not name its boot", str(_BOOT_ID))
+        found = path.stat()
+        return f"{boot} {found.st_dev} {found.st_ino} {found.st_ctime_ns}"
 
     def open(self, path: Path, *, create: bool = False) -> PosixFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return PosixFile(path, os.open(path, flags, _OWN_FILE), self._on_sync)
+        return PosixFile(path, os.open(path, flags, _OWN_FILE), self._watch)
 
     def read(self, path: Path) -> bytes:
         """Without the layers of `open()`, which cost a small file five times as much."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return PosixFile(path, fd).read_at(0, os.fstat(fd).st_size)
+            return PosixFile(path, fd, self._watch).read_at(0, os.fstat(fd).st_size)
         finally:
             os.close(fd)
 
     def write_atomic(self, path: Path, data: Buffer) -> None:
         temporary = path.with_name(path.name + ".tmp")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _OWN_FILE)
-        file = PosixFile(temporary, fd)
+        file = PosixFile(temporary, fd, self._watch)
         try:
             file.write_at(0, data)
-            self._sync(fd)
+            self._watch.sync(os.fsync, fd)
         finally:
             file.close()
         temporary.replace(path)
@@ -197,14 +243,9 @@ class PosixDisk:
     def sync_dir(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._sync(fd)
+            self._watch.sync(os.fsync, fd)
         finally:
             os.close(fd)
-
-    def _sync(self, fd: int) -> None:
-        begin = time.monotonic()
-        os.fsync(fd)
-        self._on_sync(time.monotonic() - begin)
 
     def space(self, path: Path) -> tuple[int, int]:
         status = os.statvfs(path)

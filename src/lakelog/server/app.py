@@ -1,8 +1,8 @@
 """The broker process: builds the object graph, starts it in order, and stops it in reverse.
 
 Order of a start: the data folder is locked, the metadata log replayed, this start recorded in it
-(which raises the leader epochs), logs are opened and recovered, groups are replayed, and only then
-are connections accepted.
+(which raises the leader epochs), logs are opened and recovered, what they may have lost is
+recorded, groups are replayed, and only then are connections accepted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from lakelog.base.state_room import StateRoom
 from lakelog.base.uuids import encode_uuid, random_uuid
 from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
+    plan_forget_epochs,
     plan_producer_ids,
     plan_register_broker,
 )
@@ -226,6 +227,9 @@ class Server:
             await self._open_metadata()
             self._monitoring.stage = Stage.RECOVERING
             await self._replicas.load(self._metadata.image)
+            if self._directory.has_lost:
+                await self._metadata.submit(plan_forget_epochs)
+            self._directory.trust_page_cache()
             self._metadata.subscribe(self)
             self._monitoring.stage = Stage.LOADING
             await self._coordinators.load(self._metadata.image)
@@ -255,7 +259,6 @@ class Server:
                 image,
                 node_id,
                 self._metadata.incarnation_id,
-                clean=self._directory.clean,
                 endpoints=self._advertised_endpoints(),
                 rack=rack if isinstance(rack, str) else None,
             )

@@ -10,6 +10,7 @@
     cleaner-offset-checkpoint          up to where each log is compacted
     known-logs                         all of these and more, with a checksum
     disk-reserve                       space for a start that finds the disk full
+    boot-id                            the page cache that has what is not on the device yet
     <topic>-<partition>/               a log; with -delete or -stray at the end no longer one
 
 Source: `LogManager` of Apache Kafka.
@@ -94,6 +95,7 @@ class LogDirectory:
         self.deletions = Deletions(disk)
         self._known = False  # whether it has been read what is known of each log
         self._loaded = self._has_strays = self._interrupted = False
+        self._has_lost_ids = False
         self._offline: dict[TopicPartition, KnownLog] = {}
         self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()
         self.cleaner_offsets: dict[TopicPartition, int] = {}
@@ -103,6 +105,29 @@ class LogDirectory:
     def clean(self) -> bool:
         """Whether the last process that used the folder stopped cleanly."""
         return self._ownership.clean
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether anything that was written before this start may be missing from the logs.
+
+        Known once they are loaded. A process that was killed has lost nothing if the page cache is
+        the same, and recovery has found each log whole and has not asked the device for it.
+        """
+        if self.clean:
+            return False
+        is_whole = all(recovery.is_whole for recovery in self.recoveries.values())
+        return not (self._ownership.cached and is_whole) or bool(self.failed) or self._has_lost_ids
+
+    def trust_page_cache(self) -> None:
+        """Has the next start find everything if this process is killed.
+
+        To be called when it is durably noted what was lost before this one. Never raises.
+        """
+        self._ownership.page_cache.write()
+
+    def distrust_page_cache(self) -> None:
+        """After a failure of the device that did not come through `Disk`. May be in a thread."""
+        self._ownership.page_cache.on_failure()
 
     @property
     def meta(self) -> MetaProperties:
@@ -234,7 +259,10 @@ class LogDirectory:
         try:
             return topic_id_in(disk, folder, known.topic_id, present)
         except CorruptLog as error:
-            if is_blank(disk, folder) or (not self.clean and is_lost(disk, folder, known, present)):
+            if is_blank(disk, folder):
+                self._mark_stray(key, folder)
+            elif not self.clean and is_lost(disk, folder, known, present):
+                self._has_lost_ids = True
                 self._mark_stray(key, folder)
             else:
                 _logger.error(

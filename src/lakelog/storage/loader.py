@@ -58,6 +58,13 @@ class Recovery:
     segments_set_aside: int = 0
     """Empty ones included."""
     reasons: list[str] = field(default_factory=list)
+    from_device: bool = False
+    """After a failed sync: what the page cache had may be gone."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was found was kept, out of a page cache without failures."""
+        return not (self.bytes_cut or self.reasons or self.from_device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,8 @@ class LogLoader:
         if request.clean:
             segments[-1].load_tail()
         else:
-            from_device = SYNC_FAILED in names or request.config.durability == FSYNC
+            recovery.from_device = SYNC_FAILED in names
+            from_device = recovery.from_device or request.config.durability == FSYNC
             scanned = self._recover(segments, request, recovery, from_device)
         self._check_end(segments, request, recovery)
         if recovery.segments_set_aside:

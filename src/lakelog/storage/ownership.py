@@ -10,6 +10,7 @@ from lakelog.runtime.api import Disk, FileLock, Random
 from lakelog.storage.errors import DirectoryInUse
 from lakelog.storage.files import read_if_exists
 from lakelog.storage.identity import load_identity
+from lakelog.storage.page_cache import PageCacheMark
 from lakelog.storage.properties import MetaProperties
 
 _logger = logging.getLogger(__name__)
@@ -27,8 +28,11 @@ class Ownership:
         self._disk = disk
         self._meta: MetaProperties | None = None
         self._lock: FileLock | None = None
+        self.page_cache = PageCacheMark(path, disk, path / _LOCK)
         self.clean = False
         """Whether the last process that used the folder stopped cleanly."""
+        self.cached = False
+        """Whether the page cache has what that process wrote."""
 
     @property
     def meta(self) -> MetaProperties:
@@ -57,6 +61,8 @@ class Ownership:
                 extra=event("clean_shutdown_ignored", path=self.path / CLEAN_SHUTDOWN),
             )
         self.clean = found == _CLEAN_SHUTDOWN_CONTENT
+        self.cached = self.page_cache.find()
+        self._disk.watch(self.page_cache.on_failure)
 
     def _make_folder(self) -> None:
         """Creates a missing folder durably: without its name, all that it holds would be lost."""
@@ -71,7 +77,8 @@ class Ownership:
         self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)
 
     def disclaim_clean(self) -> None:
-        """Before anything in the folder changes; `clean` stays what it was."""
+        """Before anything in the folder changes; `clean` and `cached` stay what they were."""
+        self.page_cache.remove()
         if self._disk.exists(self.path / CLEAN_SHUTDOWN):
             self._disk.remove(self.path / CLEAN_SHUTDOWN)
             self._disk.sync_dir(self.path)

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from lakelog.base.shortage import is_shortage, lacks_descriptors
 from lakelog.runtime.api import Buffer, Clock, File, Random
 from lakelog.testing.disk_faults import Fault, Faults, Operation
 from lakelog.testing.disk_node import Node, resize
@@ -129,6 +130,15 @@ class MemoryDisk:
         self._journal: list[tuple[frozenset[Path], Callable[[_Tree], None]]] = []
         self.faults = Faults()
         self._locks: set[Path] = set()
+        self._boots = 0
+        self._on_failure: Callable[[], object] = tuple
+
+    def watch(self, on_failure: Callable[[], object]) -> None:
+        self._on_failure = on_failure
+
+    def page_cache_id(self, path: Path) -> str:
+        self._file(path)
+        return f"boot {self._boots}"
 
     # Failures
 
@@ -181,6 +191,7 @@ class MemoryDisk:
     def crash(self, random: Random | None = None) -> None:
         """The power fails. Without `random` all that was not synced is lost."""
         self.kill()
+        self._boots += 1
         self._tree = self._left_by_crash(random)
         self._durable = dict(self._tree)
         self._journal.clear()
@@ -188,7 +199,9 @@ class MemoryDisk:
     def copy_after_kill(self) -> MemoryDisk:
         """Another disk, as this one would be after `kill`; this one goes on."""
         tree = {path: node and node.copy(bytes(node.data)) for path, node in self._tree.items()}
-        return self._other(tree)
+        other = self._other(tree)
+        other._boots = self._boots
+        return other
 
     def copy_after_crash(self, random: Random | None = None) -> MemoryDisk:
         """Another disk, as this one would be after `crash`; this one goes on."""
@@ -197,6 +210,7 @@ class MemoryDisk:
     def _other(self, tree: _Tree) -> MemoryDisk:
         other = MemoryDisk(self.clock, capacity=self.capacity, names_in_order=self._names_in_order)
         other._tree, other._durable = tree, dict(tree)
+        other._boots = self._boots + 1
         return other
 
     def _left_by_crash(self, random: Random | None) -> _Tree:
@@ -219,14 +233,24 @@ class MemoryDisk:
                 raise DiskStopped(f"{operation} {path}")
             self.steps += 1
         if fault is not None and operation != "write":
-            raise fault.error(path)
+            error = fault.error(path)
+            self._note(operation, error)
+            raise error
         return fault
+
+    def _note(self, operation: Operation, error: OSError) -> None:
+        """Tells who watches that the device has failed."""
+        passes = lacks_descriptors(error) if operation == "sync" else is_shortage(error)
+        if operation in ("write", "truncate", "sync") and not passes:
+            self._on_failure()
 
     def admit(self, path: Path, end: int, node: Node) -> tuple[int, OSError | None]:
         """Up to which byte a write may reach, and the error that it ends with."""
         fault = self.step("write", path)
         if fault is not None:
-            return len(node.data) + fault.partial, fault.error(path)
+            error = fault.error(path)
+            self._note("write", error)
+            return len(node.data) + fault.partial, error
         grown = max(0, end - len(node.data))
         if self.capacity is not None and self.used + grown > self.capacity:
             full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -247,9 +247,7 @@ def test_a_controller_that_lost_its_session_does_no_harm(tmp_path: Path, seed: i
         await first.open(create=True)
         second = world.log(world.embedded(shared=True), 2)
         await second.open(create=False)
-        await first.submit(
-            lambda image: plan_register_broker(image, 1, first.incarnation_id, clean=True)
-        )
+        await first.submit(lambda image: plan_register_broker(image, 1, first.incarnation_id))
         with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
             await second.submit(_ids)
 

@@ -10,6 +10,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.storage.ownership import CLEAN_SHUTDOWN
+from lakelog.storage.page_cache import BOOT_ID
 from socketless_broker import SocketlessBroker
 
 
@@ -29,17 +30,26 @@ async def initialise(data: Path, durability: str, seed: int) -> int:
 
 
 @pytest.mark.parametrize("durability", ["page-cache", "fsync"])
-@pytest.mark.parametrize("clean", [True, False])
-def test_after_an_unclean_stop_transactional_producers_get_new_ids(
-    tmp_path: Path, clean: bool, durability: str
+@pytest.mark.parametrize(
+    ("left", "keeps"),
+    [
+        ((CLEAN_SHUTDOWN, BOOT_ID), True),
+        ((CLEAN_SHUTDOWN,), True),
+        ((BOOT_ID,), True),
+        ((), False),
+    ],
+    ids=["clean", "clean before a boot", "kill", "power failure"],
+)
+def test_transactional_producers_get_new_ids_where_epochs_may_be_lost(
+    tmp_path: Path, left: tuple[str, ...], keeps: bool, durability: str
 ) -> None:
     """Whatever the durability is now: it may have been changed since the power failed."""
 
     async def scenario() -> None:
         first = await initialise(tmp_path, "page-cache", 1)
-        if not clean:
-            (tmp_path / CLEAN_SHUTDOWN).unlink()
-        assert (await initialise(tmp_path, durability, 2) == first) is clean
+        for name in {CLEAN_SHUTDOWN, BOOT_ID}.difference(left):
+            (tmp_path / name).unlink()
+        assert (await initialise(tmp_path, durability, 2) == first) is keeps
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
@@ -48,6 +58,7 @@ def test_so_they_do_when_the_broker_was_stopped_cleanly_before_they_came(tmp_pat
     async def scenario() -> None:
         first = await initialise(tmp_path, "page-cache", 1)
         (tmp_path / CLEAN_SHUTDOWN).unlink()
+        (tmp_path / BOOT_ID).unlink()
         for seed in (2, 3):
             idle = SocketlessBroker(tmp_path, seed=seed)
             await idle.start()

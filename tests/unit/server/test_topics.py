@@ -62,9 +62,7 @@ def run(
         log = MetadataLog(store, tasks, SystemRandom(), broker_id=1)
         try:
             await log.open(create=True)
-            await log.submit(
-                lambda image: plan_register_broker(image, 1, b"i" * 16, clean=True, endpoints=())
-            )
+            await log.submit(lambda image: plan_register_broker(image, 1, b"i" * 16, endpoints=()))
             config = BrokerConfig({key.replace("_", "."): value for key, value in settings.items()})
             await scenario(World(log, config))
             await log.close()

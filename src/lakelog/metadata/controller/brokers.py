@@ -11,7 +11,6 @@ from lakelog.metadata.records import (
     ClusterRecord,
     ForgottenEpochs,
     ProducerIdBlock,
-    Record,
 )
 
 PRODUCER_ID_BLOCK = 1000
@@ -39,24 +38,26 @@ def plan_register_broker(
     broker_id: int,
     incarnation_id: bytes,
     *,
-    clean: bool,
     endpoints: tuple[Endpoint, ...] = (),
     rack: str | None = None,
 ) -> Plan[int]:
-    """The broker's new epoch. The leader epochs of all partitions it leads rise with it.
-
-    Unless its last process stopped cleanly (`clean`), epochs of all the producer ids there are may
-    be forgotten, which is to be known until none of those ids is in use: after a later clean stop
-    too.
-    """
+    """The broker's new epoch. The leader epochs of all partitions it leads rise with it."""
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation_id == incarnation_id:
         return Plan((), known.epoch)
     epoch = 1 if known is None else known.epoch + 1
-    records: list[Record] = [BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack)]
-    if not clean and image.forgotten_epochs_end != image.next_producer_id:
-        records.append(ForgottenEpochs(image.next_producer_id))
-    return Plan(tuple(records), epoch)
+    return Plan((BrokerRecord(broker_id, incarnation_id, epoch, endpoints, rack),), epoch)
+
+
+def plan_forget_epochs(image: MetadataImage) -> Plan[None]:
+    """After a start that finds less than was written, as after a power failure.
+
+    Epochs of all the producer ids there are may be forgotten, which is to be known until none of
+    those ids is in use: after a later clean stop too.
+    """
+    if image.forgotten_epochs_end == image.next_producer_id:
+        return Plan((), None)
+    return Plan((ForgottenEpochs(image.next_producer_id),), None)
 
 
 def plan_producer_ids(image: MetadataImage, broker_id: int) -> Plan[range]:

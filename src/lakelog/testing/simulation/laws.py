@@ -41,6 +41,7 @@ class Law(Enum):
 
     # Producers and transactions
     NEW_IDENTITY = "a producer id and epoch are given out once"
+    IDENTITY_KEPT = "a transactional id keeps its producer id while nothing is lost"
     FENCED = "a producer of an older epoch is refused"
     SAME_BATCH = "a batch that is sent again is the same batch"
     TAKEN = "a batch in sequence is taken"

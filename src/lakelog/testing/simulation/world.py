@@ -44,6 +44,8 @@ _ACKED_MIN = 10
 _STAYS_AWAY = 0.4
 """Chance that a member of a group which dies does not come back."""
 _PEACE_S = 3.0
+_LOSING = frozenset({"disk error", "disk full", "flipped bit", "flipped record"})
+"""Faults that may have a broker distrust its page cache, or find less in its logs."""
 _LINGERING_S = 1.5
 """How long after a disturbance a broker may have to catch up, and bytes be on their way."""
 _PATIENCE_S = 300.0
@@ -104,6 +106,10 @@ class World:
         """When a log was last found without its end."""
         self.producers: set[tuple[str, int, int]] = set()
         """By the broker that has given them out."""
+        self._transactional: dict[tuple[str, str], tuple[int, float]] = {}
+        """Producer ids by broker and transactional id, and since when they are asked for."""
+        self._lost_at: dict[str, float] = {}
+        """When a broker last lost its page cache, or died before it had found all that it had."""
         self._watchers: dict[str, Watcher] = {}
         self.damages: dict[str, Damages] = {}
         self._disk_steps: dict[str, int] = {}
@@ -244,6 +250,16 @@ class World:
         self.producers.add((host.name, producer_id, epoch))
         return is_new
 
+    def may_be_producer(
+        self, host: BrokerHost, transactional_id: str, producer_id: int, asked_at: float
+    ) -> bool:
+        """Whether the id is that of before, or nobody can be sure what was given out since."""
+        key = host.name, transactional_id
+        before, since = self._transactional.get(key, (producer_id, asked_at))
+        self._transactional[key] = producer_id, asked_at
+        lost_at = max(self._lost_at.get(host.name, -1.0), self.leapt_at, self.cut_at)
+        return before == producer_id or since <= lost_at or not _LOSING.isdisjoint(self.plan.faults)
+
     # What happens to brokers
 
     def on_started(self, host: BrokerHost) -> None:
@@ -287,6 +303,8 @@ class World:
     def on_death(self, host: BrokerHost, *, power: bool) -> None:
         self.trace("death", host.name, power, host.disk.steps)
         self._look(host)
+        if power or host.server is None:
+            self._lost_at[host.name] = self.loop.time()
         if power:
             self._power.add(host.name)
 

@@ -5,6 +5,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
+    plan_forget_epochs,
     plan_producer_ids,
     plan_register_broker,
 )
@@ -13,7 +14,7 @@ from lakelog.metadata.records import ClusterRecord, ForgottenEpochs, ProducerIdB
 
 
 def test_each_start_has_a_new_epoch_and_raises_leader_epochs(image: MetadataImage) -> None:
-    plan = plan_register_broker(image, 1, b"n" * 16, clean=True, rack="r")
+    plan = plan_register_broker(image, 1, b"n" * 16, rack="r")
     assert plan.result == 2
     image = image.apply_all(plan.records, 2)
     topic = image.topic("orders")
@@ -23,27 +24,26 @@ def test_each_start_has_a_new_epoch_and_raises_leader_epochs(image: MetadataImag
 
 
 def test_registering_twice_in_one_life_is_once(image: MetadataImage) -> None:
-    image = image.apply_all(plan_register_broker(image, 7, b"n" * 16, clean=False).records, 2)
-    again = plan_register_broker(image, 7, b"n" * 16, clean=False)
+    image = image.apply_all(plan_register_broker(image, 7, b"n" * 16).records, 2)
+    again = plan_register_broker(image, 7, b"n" * 16)
     assert (again.records, again.result) == ((), 1)
 
 
-def test_which_epochs_may_be_forgotten_is_known_beyond_the_next_clean_stop(
-    image: MetadataImage,
-) -> None:
-    image = image.apply(ProducerIdBlock(1, 2000))
-    marks = []
-    for serial, (clean, used) in enumerate(
-        [(True, 0), (False, 0), (True, 0), (False, 7), (True, 0)]
-    ):
-        if used:
-            image = image.apply(ProducerIdBlock(1, 2000 + used))
-        plan = plan_register_broker(image, 1, bytes([serial]) * 16, clean=clean)
+def test_epochs_of_all_producer_ids_there_are_may_be_forgotten(image: MetadataImage) -> None:
+    for end in (2000, 2007):
+        image = image.apply(ProducerIdBlock(1, end))
+        plan = plan_forget_epochs(image)
+        assert plan.records == (ForgottenEpochs(end),)
         image = image.apply_all(plan.records, 3)
-        marks.append(image.forgotten_epochs_end)
-    assert marks == [0, 2000, 2000, 2007, 2007]
-    again = plan_register_broker(image, 1, b"z" * 16, clean=False)
-    assert not any(isinstance(record, ForgottenEpochs) for record in again.records)
+        assert image.forgotten_epochs_end == end
+        assert plan_forget_epochs(image).records == (), "once is enough"
+
+
+def test_a_start_does_not_end_what_may_be_forgotten(image: MetadataImage) -> None:
+    image = image.apply(ProducerIdBlock(1, 2000))
+    image = image.apply_all(plan_forget_epochs(image).records, 3)
+    image = image.apply_all(plan_register_broker(image, 1, b"z" * 16).records, 4)
+    assert image.forgotten_epochs_end == 2000
 
 
 def test_a_cluster_keeps_its_id(image: MetadataImage) -> None:

@@ -121,19 +121,25 @@ class TransactionalProducer(Client):
         )
         while True:
             await self.ask(find, 4)
+            asked_at = self.world.loop.time()
             answer = await self.ask(request, 4)
             if answer.error_code == 0:
                 break
             if answer.error_code not in (*RETRIABLE, *_FENCED):
                 self.unexpected("InitProducerId", answer.error_code)
             await self.pause(0.1, 0.8)
-        self._use(answer.producer_id, answer.producer_epoch)
+        self._use(answer.producer_id, answer.producer_epoch, asked_at)
 
-    def _use(self, producer_id: int, epoch: int) -> None:
+    def _use(self, producer_id: int, epoch: int, asked_at: float) -> None:
         self.ledger.expect(
             Law.NEW_IDENTITY,
             self.world.is_new_producer(self.home, producer_id, epoch),
             f"{self.name}: producer {producer_id} has epoch {epoch} a second time",
+        )
+        self.ledger.expect(
+            Law.IDENTITY_KEPT,
+            self.world.may_be_producer(self.home, self._id, producer_id, asked_at),
+            f"{self.name}: {self._id} has producer {producer_id} after another",
         )
         self._identity = producer_id, epoch
         self._identified_at = self.world.loop.time()
@@ -287,4 +293,4 @@ class TransactionalProducer(Client):
             answer.producer_id >= 0
             and (answer.producer_id, answer.producer_epoch) != self._identity
         ):
-            self._use(answer.producer_id, answer.producer_epoch)
+            self._use(answer.producer_id, answer.producer_epoch, self._identified_at)

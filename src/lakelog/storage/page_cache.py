@@ -1,0 +1,91 @@
+"""Whether the page cache still has all that an earlier process wrote and did not sync.
+
+After `kill -9` it has, after a power failure it has not. The file `boot-id` in the data folder
+names the page cache (`Disk.page_cache_id`). It is there only while nothing is known to be missing:
+a start removes it before it changes any log, and writes it once it has noted what was lost. The
+first write or sync that fails removes it until the next start, because the kernel drops what it
+could not write. A missing, damaged or different file is taken for a power failure.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from lakelog.base.events import event
+from lakelog.runtime.api import Disk
+from lakelog.storage.files import read_if_exists
+
+_logger = logging.getLogger(__name__)
+
+BOOT_ID = "boot-id"
+
+
+class PageCacheMark:
+    """The file `boot-id` of one data folder. `lock` is the folder's lock file, which the id is of:
+    a copy of the folder has another one.
+    """
+
+    def __init__(self, folder: Path, disk: Disk, lock: Path) -> None:
+        self.path = folder / BOOT_ID
+        self._disk = disk
+        self._lock = lock
+        self._has_failed = False
+
+    def find(self) -> bool:
+        """Return whether the page cache is the one that the last process wrote to."""
+        try:
+            found = read_if_exists(self._disk, self.path)
+            return found is not None and found == self._present()
+        except OSError as error:
+            _logger.warning(
+                "%s cannot be compared with the kernel's: %s; an unclean stop is taken for a power "
+                "failure",
+                self.path,
+                error,
+                extra=event("boot_id_ignored", path=self.path),
+            )
+            return False
+
+    def write(self) -> None:
+        """Name the present page cache, durably, unless a write has failed by now.
+
+        Without the file the next start believes less, so a failure is only logged.
+        """
+        try:
+            if not self._has_failed:
+                self._disk.write_atomic(self.path, self._present())
+            if self._has_failed:  # meanwhile, in another thread
+                self.remove()
+        except OSError as error:
+            _logger.warning(
+                "%s cannot be written: %s; an unclean stop will be taken for a power failure",
+                self.path,
+                error,
+                extra=event("boot_id_ignored", path=self.path),
+            )
+
+    def remove(self) -> None:
+        """Durably. Raises `OSError`."""
+        if self._disk.exists(self.path):
+            self._disk.remove(self.path)
+            self._disk.sync_dir(self.path.parent)
+
+    def on_failure(self) -> None:
+        """Remove the file for good: what the page cache has may never reach the device."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        try:
+            self.remove()
+        except OSError as error:
+            _logger.error(
+                "a write or sync failed, and %s cannot be removed: %s; remove it before the next "
+                "start, unless the machine is rebooted",
+                self.path,
+                error,
+                extra=event("boot_id_not_removed", path=self.path),
+            )
+
+    def _present(self) -> bytes:
+        return f"{self._disk.page_cache_id(self._lock)}\n".encode()
