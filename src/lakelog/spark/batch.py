@@ -54,10 +54,10 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
             )
             end = resolve(broker, options.ending, found)
             if isinstance(options.starting, StreamOffset):
-                going_on = continue_from(
+                continuation = continue_from(
                     broker, start, end, fail_on_data_loss=options.fail_on_data_loss
                 )
-                start, end = going_on.start, going_on.end
+                start, end = continuation.start, continuation.end
         return plan(start, end, options)
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
@@ -97,8 +97,8 @@ def read_range(
 class _Reading:
     """A range that is read until its end, or what there is of it.
 
-    A loss ends `batches`; what was read before it has been returned by then. The next
-    `find_remaining` tells what is left.
+    A loss ends `batches` after what was read before it. The next `find_remaining` determines what
+    is left.
     """
 
     def __init__(self, broker: Broker, wanted: OffsetRange, *, fail: bool) -> None:

@@ -86,8 +86,8 @@ class ArrowRows:
 
     Spark checks names and types of a partition's first batch only and reads the others by
     position, so each batch is built to the schema and nothing is left to inference. Only the
-    columns of the schema are decoded. null_timestamps: see `decode_columns`; way_on: the advice for
-    whoever meets an impossible timestamp without it.
+    columns of the schema are decoded. null_timestamps: see `decode_columns`; way_on: the end of the
+    error about an impossible timestamp without it.
     """
 
     def __init__(self, schema: pa.Schema, *, null_timestamps: bool, way_on: str) -> None:

@@ -49,13 +49,13 @@ class _Continuing:
         for key, _ in items(self._begin.offsets):
             if key not in ends:
                 self._lost(f"{_name(key)} was deleted, or is no longer among what is read")
-        starts, going_on = self._starts(target, ends)
+        starts, continued = self._starts(target, ends)
         for key, start in starts.items():
             if start > ends[key]:
                 ends[key] = self._end_before(start, key)
         epochs: dict[TopicPartition, int] = {}
         for key in ends:
-            is_idle = key in going_on and starts[key] == ends[key]
+            is_idle = key in continued and starts[key] == ends[key]
             epoch = self._begin.epoch_of(key) if is_idle else None
             epoch = target.epoch_of(key) if epoch is None else epoch
             if epoch is not None:
@@ -83,7 +83,7 @@ class _Continuing:
     def _starts(
         self, target: StreamOffset, ends: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-        """Where each partition of `ends` begins, and which of them go on in the log they know."""
+        """Where each partition of `ends` begins, and which of them continue an unchanged log."""
         recreated = {
             topic
             for topic, topic_id in target.topic_ids.items()
@@ -106,7 +106,7 @@ class _Continuing:
         return {**known, **earliest, **cut}, known.keys() - diverged.keys()
 
     def _diverged(self, known: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Where the logs that were cut go on, if that can be told."""
+        """Where reading continues in the logs that were cut; `None` if that is unknown."""
         begin = self._begin
         found = find_divergences(
             self._broker, StreamOffset(from_items(known), begin.topic_ids, begin.epochs)

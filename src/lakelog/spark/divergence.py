@@ -1,7 +1,7 @@
 """Finds partitions whose log was cut below an offset that was read, and grew again since.
 
 Such a log looks whole: its offsets reach as far as before or farther, but some belong to other
-records now. The leader epochs beside the offsets tell (`client/epochs.py`).
+records now. The leader epochs beside the offsets show it (`client/epochs.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Divergence:
 
     @property
     def restart(self) -> int | None:
-        """The first offset whose record is another one; `None` if the log does not tell."""
+        """The first offset whose record is another one; `None` if the log does not show it."""
         return None if self.found.end_offset < 0 else self.found.end_offset
 
     def __str__(self) -> str:

@@ -86,8 +86,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
-        going_on = self._looking_again(lambda: self._continue(begin, target))
-        return plan(going_on.start, going_on.end, self._options)
+        continuation = self._looking_again(lambda: self._continue(begin, target))
+        return plan(continuation.start, continuation.end, self._options)
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, self._schema, partition.value)
@@ -103,10 +103,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         latest = self._final or self._read_latest()
         self._latest = latest.point
         self._check_missing(latest.missing, begin)
-        going_on = self._continue(begin, latest.point)
-        end = going_on.end
+        continuation = self._continue(begin, latest.point)
+        end = continuation.end
         if isinstance(limit, ReadMaxRows):
-            limited = limit_offsets(going_on.start.offsets, end.offsets, limit.max_rows)
+            limited = limit_offsets(continuation.start.offsets, end.offsets, limit.max_rows)
             end = replace(end, offsets=limited)
         return end
 
@@ -123,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Topics that the query has read before are a loss, which `continue_from` reports.
 
         Others may be misspelt: raises `TopicMissingError`, unless losses are accepted. One that was
-        deleted long ago cannot be told from them.
+        deleted long ago looks the same.
         """
         for topic, text in missing.items():
             if self._options.fail_on_data_loss and topic not in begin.offsets:

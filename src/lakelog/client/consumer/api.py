@@ -158,8 +158,8 @@ class Consumer:
         """The next records, as soon as there are any; an empty list after `timeout_s`.
 
         Joins and rejoins the group as needed; that time is not counted. Without a coordinator for
-        `timeout_s` it returns, and tells of it by `trouble`. A log that was cut below
-        what was read of it goes on from the cut, with a warning. Raises FENCED_INSTANCE_ID and so
+        `timeout_s` it returns and sets `trouble`. In a log that was cut below what was
+        read, reading continues at the cut, with a warning. Raises FENCED_INSTANCE_ID and so
         on; with `auto_offset_reset="none"` OFFSET_OUT_OF_RANGE, and `LogTruncatedError` for a cut.
         """
         self._commit_if_wanted()

@@ -33,7 +33,7 @@ class Position:
     """One partition being read.
 
     `offset` is that of the next record to hand out, `None` until it is known. `turn` grows with
-    every jump, so that answers to fetches from before can be told and dropped. `epoch` and
+    every jump, so that answers to earlier fetches are dropped. `epoch` and
     `fetch_epoch` are leader epochs that no record before `offset` and `fetch_offset` exceeds, -1 if
     unknown; `checked_epoch` is the leader's when the latter was last checked against its log.
     """

@@ -1,8 +1,8 @@
 """Commits a batch: its files and the new progress, in one transaction of the table.
 
-Every attempt begins with a fresh look at the table, and every failure, whatever it says, leads
-back to that look: a commit that raised may have succeeded. A transaction holds the snapshot it
-was built on as a requirement, so it fails when anybody else committed since the look. Only after
+Every attempt begins by loading the table, and so does the next one after any failure: a commit
+that raised may have succeeded. A transaction holds the snapshot it
+was built on as a requirement, so it fails after any other commit since then. Only after
 a failure that is certain may the batch's files be removed; an unknown outcome leaves them.
 """
 

@@ -1,4 +1,4 @@
-"""Compares the table's progress with what its current snapshot says.
+"""Compares the progress in the table's property with that in its current snapshot.
 
 Table properties do not roll back with snapshots. After `rollback_to_snapshot` the property still
 claims offsets whose rows are gone, and a job that believed it would leave them out for good. So
@@ -27,10 +27,10 @@ class ProgressMismatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the newest snapshot of the archive says, among the current one and its ancestors.
+    """The progress in the newest snapshot of the archive: the current one or an ancestor.
 
-    `progress` is `None` when that is of version 1, and both are when none is kept. Expiry cuts a
-    history in a way that looks like its beginning. `query` is (query id, batch).
+    `progress` is `None` for a snapshot of version 1, and both are when no such snapshot is kept: a
+    history that expiry cut looks like one that begins there. `query` is (query id, batch).
     """
 
     progress: Progress | None
@@ -49,7 +49,7 @@ def agreed_progress(table: Table, topic_id: str) -> Progress:
 
 
 def recorded_progress(table: Table, topic_id: str) -> Recorded:
-    """What the snapshots say. Raises `ProgressFormatError`."""
+    """Return the progress in the kept snapshots. Raises `ProgressFormatError`."""
     for snapshot in _ancestors(table):
         summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
         if property_name(topic_id) in summary:

@@ -34,7 +34,7 @@ def first_extents(
 
 
 def lost_before(ranges: Sequence[str]) -> str:
-    """What is said about offsets that were removed too early."""
+    """Return the message for offsets that were removed before they were archived."""
     return (
         f"{', '.join(ranges)}: retention or DeleteRecords removed these offsets before they were "
         "archived. --skip-lost continues without them"

@@ -38,7 +38,7 @@ _NO_BATCH = -1
 
 
 class ProgressSource(Enum):
-    """What is believed when the table's property and its current snapshot disagree."""
+    """Which progress to use when the table's property and its current snapshot disagree."""
 
     SNAPSHOT = "snapshot"
     PROPERTY = "property"
@@ -100,8 +100,10 @@ class Reconciler:
         self.notice(f"{job.topic}: continues with the progress of the {self.progress_from.value}")
 
     def _diverged(self, broker: Broker, progress: Progress) -> list[Divergence]:
-        """Partitions whose log does not hold what is archived. Without an epoch only its end tells,
-        which also is how the log of a table of version 1 is checked."""
+        """Return the partitions whose log does not hold what is archived.
+
+        Without a leader epoch, as in a table of version 1, only the end of the log is compared.
+        """
         topic = self.job.topic
         ids = {topic: self.job.topic_id}
         point = StreamOffset({topic: progress.ends}, ids, {topic: progress.leader_epochs})
@@ -115,7 +117,7 @@ class Reconciler:
 
     def _replace_lost(self, table: Table, progress: Progress, diverged: list[Divergence]) -> int:
         """Takes the rows of lost records out of the table and sets its progress back to where the
-        log was cut. A tag keeps the snapshot that has them: nobody else may."""
+        log was cut. A tag keeps the snapshot that has them: the table may be their last copy."""
         text = "; ".join(_described(each) for each in diverged)
         name = ".".join(self.job.identifier)
         rows = [(each.partition, each.restart, each.offset) for each in diverged]

@@ -1,7 +1,7 @@
 """Which files a table names, and the removal of those that it does not.
 
 A file counts as named if any kept snapshot names it: an ancestor for time travel, the head of a
-branch, a tagged one. The current snapshot alone says nothing about the others.
+branch, a tagged one. The current snapshot alone does not name the files of the others.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ _FINAL = (
     ProgressFormatError,
     TableReplacedError,
 )
-"""What no other try changes, raised here or, by name, in one of Spark's processes. Other kinds of
-`DataLossError` from there are looked at from here, where they may be settled."""
+"""Errors that end the job. Those of Spark's processes arrive as text and are matched by name, so
+`LogDivergedError` and `LogReplacedError` are not among them: the next reconciliation decides."""
 _PASSING = (
     KafkaError,
     ProgressConflictError,
@@ -72,7 +72,7 @@ _CONNECTION = ("UnreachableError: ", "ConnectionLostError: ")
 
 
 class SyncError(Exception):
-    """The archive job cannot go on. The text says why."""
+    """The archive job cannot continue. The text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Run:
 
     @cached_property
     def _session(self) -> SparkSession:
-        """Opened late: what is wrong with table and log is said before Java has started."""
+        """Opened late: errors of table and log are raised before Java starts."""
         session = self.open_session()
         session.dataSource.register(ArchiveSource)
         return session
@@ -136,7 +136,7 @@ class Run:
     def watch(self) -> None:
         """Returns when the work is done or `stop` is set.
 
-        Raises `SyncError`, and `KafkaError` when the broker stays away.
+        Raises `SyncError`, and `KafkaError` when the broker does not return in time.
         """
         try:
             while not self.stop.is_set():
@@ -159,7 +159,7 @@ class Run:
         return False
 
     def _reconcile(self) -> None:
-        """A choice about one rollback is none about the next."""
+        """Settles table and log. `progress_from` is for the first rollback only."""
         with Broker(self._job.bootstrap, client_id="lakelog-archive") as broker:
             self.rows_moved += self.reconciler.run(broker)
         self.reconciler = replace(self.reconciler, progress_from=None)
@@ -203,9 +203,9 @@ class Run:
             self.progress(state)
 
     def _failed(self, reason: str) -> None:
-        """Counts failures in a row without progress, and waits for a broker that is away.
+        """Waits for an unreachable broker, else counts failures in a row without progress.
 
-        Raises `SyncError` when it is enough.
+        Raises `SyncError` for a final error and after too many failures.
         """
         with suppress(*_PASSING):  # the table may be what failed
             self._report()
@@ -215,7 +215,7 @@ class Run:
         if self.availability.wait(self.stop):
             return
         if reason.startswith(_CONNECTION) and self.every_s is not None:
-            if reason != self._told:  # of a broker that was back before it was asked, or of workers
+            if reason != self._told:  # the broker is back already, or only workers lost it
                 self.reconciler.notice(f"{self._job.topic}: {reason}; trying again")
             self._told = reason
         else:

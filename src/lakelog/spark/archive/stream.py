@@ -149,8 +149,8 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         point = StreamOffset.from_json(start)
         latest = self._final or self._latest()
-        # The leaders are asked after they told the end: a log that is cut and grows between the
-        # two would seem to hold what is archived.
+        # In this order: a log that is cut and grows between the check and the look at its end
+        # would get the new epoch without a check.
         self._check_log(point)
         added = self._added(point)
         begin = {**point.offsets.get(self._job.topic, {}), **_starts(added)}

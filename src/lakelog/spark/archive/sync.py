@@ -90,10 +90,10 @@ def sync_topic(
     """
     require_java()
     place = open_warehouse(warehouse, catalog_folder)
-    tell = notice or _ignore
+    notify = notice or _ignore
     where = spark.conf.get("spark.master") if spark else master
     for warning in check_reachable(where, place, bootstrap, is_shared=is_warehouse_shared):
-        tell(warning)
+        notify(warning)
     job = _plan(bootstrap, topic, place, table or topic)
     raw = admit_null_timestamps(job.address) if null_timestamps else 0
     job = replace(job, batch_bytes=batch_bytes, skip_lost=skip_lost, raw_timestamp_id=raw)
@@ -105,8 +105,8 @@ def sync_topic(
         lambda: spark or local_session(name, log=log, master=master),
         checkpoints,
         every_s=every_s if follow else None,
-        reconciler=Reconciler(job, progress_from, tell),
-        availability=Availability(bootstrap, topic, None if follow else timeout_s, tell),
+        reconciler=Reconciler(job, progress_from, notify),
+        availability=Availability(bootstrap, topic, None if follow else timeout_s, notify),
         progress=progress or _ignore,
         stop=stop or threading.Event(),
     )
@@ -177,4 +177,4 @@ def _table(place: Warehouse, address: TableAddress) -> Table:
 
 
 def _ignore(_: object) -> None:
-    """What is called with news when nobody asked for them."""
+    """The callback of a caller that passed none."""
