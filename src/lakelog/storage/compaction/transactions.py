@@ -57,7 +57,7 @@ def _transactional(file: File, size: int) -> Iterator[tuple[int, int, int, int, 
     while position < size:
         at = position - start
         if at + HEADER_SIZE > len(window):
-            window, start, at = file.read_at(position, min(_WINDOW, size - position)), position, 0
+            window, start, at = file.read_at(position, _WINDOW), position, 0
             if len(window) < HEADER_SIZE:
                 raise CorruptLog(file.path, position, "a batch header is cut off")
         fields = HEADER.unpack_from(window, at)
