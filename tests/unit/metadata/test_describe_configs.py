@@ -6,6 +6,7 @@ from lakelog.metadata.describe_configs import (
     DescribedConfig,
     describe_broker,
     describe_broker_defaults,
+    describe_group,
     describe_topic,
     effective_broker_config,
     effective_log_config,
@@ -105,3 +106,16 @@ def test_the_default_of_all_brokers_shows_only_what_was_set(image: MetadataImage
     (described,) = describe_broker_defaults(image)
     assert (described.name, described.value) == ("message.max.bytes", "7")
     assert described.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+
+
+def test_a_groups_setting_stands_over_the_brokers(image: MetadataImage) -> None:
+    key, group = "consumer.session.timeout.ms", ResourceType.GROUP
+    image = _with(image, (group, "readers", key, "50000"))
+    broker = BrokerConfig({"group.consumer.session.timeout.ms": "46000"})
+    (described,) = describe_group(image, "readers", broker, [key])
+    assert (described.name, described.value) == (key, "50000")
+    assert described.source is ConfigSource.GROUP
+    assert not described.read_only
+    (other,) = describe_group(image, "writers", broker, [key])
+    assert (other.value, other.source) == ("46000", ConfigSource.STATIC_BROKER)
+    assert key in {described.name for described in describe_group(image, "writers", broker)}

@@ -14,7 +14,7 @@ from lakelog.metadata.controller.brokers import plan_producer_ids, plan_register
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import ConfigRecord, Record, ResourceType
+from lakelog.metadata.records import ConfigRecord, Record, ResourceType, encode_records
 from lakelog.metadata.store.api import BATCH_BYTES_MAX
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks
@@ -130,6 +130,38 @@ def test_a_plan_that_fails_fails_alone(tmp_path: Path) -> None:
         assert isinstance(one, KafkaError)
         assert one.code is ErrorCode.INVALID_CONFIG
         assert other == 0
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_plans_that_fail_among_others_split_no_entry(tmp_path: Path) -> None:
+    def refuse(image: MetadataImage) -> Plan[int]:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "no")
+
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        plans = (refuse if n % 2 else _set(f"k{n}") for n in range(50))
+        results = await asyncio.gather(*map(log.submit, plans), return_exceptions=True)
+        assert results[0::2] == list(range(25))
+        assert all(isinstance(result, KafkaError) for result in results[1::2])
+        assert log.image.end <= 2
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_plan_may_fill_an_entry(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        room = BATCH_BYTES_MAX
+        room -= len(encode_records(_set("k", "v" * room)(log.image).records)) - BATCH_BYTES_MAX
+        await log.submit(_set("k", "v" * room))
+        assert log.image.configs(ResourceType.BROKER, "")["k"] == "v" * room
+        with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
+            await log.submit(_set("k", "v" * (room + 1)))
         await log.close()
 
     _play(tmp_path, scenario)

@@ -445,3 +445,14 @@ def test_a_topic_that_no_longer_waits_for_the_device_holds_no_transaction_back()
     partition.log.config = LogConfig()
     partition.append(make_batch(), NOW)
     assert partition.last_stable_offset == partition.high_watermark == 3
+
+
+def test_a_marker_counts_neither_as_a_record_nor_as_its_bytes() -> None:
+    partition = open_partition()
+    begin_transaction(partition, 7, 3)
+    records, size = partition.written.records, partition.written.bytes
+    assert (records, size) == (3, partition.log.size)
+    for commit in (False, True):
+        partition.append_marker(7, 0, commit, 0, NOW, transaction_version=0)
+        assert (partition.written.records, partition.written.bytes) == (records, size)
+    assert partition.written.all_bytes == partition.log.size > size

@@ -82,6 +82,15 @@ POSITION = 10 * len(make_batch(2))
 """Of the batch at offset 20."""
 
 
+def test_before_the_end_of_a_read_within_the_first_batch_there_is_nothing() -> None:
+    store = memory_store()
+    append(store.create(), make_batch(5))
+    log = store.restart()
+    for end, is_found in ((3, False), (5, True)):
+        found = log.read(0, 1 << 20, end_offset=end)
+        assert (found is not None) is is_found
+
+
 @pytest.mark.parametrize("byte", [3, 7, 12, 16, 17, 25, 60, 80])
 def test_a_flipped_bit_is_refused_where_it_is(byte: int) -> None:
     """In the offset, the leader epoch, the magic, the checksum, counts and records."""

@@ -108,6 +108,10 @@ async def test_anyone_may_commit_to_a_group_without_members(world: World) -> Non
     assert await commit_codes(world, {("orders", 0): 7}) == [ErrorCode.UNKNOWN_MEMBER_ID]
     await one.leave()
     assert await commit_codes(world, {("orders", 0): 7}) == [0]
+    late = await commit_codes(
+        world, {("orders", 0): 9}, generation_id_or_member_epoch=0, member_id="one"
+    )
+    assert late == [ErrorCode.UNKNOWN_MEMBER_ID], "a member that has left, not anyone"
 
 
 @in_world(consumer=AT_ONCE)

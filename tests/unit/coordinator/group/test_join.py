@@ -206,6 +206,20 @@ async def test_the_initial_wait_ends_at_the_rebalance_timeout(world: World) -> N
     assert world.clock.monotonic() - started == pytest.approx(7, abs=1.01)
 
 
+@in_world(initial_rebalance_delay_ms=0)
+async def test_a_rebalance_waits_as_long_as_its_most_patient_member_asks_for(world: World) -> None:
+    short = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 10_000}
+    (leader,) = await form(world, 1, **short)
+    other = join(world, await new_id(world), **short | {"rebalance_timeout_ms": 40_000})
+    joined = [await join(world, leader.member_id, **short), await other]
+    for reply in [sync(world, joined[0], {}), sync(world, joined[1])]:
+        assert (await reply).error_code == 0
+    started = world.clock.monotonic()
+    again = await join(world, leader.member_id, protocols=(("range", b"other"),), **short)
+    assert (again.error_code, len(again.members)) == (0, 1)
+    assert world.clock.monotonic() - started == pytest.approx(40, abs=0.01)
+
+
 @in_world(initial_rebalance_delay_ms=3000)
 async def test_one_member_waits_the_delay_once(world: World) -> None:
     started = world.clock.monotonic()

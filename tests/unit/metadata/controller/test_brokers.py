@@ -68,3 +68,12 @@ def test_producer_ids_do_not_wrap(image: MetadataImage) -> None:
     image = image.apply(ProducerIdBlock(1, (1 << 63) - 1000))
     with pytest.raises(KafkaError, match="used"):
         plan_producer_ids(image, 1)
+
+
+def test_the_last_block_of_producer_ids_is_handed_out(image: MetadataImage) -> None:
+    last = (1 << 63) - 1
+    image = image.apply(ProducerIdBlock(1, last - 1000))
+    plan = plan_producer_ids(image, 1)
+    assert plan.result == range(last - 1000, last)
+    with pytest.raises(KafkaError, match="used"):
+        plan_producer_ids(image.apply_all(plan.records, 2), 1)

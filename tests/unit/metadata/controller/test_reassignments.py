@@ -35,6 +35,7 @@ def test_replicas_that_cannot_be(image: MetadataImage, replicas: list[int]) -> N
 
 def test_the_number_of_replicas_may_be_kept(image: MetadataImage) -> None:
     assert _reassign(image, [1], change=False)[1] is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert _reassign(image, [2, 1], change=False)[1] is ErrorCode.NONE
 
 
 def test_nothing_is_there_to_cancel(image: MetadataImage) -> None:

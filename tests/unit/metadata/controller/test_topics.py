@@ -46,6 +46,13 @@ def test_counts_of_minus_one_are_the_brokers_defaults(
     assert len({partition.leader for partition in topic.partitions.values()}) == 3
 
 
+def test_one_request_may_make_ten_thousand_partitions(
+    image: MetadataImage, random: SeededRandom
+) -> None:
+    _, (result,) = _create(image, random, NewTopic("new", 10_000), validate_only=True)
+    assert (result.error, result.partitions) == (ErrorCode.NONE, 10_000)
+
+
 def test_configuration_is_kept(image: MetadataImage, random: SeededRandom) -> None:
     image, _ = _create(image, random, NewTopic("new", 1, 1, configs=[("retention.ms", "5")]))
     assert dict(image.configs(ResourceType.TOPIC, "new")) == {"retention.ms": "5"}

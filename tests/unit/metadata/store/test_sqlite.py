@@ -204,3 +204,18 @@ def test_a_log_that_ends_before_what_was_committed_refuses(path: Path) -> None:
         note.write_bytes(damaged)
         assert _read(path) == 3, "what is damaged says nothing"
         assert read_committed(note) == (3, epoch), "and is written anew"
+
+
+def test_a_snapshot_forgets_the_oldest_of_a_thousand_writers(path: Path) -> None:
+    log = SqliteLog(DatabaseFile(path))
+    log.open(create=False)
+    epoch = log.controller().epoch
+    writers = [b"%016d" % number for number in range(1001)]
+    for index, writer in enumerate(writers, 3):
+        batch = MetadataBatch(writer, 0, epoch, b"")
+        assert log.append(batch, index).outcome is Outcome.DONE
+    log.write_snapshot(Snapshot(1004, b"all"))
+    assert log.position_of(WRITER, 2) is None
+    assert log.position_of(writers[0], 0) is None
+    assert log.position_of(writers[1], 0) == 4
+    log.close()

@@ -256,6 +256,20 @@ def test_the_last_batch_of_a_producer_stays_in_the_index_of_aborted() -> None:
     assert marker in log.markers()
 
 
+def test_an_aborted_entry_is_stable_up_to_the_first_transaction_that_is_still_open() -> None:
+    log = Segments()
+    data = {producer: log.data((b"a", b"x"), producer=producer) for producer in (7, 8, 9)}
+    markers = {producer: log.marker(producer, ABORT) for producer in (7, 9, 8)}
+    log.data((b"z", b"1"))
+    log.close()
+    (index,) = log.clean(producers={each: LastRecord(data[each], 0) for each in data})
+    assert list(struct.iter_unpack(">hqqqq", index)) == [
+        (0, 7, data[7], markers[7], data[8]),
+        (0, 9, data[9], markers[9], data[8]),
+        (0, 8, data[8], markers[8], markers[8] + 1),
+    ]
+
+
 def test_a_marker_that_is_a_producers_last_stays_if_only_empty() -> None:
     log = Segments()
     log.data((b"a", b"aborted"), producer=7)
