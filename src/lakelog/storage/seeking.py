@@ -38,10 +38,12 @@ def check_seek(log: LocalLog, segment: Segment, offset: int) -> None:
     _check_index(log, segment)
     start, end = segment.search_range(offset)
     _check_range(log, segment, start, start, end)
-    entry = segment.index.floor(offset - segment.base_offset)
-    _check_entry(log, segment, entry)
-    if segment.unchecked:
-        _check_entry(log, segment, entry - 1)
+    index = segment.index
+    if not index.trusted:
+        entry = index.floor(offset - segment.base_offset)
+        _check_entry(log, segment, entry)
+        if segment.unchecked:
+            _check_entry(log, segment, entry - 1)
 
 
 def check_end(log: LocalLog, segment: Segment, position: int, end: int) -> None:
@@ -51,8 +53,10 @@ def check_end(log: LocalLog, segment: Segment, position: int, end: int) -> None:
     """
     _check_index(log, segment)
     index = segment.index
+    if index.trusted:
+        return
     entry = index.floor_position(end)
-    if not index.trusted and entry >= 0 and (at := index.positions[entry]) > position:
+    if entry >= 0 and (at := index.positions[entry]) > position:
         following = min(at + READ_SIZE, segment.size)
         _check_range(log, segment, at, max(position, following - _SIZE_MAX), following)
     _check_entry(log, segment, entry)
@@ -67,10 +71,12 @@ def check_before(log: LocalLog, segment: Segment, position: int) -> None:
 
 
 def _check_index(log: LocalLog, segment: Segment) -> None:
-    is_long = segment.sealed or segment.size > _SHORT_MAX
-    is_missing = segment.loaded_index is None and segment.index_error is None and is_long
-    place = segment.base_offset, -2 if segment.index_is_wrong else -1
-    if (is_missing or segment.index_is_wrong) and place not in log.sought:
+    is_wrong = segment.index_is_wrong
+    if segment.loaded_index is not None and not is_wrong:
+        return
+    is_missing = segment.index_error is None and (segment.sealed or segment.size > _SHORT_MAX)
+    place = segment.base_offset, -2 if is_wrong else -1
+    if (is_wrong or is_missing) and place not in log.sought:
         raise NotReady(IndexJob(log, segment, place, LogSlice(segment.open(), 0, 0)))
 
 
