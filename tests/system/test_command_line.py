@@ -104,7 +104,8 @@ def test_a_key_that_does_not_exist_cannot_be_unset(
 def test_a_topic_from_creation_to_deletion(shell: Shell, unused: str) -> None:
     shell.out("topic", "create", unused, "--partitions", "3", "--config", "retention.ms=1000000")
     assert shell.refusal("topic", "create", unused)[:2] == (6, "LL0101")
-    shell.out("topic", "create", unused, "--if-not-exists")
+    again = shell.run("topic", "create", unused, "--if-not-exists")
+    assert (again.returncode, again.stderr.decode()) == (0, f"Topic '{unused}' already exists\n")
     assert unused in [row["name"] for row in shell.json("topic", "list")]
     shell.out("topic", "alter", unused, "--partitions", "4", "--config", "max.message.bytes=2000")
     described = shell.one("topic", "describe", unused)

@@ -15,11 +15,12 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CliError("LL0901", f"{question} needs a yes", "repeat the command with --yes")
+        text = f"cannot ask whether to {question}: standard input is not a terminal"
+        raise CliError("LL0901", text, "pass --yes to do it without asking")
     sys.stderr.write(f"{question}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CliError("LL0901", "nothing was done")
+        raise CliError("LL0901", f"did not {question}")
 
 
 def for_each(names: Sequence[str], action: Callable[[str], None]) -> int:

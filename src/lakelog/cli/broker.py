@@ -220,7 +220,7 @@ def as_told(config: BrokerConfig, data: Path, listen: str, node_id: int) -> Brok
 def _data_folder(arguments: BrokerArguments, config: BrokerConfig) -> Path:
     folder = arguments.data or config.data_directory
     if not folder:
-        raise CliError("LL0902", "no data folder", "say --data DIR")
+        raise CliError("LL0902", "no data folder", "specify --data DIR")
     if "," in folder:
         raise CliError("LL0902", f"--data {folder}: a comma separates folders, and one is used")
     return Path(folder).absolute()

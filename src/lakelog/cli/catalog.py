@@ -247,7 +247,7 @@ _ENTRIES = (
         "listener is open to everybody",
         ExitCode.USAGE,
         "The broker has no authentication yet, and whoever reaches a listener beyond loopback may "
-        "read, write and delete everything. Listen on 127.0.0.1, or say --insecure if the network "
+        "read, write and delete everything. Listen on 127.0.0.1, or pass --insecure if the network "
         "is trusted.",
     ),
     Entry(
@@ -342,7 +342,8 @@ _ENTRIES = (
         "LL0801",
         "an optional part is not installed",
         ExitCode.FAILURE,
-        "Tables need PySpark, pyarrow and PyIceberg: `pip install 'lakelog[spark]'`.",
+        "Tables need PySpark, pyarrow and PyIceberg: `pip install 'lakelog[spark]'`, "
+        "or `pip install '.[spark]'` in a checkout.",
     ),
     Entry(
         "LL0802",

@@ -73,7 +73,9 @@ class Of:
         if self.all_brokers:
             named.append((ResourceType.BROKER, ""))
         if len(named) > 1:
-            raise CliError("LL0902", "settings of one thing at a time", "say one of the options")
+            raise CliError(
+                "LL0902", "--topic, --broker, --all-brokers and --group exclude each other"
+            )
         return named[0] if named else None
 
 
@@ -136,7 +138,7 @@ def set_values(
     """
     values = parse_changes(changes, "setting", unset or ())
     if not values:
-        raise CliError("LL0902", "nothing to change", "say KEY=VALUE or --unset KEY")
+        raise CliError("LL0902", "nothing to change", "specify KEY=VALUE or --unset KEY")
     if offline is not None:
         kind, name = _change_offline(offline, of, values, dry_run=dry_run)
     else:
@@ -145,8 +147,8 @@ def set_values(
             change_settings(admin, kind, name, values, dry_run=dry_run)
     if output.format != "table":
         show(altered(kind, name, values, dry_run=dry_run), output.format)
-    did = "could be changed" if dry_run else "is changed"
-    note(f"{whose(kind, name)}: {', '.join(values)} {did}", quiet=session.quiet)
+    did = "Dry run: the broker accepts" if dry_run else "Changed"
+    note(f"{did} {', '.join(values)} of {whose(kind, name)}", quiet=session.quiet)
 
 
 @app.command

@@ -20,7 +20,7 @@ app = noun("debug", "Watch the requests that a broker handles.")
 
 _DEFAULT_HTTP = "127.0.0.1:9404"
 _CONNECT_TIMEOUT_S = 10.0
-_HINT = "start the broker with --http HOST:PORT, and say the same here (or in LAKELOG_HTTP)"
+_HINT = "start the broker with --http HOST:PORT, and pass the same here or in LAKELOG_HTTP"
 
 
 @app.command
@@ -96,7 +96,8 @@ def _requests(http_address: str, api: str, client: str) -> Iterator[dict[str, An
         text = f"{http_address}: no answer within {_CONNECT_TIMEOUT_S:g} s"
         raise CliError("LL0302", text, _HINT) from error
     except (OSError, http.client.HTTPException) as error:
-        raise CliError("LL0301", f"no HTTP endpoint at {http_address}: {error}", _HINT) from error
+        reason = getattr(error, "strerror", None) or error
+        raise CliError("LL0301", f"no HTTP endpoint at {http_address}: {reason}", _HINT) from error
     finally:
         connection.close()
 

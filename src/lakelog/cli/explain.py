@@ -40,7 +40,8 @@ def find(code: str) -> Entry:
     """The entry of a code as a person types it."""
     wanted = f"LL{code.upper().removeprefix('LL').zfill(4)}"
     if wanted not in CATALOG:
-        raise CliError("LL0902", f"no error has the code {wanted}", suggestion(wanted, CATALOG))
+        hint = suggestion(wanted, CATALOG) or "lakelog explain lists the codes"
+        raise CliError("LL0902", f"no error has the code '{code}'", hint)
     return CATALOG[wanted]
 
 

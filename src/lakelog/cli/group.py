@@ -183,7 +183,7 @@ def delete(
             if name not in present:
                 _find(admin, name)
             admin.groups.delete(name)
-            note(f"group '{name}' is deleted", quiet=session.quiet)
+            note(f"Deleted group '{name}'", quiet=session.quiet)
 
         return for_each(names, remove)
 
@@ -192,7 +192,7 @@ def _target(named: Mapping[str, bool], *, shifts: bool) -> Position | None:
     """The one position that was given; nothing for a shift."""
     targets = [text for text, is_given in named.items() if is_given]
     if len(targets) + shifts != 1:
-        raise CliError("LL0902", "say where to, in one way", "for example --to start")
+        raise CliError("LL0902", "specify exactly one target", "for example --to-earliest")
     return parse_position(targets[0], time.time_ns() // 1_000_000) if targets else None
 
 
@@ -226,7 +226,7 @@ def _suggestion(admin: Admin, name: str) -> str:
 
 def _without_offsets(name: str, group: Group | None, hint: str) -> CliError:
     what = "has no offsets" if group else "does not exist"
-    return CliError("LL0201", f"group '{name}' {what}", hint or "say --topic to give it some")
+    return CliError("LL0201", f"group '{name}' {what}", hint or "--topic NAME gives it some")
 
 
 def _committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
@@ -336,4 +336,4 @@ def _note_cut(
 def _say_what_next(group: Group | None, *, quiet: bool) -> None:
     if group is not None and group.members:
         note("the group has members: stop them first", quiet=quiet)
-    note("nothing is changed; --execute does it", quiet=quiet)
+    note("dry run; add --execute to apply", quiet=quiet)

@@ -79,7 +79,7 @@ def produce(
         NAME=VALUE to add to every record; may be repeated.
     input_format
         lines (default), or jsonl: an object with key, value, headers and timestamp_ms, as
-        `consume -f jsonl` prints it. A value of null is a tombstone; other fields are refused.
+        `consume -f jsonl` prints it. A value of null is a tombstone; an unknown field is an error.
     partition
         Partition for every record; without it the key decides as in Java's client.
     keep_partitions

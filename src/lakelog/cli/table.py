@@ -97,7 +97,9 @@ def _require_extra() -> None:
     missing = [module for module in _NEEDED if find_spec(module) is None]
     if missing:
         raise CliError(
-            "LL0801", f"{', '.join(missing)} not installed", "pip install 'lakelog[spark]'"
+            "LL0801",
+            f"{', '.join(missing)} not installed",
+            "pip install 'lakelog[spark]', or '.[spark]' in a checkout",
         )
 
 

@@ -23,7 +23,7 @@ from lakelog.cli.options import (
     noun,
 )
 from lakelog.cli.positions import Bounds, parse_position
-from lakelog.cli.render import Document, Listing, note, show, show_all
+from lakelog.cli.render import Document, Listing, counted, note, show, show_all
 from lakelog.cli.settings import change_settings, parse_changes, parse_settings, shown_value
 
 if TYPE_CHECKING:
@@ -98,14 +98,15 @@ def create(
     with _admin(session) as admin:
 
         def make(topic: str) -> None:
-            admin.topics.create(
+            created = admin.topics.create(
                 topic,
                 partitions=partitions,
                 replication_factor=replication_factor,
                 configs=configs,
                 exist_ok=if_not_exists,
             )
-            note(f"topic '{topic}' is there", quiet=session.quiet)
+            text = f"Created topic '{topic}'" if created else f"Topic '{topic}' already exists"
+            note(text, quiet=session.quiet)
 
         return for_each([name, *names], make)
 
@@ -159,14 +160,14 @@ def alter(
 
     changes = parse_changes(config or (), "--config", unset or ())
     if partitions is None and not changes:
-        raise CliError("LL0902", "nothing to change", "say --partitions, --config or --unset")
+        raise CliError("LL0902", "nothing to change", "specify --partitions, --config or --unset")
     with _admin(session) as admin:
         admin.topics.describe(name)
         if changes:
             change_settings(admin, ResourceType.TOPIC, name, changes)
         if partitions is not None:
             admin.topics.create_partitions(name, partitions)
-    note(f"topic '{name}' is changed", quiet=session.quiet)
+    note(f"Changed topic '{name}'", quiet=session.quiet)
 
 
 @app.command
@@ -196,7 +197,7 @@ def delete(
             if topic not in known:
                 admin.topics.describe(topic)
             admin.topics.delete(topic)
-            note(f"topic '{topic}' is deleted", quiet=session.quiet)
+            note(f"Deleted topic '{topic}'", quiet=session.quiet)
 
         return for_each(topics, remove)
 
@@ -232,7 +233,7 @@ def delete_records(
         check_reached(position, bounds, "--before end deletes every record")
         offsets = resolve_position(admin, position, bounds)
         count = sum(offset - bounds[key].start for key, offset in offsets.items())
-        confirm(f"delete {count} records of '{name}'", yes=consent.yes)
+        confirm(f"delete {counted(count, 'record')} of '{name}'", yes=consent.yes)
         starts = admin.topics.delete_records(offsets)
     show(shortened(bounds, starts), output.format)
 
@@ -314,13 +315,13 @@ def document(
         for entry in configs
         if not entry.is_default
     ]
-    counted = [row["records"] for row in partitions]
+    records = [row["records"] for row in partitions]
     facts = {
         "name": topic.name,
         "topic_id": _topic_id(topic),
         "is_internal": topic.is_internal,
         "replication_factor": _replication_factor(topic),
-        "records": None if None in counted else sum(counted),
+        "records": None if None in records else sum(records),
     }
     parts = [Listing(partitions, _PARTITION_COLUMNS)]
     if settings:

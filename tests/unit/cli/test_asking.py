@@ -26,6 +26,9 @@ def test_without_a_terminal_it_needs_yes(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(CliError) as caught:
         confirm("delete it", yes=False)
     assert caught.value.code == "LL0901"
+    assert (
+        caught.value.message == "cannot ask whether to delete it: standard input is not a terminal"
+    )
 
 
 @pytest.mark.parametrize(("answer", "agrees"), [("y\n", True), ("YES\n", True), ("\n", False)])
@@ -36,7 +39,7 @@ def test_a_terminal_is_asked(
     if agrees:
         confirm("delete it", yes=False)
     else:
-        with pytest.raises(CliError, match="nothing was done"):
+        with pytest.raises(CliError, match="did not delete it"):
             confirm("delete it", yes=False)
     assert capsys.readouterr().err == "delete it? [y/N] "
 

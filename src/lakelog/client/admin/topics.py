@@ -63,10 +63,11 @@ class Topics:
         exist_ok: bool = False,
         validate_only: bool = False,
         wait: bool = True,
-    ) -> None:
-        """Makes a topic; -1 takes the broker's default. `wait`: until its partitions have leaders.
+    ) -> bool:
+        """Create a topic and return True, or False if it exists and `exist_ok`.
 
-        Raises TOPIC_ALREADY_EXISTS unless `exist_ok`, and what is wrong with the wishes.
+        -1 takes the broker's default. `wait`: until its partitions have leaders. Raises
+        TOPIC_ALREADY_EXISTS unless `exist_ok`, and the broker's error for what it rejects.
         """
         items = (configs or {}).items()
         topic = CreatableTopic(
@@ -79,17 +80,20 @@ class Topics:
             topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only
         )
 
-        def work() -> None:
+        def work() -> bool:
             response = change(
                 self._cluster, request, CreateTopicsResponse, f"creating topic {name!r}"
             )
             for row in response.topics:
-                if not (exist_ok and row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
-                    check(row.error_code, f"topic {name!r}", row.error_message)
+                if exist_ok and row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                    return False
+                check(row.error_code, f"topic {name!r}", row.error_message)
+            return True
 
-        self._cluster.retrying(work)
+        created = self._cluster.retrying(work)
         if wait and not validate_only:
             self._cluster.retrying(lambda: self._check_led(name))
+        return created
 
     def delete(self, name: str) -> None:
         """Deletes a topic with its records, for good. Raises `TopicNotFoundError`."""
