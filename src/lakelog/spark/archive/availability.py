@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakelog.base.errors import KafkaError
-from lakelog.client.errors import UnreachableError
+from lakelog.client.errors import ConnectionLostError, UnreachableError
 from lakelog.client.retry import pauses
 from lakelog.spark.broker import Broker
 from lakelog.spark.errors import TopicMissingError
@@ -30,32 +30,37 @@ class Availability:
 
         Returns whether it was away. Raises `UnreachableError` when it stays away for too long.
         """
-        if self._answers():
+        absence = self._absence()
+        if not absence:
             return False
         limit = "until it returns" if self.limit_s is None else f"up to {self.limit_s:g} s"
-        self.notice(f"{self.topic}: no broker answers at {self.bootstrap}; waiting {limit}")
+        self.notice(f"{self.topic}: {absence}; waiting {limit}")
         deadline = None if self.limit_s is None else time.monotonic() + self.limit_s
         for pause in pauses():
             if stop.wait(pause):
                 return True
-            if self._answers():
+            absence = self._absence()
+            if not absence:
                 self.notice(f"{self.topic}: the broker answers again")
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 raise UnreachableError(
-                    f"no broker answered at {self.bootstrap} for {self.limit_s:g} s; the table has "
-                    "what was committed before"
+                    f"after waiting {self.limit_s:g} s: {absence}; the table has what was "
+                    "committed before"
                 )
         raise AssertionError("pauses never end")
 
-    def _answers(self) -> bool:
+    def _absence(self) -> str:
+        """Return why the topic cannot be read, or nothing. One partition may be offline."""
         name = "lakelog-archive"
         try:
             with Broker(self.bootstrap, client_id=name, timeout_s=_PROBE_S) as broker:
                 meta = broker.describe([self.topic])[self.topic]
                 broker.latest([(self.topic, partition) for partition in meta.partitions])
         except TopicMissingError:
-            return True
-        except (KafkaError, OSError):
-            return False
-        return True
+            return ""
+        except (UnreachableError, ConnectionLostError, OSError):
+            return f"no broker answers at {self.bootstrap}"
+        except KafkaError as error:
+            return str(error)
+        return ""

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from lakelog.client.errors import UnreachableError
+from lakelog.base.errors import ErrorCode
+from lakelog.client.errors import UnreachableError, refused
 from lakelog.spark.archive import availability
 from lakelog.spark.archive.availability import Availability
 from lakelog.spark.errors import TopicMissingError
@@ -57,9 +58,9 @@ def test_a_broker_that_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
 
 
 def test_one_line_when_it_goes_and_one_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused, timed_out = ConnectionRefusedError(), TimeoutError()
+    closed, timed_out = ConnectionRefusedError(), TimeoutError()
 
-    assert waited(monkeypatch, Brokers(AWAY, refused, timed_out, AWAY, None), None) == (
+    assert waited(monkeypatch, Brokers(AWAY, closed, timed_out, AWAY, None), None) == (
         True,
         [
             "orders: no broker answers at b:1; waiting until it returns",
@@ -68,8 +69,16 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(monkeypatch: pytest.Monke
     )
 
 
+def test_a_partition_that_is_offline_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    offline = refused(ErrorCode.KAFKA_STORAGE_ERROR, "orders-0")
+
+    _, lines = waited(monkeypatch, Brokers(offline, None), None)
+
+    assert lines[0] == f"orders: {offline}; waiting until it returns"
+
+
 def test_a_wait_with_a_limit_ends_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnreachableError, match="no broker answered at b:1 for 0 s"):
+    with pytest.raises(UnreachableError, match="after waiting 0 s: no broker answers at b:1"):
         waited(monkeypatch, Brokers(AWAY), 0.0)
 
 
