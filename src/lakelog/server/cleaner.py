@@ -3,7 +3,7 @@
 Only what is short runs on the loop: choosing, and renaming files. The work over records is done by
 helper processes, up to `log.cleaner.threads` of them, which are started when a log is due and ended
 when none is left. A log with damaged data is not tried again until the next start; one whose helper
-died is, a few times.
+died is, a few times. Without space or descriptors a round is put off.
 
 Source: `LogCleaner` of Apache Kafka.
 """
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.events import event
+from lakelog.base.shortage import is_shortage
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Child, Clock, Processes, Tasks, Timer
@@ -27,7 +28,7 @@ from lakelog.storage.compaction.job import (
     decode_answer,
 )
 from lakelog.storage.compaction.plan import CleanableLog, CleanerLimits, examine, make_job
-from lakelog.storage.compaction.swap import begin_swap, can_swap, end_swap, finish_swap
+from lakelog.storage.compaction.swap import SwapPutOff, begin_swap, can_swap, end_swap, finish_swap
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 
@@ -75,6 +76,7 @@ class Cleaner:
         config: the one in force.
         checkpoint: has the offsets of the folder written soon.
         flush: has a partition made durable soon.
+        note_shortage: told of what failed for a while, see `Shortages.note`.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Cleaner:
         processes: Processes,
         checkpoint: Callable[[], None],
         flush: Callable[[Partition], None],
+        note_shortage: Callable[[OSError], object],
     ) -> None:
         self._partitions = partitions
         self._directory = directory
@@ -96,6 +99,7 @@ class Cleaner:
         self._processes = processes
         self._checkpoint = checkpoint
         self._flush = flush
+        self._note_shortage = note_shortage
         self._timer: Timer | None = None
         self._workers: set[asyncio.Task[None]] = set()
         self._in_progress: set[Partition] = set()
@@ -132,6 +136,9 @@ class Cleaner:
             try:
                 partition.log.delete_old_segments(now, partition.high_watermark)
             except (OSError, StorageError) as error:
+                if is_shortage(error):
+                    self._note_shortage(error)
+                    return
                 logger.error(
                     "retention: %s-%d: %s",
                     partition.topic,
@@ -194,7 +201,10 @@ class Cleaner:
             try:
                 log = examine(partition.log, cleaned, now, partition.last_stable_offset)
             except (OSError, StorageError) as error:
-                self._mark_uncleanable(partition, str(error))
+                if is_shortage(error):
+                    self._note_shortage(error)
+                else:
+                    self._mark_uncleanable(partition, str(error))
                 continue
             found.append((partition, log))
         self.counts.dirtiest_ratio = max((log.ratio for _, log in found), default=0.0)
@@ -223,6 +233,9 @@ class Cleaner:
             child = await self._processes.start(HELPER)
         except OSError as error:
             self._in_progress.discard(partition)
+            if is_shortage(error):
+                self._note_shortage(error)
+                return
             logger.error(
                 "no helper for compaction can be started: %s",
                 error,
@@ -301,6 +314,9 @@ class Cleaner:
             if partition.is_retired:
                 raise _GivenUp
             finish_swap(log, group, self._clock.wall_ms())
+        except SwapPutOff as put_off:
+            self._note_shortage(put_off.cause)
+            raise _GivenUp from put_off
         except OSError as error:
             if not partition.is_retired:
                 partition.take_offline(f"compacted segments cannot be put in place: {error}")
@@ -359,6 +375,8 @@ class Cleaner:
         if kind == "corrupt":
             self._mark_uncleanable(partition, reason)
             return
+        if kind == "io":
+            self._directory.distrust_page_cache()
         logger.warning(
             "compaction: %s-%d: %s",
             partition.topic,

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from lakelog.base.shortage import is_shortage
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk, raise_descriptor_limit
 from lakelog.runtime.processes import become_helper
@@ -46,7 +47,7 @@ def answers(disk: Disk, job: CompactionJob, throttle: Callable[[int], None]) -> 
     except FileNotFoundError as error:
         yield CompactionFailed("missing", str(error))
     except OSError as error:
-        yield CompactionFailed("io", str(error))
+        yield CompactionFailed("shortage" if is_shortage(error) else "io", str(error))
 
 
 def main() -> None:

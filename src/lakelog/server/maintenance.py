@@ -92,6 +92,7 @@ class Maintenance:
             processes,
             self.checkpoint_soon,
             self.flush_soon,
+            self._note_shortage,
         )
 
     def start(self) -> None:

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 
-from lakelog.base.shortage import lacks_descriptors
+from lakelog.base.shortage import is_shortage, lacks_descriptors
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
@@ -320,10 +320,18 @@ class LocalLog:
         self._new_names.add(self.folder)
 
     def replace_segments(self, old: list[Segment], new: Segment, due_ms: int) -> None:
-        """Takes a run of sealed segments out and `new`, whose files are about to come, in."""
-        first = self.segments.index(old[0])
-        for segment in old:
-            self._delete_segment(segment, due_ms)
+        """Takes a run of sealed segments out and `new`, whose files are about to come, in.
+
+        After an `OSError` for want of space nothing has changed.
+        """
+        first, doomed = self.segments.index(old[0]), len(self._doomed)
+        try:
+            for segment in old:
+                self._delete_segment(segment, due_ms)
+        except OSError as error:
+            if is_shortage(error):
+                self._spare(doomed)
+            raise
         self.segments[first : first + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self.segments]
         for segment in old[1:]:
@@ -343,6 +351,13 @@ class LocalLog:
             except FileNotFoundError:
                 continue
             self._doomed.append((due_ms, target))
+
+    def _spare(self, first: int) -> None:
+        """Gives the files from the `first` one on that are to be removed their names back."""
+        while len(self._doomed) > first:
+            path = self._doomed[-1][1]
+            self.handles.disk.rename(path, path.with_suffix(""))
+            self._doomed.pop()
 
     def _remove_doomed(self, now_ms: int) -> None:
         for _, path in [entry for entry in self._doomed if entry[0] <= now_ms]:

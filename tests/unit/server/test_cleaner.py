@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,16 +18,22 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.aio import AsyncioTasks
+from lakelog.server import cleaner
 from lakelog.server.cleaner import Cleaner
+from lakelog.storage.compaction import swap
 from lakelog.storage.compaction.clean import compact
 from lakelog.storage.compaction.job import (
     Answer,
+    CleanedGroup,
     CompactionFailed,
     CompactionJob,
     encode_answer,
 )
+from lakelog.storage.names import CLEANED, INDEX, LOG, SWAP
+from lakelog.storage.page_cache import BOOT_ID
 from lakelog.testing.disk import MemoryDisk
-from storage_kit import NOW, Store, make_batch, memory_store, read_records
+from lakelog.testing.disk_faults import Operation
+from storage_kit import DATA, NOW, Store, make_batch, memory_store, read_records
 
 CONFIG = LogConfig(
     segment_bytes=400,
@@ -48,6 +56,16 @@ def dying(disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer | bytes]:
 def dying_later(disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer | bytes]:
     yield next(iter(compact(disk, job, lambda size: None)))
     yield b'{"kind": "do'
+
+
+def then_fail(
+    operation: Operation, suffix: str, skip: int, code: int, disk: MemoryDisk, job: CompactionJob
+) -> Iterator[Answer]:
+    """The broker's next operation of this kind fails, after the work of an honest helper."""
+    for answer in compact(disk, job, lambda size: None):
+        if isinstance(answer, CleanedGroup):
+            disk.fail(operation, code, suffix=suffix, skip=skip)
+        yield answer
 
 
 def failing(kind: str, disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer]:
@@ -103,6 +121,7 @@ class Bench:
         self.partitions.add(self.partition)
         self.processes = FakeProcesses(disk, list(works))
         self.checkpoints = 0
+        self.shortages: list[OSError] = []
         tasks = AsyncioTasks(asyncio.get_running_loop())
         settings = {"log.cleaner.backoff.ms": "3600000"}
         self.config = BrokerConfig(settings)
@@ -115,6 +134,7 @@ class Bench:
             self.processes,
             self._checkpoint,
             lambda partition: partition.log.flush(),
+            self.shortages.append,
         )
 
     def _checkpoint(self) -> None:
@@ -237,12 +257,14 @@ def test_a_damaged_log_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     assert "topic-0 is not compacted any more: for a reason" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["missing", "io"])
+@pytest.mark.parametrize("kind", ["missing", "shortage", "io"])
 def test_other_failures_are_tried_again(kind: str) -> None:
     async def scenario() -> None:
         bench = Bench(memory_store(CONFIG), partial(failing, kind), honest)
+        bench.store.directory.trust_page_cache()
         await bench.tick()
         assert (bench.cleaned, bench.cleaner.uncleanable) == (0, set())
+        assert bench.store.disk.exists(DATA / BOOT_ID) is (kind != "io")
         await bench.tick()
         assert bench.cleaned > 0
         await bench.cleaner.stop()
@@ -297,6 +319,120 @@ def test_a_device_that_fails_in_a_swap_takes_the_partition_offline() -> None:
         disk.fail("sync", 5, suffix="topic-0")
         await bench.tick()
         assert bench.partition.offline_reason is not None
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
+SHORTAGES = [errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT]
+
+
+@pytest.mark.parametrize("code", SHORTAGES)
+def test_a_log_that_cannot_be_looked_at_for_a_shortage_is_compacted_later(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    async def scenario() -> None:
+        def fail(*_: object) -> None:
+            raise OSError(code, os.strerror(code))
+
+        bench = Bench(memory_store(CONFIG), honest)
+        with monkeypatch.context() as short:
+            short.setattr(cleaner, "examine", fail)
+            await bench.tick()
+        assert [error.errno for error in bench.shortages] == [code]
+        assert bench.cleaner.uncleanable == set()
+        await bench.tick()
+        assert bench.cleaned > 0
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("operation", "suffix", "skip", "code"),
+    [
+        *(("name", CLEANED, skip, code) for skip in (0, 1) for code in SHORTAGES),
+        ("sync", "topic-0", 0, errno.EMFILE),
+        ("sync", "topic-0", 0, errno.ENFILE),
+        *(("name", name, 0, errno.ENOSPC) for name in (INDEX, LOG)),
+    ],
+)
+def test_a_swap_is_put_off_while_there_is_a_shortage(
+    operation: Operation, suffix: str, skip: int, code: int
+) -> None:
+    """In each of its steps; nothing of it is left, and the log is as before."""
+
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG), partial(then_fail, operation, suffix, skip, code))
+        store, names = bench.store, bench.store.disk.list(bench.log.folder)
+        records, before = read_records(bench.log), bench.log.size
+        await bench.tick()
+        assert bench.partition.offline_reason is None
+        assert [error.errno for error in bench.shortages] == [code]
+        assert (bench.cleaned, bench.log.size) == (0, before)
+        assert store.disk.list(bench.log.folder) == names
+        assert read_records(bench.log) == records
+        bench.processes.works.append(honest)
+        await bench.tick()
+        assert bench.cleaned == bench.log.active_segment.base_offset
+        kept = read_records(bench.log)
+        assert len(kept) < len(records)
+        await bench.cleaner.stop()
+        assert read_records(store.killed()) == kept
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_kill_while_a_swap_is_undone_leaves_the_log_whole(number: int) -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG), partial(then_fail, "sync", "topic-0", 0, errno.EMFILE))
+        disk, records = bench.store.disk, read_records(bench.log)
+        assert isinstance(disk, MemoryDisk)
+        undo = swap.undo_swap
+
+        def killed(*arguments: Any) -> None:
+            disk.stop_at = disk.steps + number
+            undo(*arguments)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(swap, "undo_swap", killed)
+            await bench.tick()
+        await bench.cleaner.stop()
+        found = read_records(bench.store.killed())
+        assert found == records[-len(found) :]
+        assert (found == records) is (number > 0), "undone, or completed if that has not begun"
+        left = disk.list(bench.store.log.folder)
+        assert not [name for name in left if name.endswith((CLEANED, SWAP))]
+
+    run(scenario())
+
+
+def test_a_sync_that_reports_a_full_disk_takes_the_partition_offline() -> None:
+    """What it was to make durable may be lost."""
+
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG), partial(then_fail, "sync", "topic-0", 0, errno.ENOSPC))
+        await bench.tick()
+        assert bench.partition.offline_reason is not None
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("code", SHORTAGES)
+def test_a_helper_that_cannot_be_started_for_a_shortage_is_started_later(code: int) -> None:
+    async def scenario() -> None:
+        async def fail(module: str) -> FakeChild:
+            raise OSError(code, os.strerror(code))
+
+        bench = Bench(memory_store(CONFIG), honest)
+        with pytest.MonkeyPatch.context() as short:
+            short.setattr(bench.processes, "start", fail)
+            await bench.tick()
+        assert [error.errno for error in bench.shortages] == [code]
+        await bench.tick()
+        assert bench.cleaned > 0
         await bench.cleaner.stop()
 
     run(scenario())

@@ -99,7 +99,9 @@ class CompactionDone:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFailed:
-    """The job's end: `kind` is "corrupt", "missing" (files went away) or "io"."""
+    """The job's end: `kind` is "corrupt", "missing" (files went away),
+    "shortage" (of space or descriptors) or "io".
+    """
 
     kind: str
     reason: str

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
+from lakelog.base.shortage import is_shortage, lacks_descriptors
 from lakelog.runtime.api import Disk
 from lakelog.storage.compaction.job import CleanedGroup
 from lakelog.storage.errors import CorruptLog
@@ -34,6 +36,14 @@ from lakelog.storage.segment import Segment
 from lakelog.storage.txn_index import TxnIndex
 
 
+class SwapPutOff(Exception):  # noqa: N818 - an event
+    """A swap was undone for want of space or descriptors; the log is as before."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
 class SwapJob:
     """The step that waits for the device; `run` may be in a thread."""
 
@@ -47,18 +57,26 @@ class SwapJob:
     def run(self) -> None:
         """Blocks until it is durable that the swap is going to be completed.
 
-        `FileNotFoundError` when the log's folder has been renamed.
+        Raises `SwapPutOff`, or `FileNotFoundError` when the log's folder has been renamed.
         """
-        for suffix in self.group.suffixes:
-            path = self.folder / file_name(self.group.base_offset, suffix)
-            self._disk.rename(_with(path, CLEANED), _with(path, SWAP))
-        self._disk.sync_dir(self.folder)
+        try:
+            for suffix in self.group.suffixes:
+                path = self.folder / file_name(self.group.base_offset, suffix)
+                self._disk.rename(_with(path, CLEANED), _with(path, SWAP))
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            self._put_off(error)
+        try:
+            self._disk.sync_dir(self.folder)
+        except OSError as error:
+            if not lacks_descriptors(error):  # the device has reported something
+                raise
+            self._put_off(error)
 
-    def discard(self) -> None:
-        """Removes the cleaned files of a swap that must not begin."""
-        for suffix in self.group.suffixes:
-            path = self.folder / file_name(self.group.base_offset, suffix)
-            remove_if_exists(self._disk, _with(path, CLEANED))
+    def _put_off(self, error: OSError) -> NoReturn:
+        undo_swap(self._disk, self.folder, self.group)
+        raise SwapPutOff(error) from error
 
 
 def begin_swap(log: Log, group: CleanedGroup) -> SwapJob:
@@ -83,8 +101,28 @@ def _position(log: Log, group: CleanedGroup) -> int | None:
     return first if whole and bases[end : end + 1] == [group.end_offset] else None
 
 
+def undo_swap(disk: Disk, folder: Path, group: CleanedGroup) -> None:
+    """Remove the files of a swap that is not completed. After an `OSError` a start sees to them.
+
+    The `.log` is `.cleaned` while anything else is left, so that a kill undoes the rest. A power
+    failure may bring all back, and completes the swap: the records are the same.
+    """
+    log = folder / file_name(group.base_offset, LOG)
+    if disk.exists(_with(log, SWAP)):
+        disk.rename(_with(log, SWAP), _with(log, CLEANED))
+    for suffix in group.suffixes:
+        path = folder / file_name(group.base_offset, suffix)
+        remove_if_exists(disk, _with(path, SWAP))
+        if suffix != LOG:
+            remove_if_exists(disk, _with(path, CLEANED))
+    remove_if_exists(disk, _with(log, CLEANED))
+
+
 def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
-    """The last step, on the loop. After an `OSError` only a restart puts the log right."""
+    """The last step, on the loop. Raises `SwapPutOff`.
+
+    After an `OSError` only a restart puts the log right.
+    """
     first = _position(log, group)
     assert first is not None
     disk, old = log.handles.disk, log.segments[first : first + len(group.sources)]
@@ -94,7 +132,13 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
     new.size, new.next_offset, new.sealed = group.size, group.end_offset, True
     if TXN_INDEX in group.suffixes:
         new.txn_index = TxnIndex(None)
-    log.replace_segments(old, new, due_ms)
+    try:
+        log.replace_segments(old, new, due_ms)
+    except OSError as error:
+        if not is_shortage(error):
+            raise
+        undo_swap(disk, log.folder, group)
+        raise SwapPutOff(error) from error
     for suffix in group.suffixes:
         disk.rename(_with(new.path(suffix), SWAP), new.path(suffix))
 
