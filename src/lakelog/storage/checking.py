@@ -114,8 +114,9 @@ class CheckJob:
         self._damage: tuple[int, str] | None = None
         self._next = expected
         self._valid = start
-        self._sure = start
-        """Up to here no batch can have an offset that is too high: nothing is missing before it."""
+        self._last: list[tuple[int, bool]] = []
+        """Of the last two batches the position, and whether nothing is missing before and in it:
+        then its offset cannot be too high unless that of the batch before it is."""
         self._places: dict[int, tuple[int, int, int]] = {}
 
     def run(self) -> None:
@@ -144,8 +145,8 @@ class CheckJob:
                 header.partition_leader_epoch,
             )
             is_whole = header.base_offset == self._next and _is_gapless(header)
+            self._last = [*self._last[-1:], (position, is_whole)]
             self._next = header.last_offset + 1
-            self._sure = position + header.size if is_whole else position
             position = self._valid = position + header.size
         if position != self._end:
             raise CorruptRecord(f"no batch ends at {self._end}")
@@ -156,28 +157,41 @@ class CheckJob:
         if header.magic != MAGIC:
             raise CorruptRecord(f"magic {header.magic} is not known")
         if not max(self._next, self._segment.base_offset) <= first <= last < self._limit:
-            if first < self._next:
-                self._valid = self._sure
+            self._valid = self._first_doubtful(position)
             raise CorruptRecord(f"offsets {first} to {last} where {self._next} was due")
         if not check_crc(window, at, header):
             raise CorruptRecord(f"the checksum of offset {first} does not match")
         if position == self._slice.position and last < self._slice.offset:
             raise CorruptRecord(f"offset {last} where {self._slice.offset} was to be")
 
+    def _first_doubtful(self, position: int) -> int:
+        """Where the first of the last two batches begins whose offset may be too high."""
+        return next((at for at, is_whole in self._last if not is_whole), position)
+
     def _check_following(self, file: File) -> None:
         """The last batch ends where the segment does, or before the next one begins.
 
-        Which of the two is wrong cannot be told, so neither is served.
+        Which of the two is wrong cannot be told, so neither is served. Behind a gap both may be too
+        high, so that only the batch after them tells.
         """
-        following, is_end = self._limit, self._end == self._size
-        if not is_end:
+        following, end = self._next, self._end
+        last, is_whole = self._last[-1]
+        for _ in range(1 if is_whole else 2):
+            due, is_end = following, end == self._size
             try:
-                following = read_header(_read(file, self._end, HEADER_SIZE, self._size)).base_offset
+                header = None if is_end else self._header_at(file, end)
             except CorruptRecord:
                 return  # the check of that batch tells
-        if following < self._next or (is_end and following != self._next):
-            self._valid = max(self._places)
-            raise CorruptRecord(f"offset {self._next - 1} is followed by {following}")
+            following = self._limit if header is None else header.base_offset
+            if following < due or (is_end and following != due):
+                self._valid = self._first_doubtful(last)
+                raise CorruptRecord(f"offset {due - 1} is followed by {following}")
+            if header is None:
+                return
+            following, end = header.last_offset + 1, end + header.size
+
+    def _header_at(self, file: File, position: int) -> BatchHeader:
+        return read_header(_read(file, position, HEADER_SIZE, self._size))
 
     def abandon(self) -> None:
         """Gives up the slice of a job that is not to be run."""

@@ -146,15 +146,20 @@ def _check_bounds(header: BatchHeader, next_offset: int, bounds: Bounds) -> None
 
 def _check_gap(header: BatchHeader, file: File, position: int, end: int) -> None:
     """Behind a gap the batch may be the one whose offset is wrong, and the next one, at `position`,
-    tells if it is a whole one."""
-    try:
-        following = read_header(file.read_at(position, min(HEADER_SIZE, end - position)), 0)
-    except CorruptRecord:
-        return
-    if following.base_offset > header.last_offset or following.size > end - position:
-        return
-    if check_crc(file.read_at(position, following.size), 0, following):
-        raise CorruptRecord(f"offset {header.last_offset} is followed by {following.base_offset}")
+    tells if it is a whole one. If both are too high, only the one after them does."""
+    for _ in range(2):
+        try:
+            following = read_header(file.read_at(position, min(HEADER_SIZE, end - position)), 0)
+        except CorruptRecord:
+            return
+        if following.size > end - position:
+            return
+        if following.base_offset <= header.last_offset:
+            if check_crc(file.read_at(position, following.size), 0, following):
+                last, first = header.last_offset, following.base_offset
+                raise CorruptRecord(f"offset {last} is followed by {first}")
+            return
+        header, position = following, position + following.size
 
 
 def _keep_aside(segment: Segment, position: int, end: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 
 from lakelog.records.batch import HEADER_SIZE, BatchHeader, CorruptRecord, read_header
 from lakelog.runtime.api import File
@@ -12,6 +14,8 @@ from lakelog.storage.errors import CorruptLog
 SPAN = struct.Struct(">qi11xi")
 """Base offset, batch length and last offset delta of a batch header."""
 _WINDOW = 4096
+_TOLD_BY = 2
+"""Batches behind one that tell whether its base offset is too high."""
 
 
 def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
@@ -40,24 +44,25 @@ def tell_misplaced(
 ) -> Iterator[tuple[int, BatchHeader, bool]]:
     """Adds to each batch of a segment whether its base offset, which no checksum covers, is wrong.
 
-    It is if it does not follow the last batch that is right, or if the batch reaches beyond the
-    next one, which does, unless nothing is missing before it and in it.
+    It is if it does not follow the last batch that is right, or if the batch reaches beyond one of
+    the next two, which do, unless nothing is missing before it and in it. The next one alone does
+    not tell, as its offset may be too high as well.
     """
     due = base_offset
-    held: tuple[int, BatchHeader] | None = None
-    for found in batches:
-        if held is not None:
-            is_wrong = _is_misplaced(held[1], due, found[1].base_offset)
-            yield *held, is_wrong
-            due = due if is_wrong else held[1].last_offset + 1
-        held = found
-    if held is not None:
-        yield *held, _is_misplaced(held[1], due, -1)
+    held: deque[tuple[int, BatchHeader]] = deque()
+    for found in chain(batches, repeat(None, _TOLD_BY)):
+        if found is not None:
+            held.append(found)
+        if held and (found is None or len(held) > _TOLD_BY):
+            position, header = held.popleft()
+            is_wrong = _is_misplaced(header, due, [each.base_offset for _, each in held])
+            yield position, header, is_wrong
+            due = due if is_wrong else header.last_offset + 1
 
 
-def _is_misplaced(header: BatchHeader, due: int, following: int) -> bool:
+def _is_misplaced(header: BatchHeader, due: int, following: Iterable[int]) -> bool:
     first, last = header.base_offset, header.last_offset
     if not due <= first <= last:
         return True
     is_whole = first == due and last - first + 1 == header.records_count
-    return due <= following <= last and not is_whole
+    return not is_whole and any(due <= offset <= last for offset in following)

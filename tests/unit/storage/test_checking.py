@@ -242,3 +242,49 @@ def test_a_wrong_base_offset_is_not_taken_for_what_has_that_offset() -> None:
         assert _first(_read(log, 42, 500)) == 42
     with pytest.raises(CorruptLog):
         _read(log, 10)
+
+
+def _raise(store: Store, number: int, *by: int) -> None:
+    """Adds to the base offsets of adjacent batches."""
+
+    def add(data: bytearray) -> None:
+        for at, more in enumerate(by, number):
+            place = slice(at * len(make_batch(2)), at * len(make_batch(2)) + 8)
+            data[place] = (int.from_bytes(data[place], "big") + more).to_bytes(8, "big")
+
+    _change(store, add)
+
+
+@pytest.mark.parametrize("second", [1, 2, 6, 100])
+@pytest.mark.parametrize("first", [1, 2, 6, 100])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_neither_of_two_raised_offsets_vouches_for_the_other(
+    first: int, second: int, backwards: bool
+) -> None:
+    """Only the batch after them tells, which they reach beyond."""
+    for number in range(10):
+        store = _active_store(12)
+        _raise(store, number, first, second)
+        log = store.start().logs["topic", 0]
+        for offset in range(23, -1, -1) if backwards else range(24):
+            with suppress(CorruptLog):
+                _read(log, offset, 500)
+                found = log.read(offset, 500, end_offset=24)
+                assert found is not None
+                due = found.position // len(make_batch(2)) * 2
+                served = [header.base_offset for header, _ in iter_batches(found.read())]
+                found.release()
+                assert served == list(range(due, due + 2 * len(served), 2)), number
+
+
+@pytest.mark.parametrize("bits", [(6, 6), (6, 8), (30, 30)])
+def test_what_is_appended_behind_two_raised_offsets_can_be_read(bits: tuple[int, int]) -> None:
+    for number in range(9):
+        store = _active_store(11)
+        _raise(store, number, 1 << bits[0], 1 << bits[1])
+        log = store.start().logs["topic", 0]
+        log.active_segment.rebuild_index("asked for")
+        for _ in range(3):
+            append(log, make_batch(2))
+        for offset in range(22, log.log_end_offset, 2):
+            assert _first(_read(log, offset, 500)) == offset, number
