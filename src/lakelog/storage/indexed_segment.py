@@ -158,7 +158,8 @@ class IndexedSegment:
 
     def note_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
         """As `note` for each of some batches that were written where the segment ended."""
-        index = self.loaded_index if self.loaded_index is not None else self.index
+        index = self.loaded_index
+        assert index is not None, "the write has loaded it"
         position, end, greatest = self.size, self.next_offset, self.max_timestamp
         if position == 0:
             self.first_timestamp = headers[0][8]

@@ -99,7 +99,6 @@ class CleanedTransactions:
 
     def on_marker(self, batch: Buffer, header: BatchHeader) -> bool:
         """Whether nothing was met of the transaction that this control batch ends."""
-        self._begin_up_to(header.last_offset)
         if not header.records_count:
             return True
         marker = read_marker(batch, header)
