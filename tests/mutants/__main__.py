@@ -33,7 +33,11 @@ def main() -> int:
     drawn = draw(options.count, options.seed, options.matching)
     known = {} if options.fresh else read_verdicts(drawn)
     if options.survivors:
-        known = {mutant: verdict for mutant, verdict in known.items() if not verdict.survived}
+        known = {
+            mutant: verdict
+            for mutant, verdict in known.items()
+            if not verdict.survived or explained(mutant)
+        }
     judged = [known[mutant] for mutant in drawn if mutant in known]
     rest = [mutant for mutant in drawn if mutant not in known]
     _say(f"{len(drawn)} mutants, {len(judged)} of them judged before")
@@ -49,7 +53,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--matching", default="", help="only of lines with this text")
     parser.add_argument("--processes", type=int, default=1, help="test runs at a time")
     parser.add_argument("--fresh", action="store_true", help="judge all of them again")
-    parser.add_argument("--survivors", action="store_true", help="judge the survivors again")
+    parser.add_argument(
+        "--survivors",
+        action="store_true",
+        help="judge survivors again, by all tests, unless they are explained",
+    )
     parser.add_argument("--record", action="store_true", help="write docs/mutants.md")
     return parser.parse_args()
 

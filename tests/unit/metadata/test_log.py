@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import plan_producer_ids, plan_register_broker
+from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
@@ -229,6 +231,28 @@ def test_a_snapshot_bounds_the_replay(tmp_path: Path) -> None:
         await again.open(create=False)
         assert again.image == image
         await again.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_snapshot_waits_until_replaying_costs_twice_as_much(tmp_path: Path) -> None:
+    topics = [NewTopic(f"t{number}", 1, 1) for number in range(700)]
+
+    def create(image: MetadataImage) -> Plan[list[TopicResult]]:
+        broker = BrokerConfig({})
+        return plan_create_topics(image, topics, broker=broker, random=SeededRandom(1))
+
+    async def scenario(world: World) -> None:
+        store = world.embedded()
+        log = world.log(store)
+        await log.open(create=True)
+        await log.submit(lambda image: plan_register_broker(image, 1, b"i" * 16))
+        await log.submit(create)
+        await log.close()
+        store = world.embedded()
+        await store.open(create=False)
+        assert (await store.read(0)).snapshot is None
+        await store.close()
 
     _play(tmp_path, scenario)
 

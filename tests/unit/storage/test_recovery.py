@@ -267,6 +267,25 @@ def test_an_empty_segment_that_was_set_aside_does_not_come_back() -> None:
     assert (read_batches(store.log), store.log.log_end_offset) == (kept, end)
 
 
+def test_a_log_that_ends_below_its_start_is_set_aside_and_counted() -> None:
+    store = memory_store(SMALL)
+    log = store.create()
+    fill(log, 3)
+    end = log.log_end_offset
+    fill(log, 3, 3)
+    log.advance_log_start(log.log_end_offset)
+    store.directory.write_checkpoints()
+    start, size = log.log_start_offset, log.segments[0].position_of(end)
+    assert 0 < size < log.size == log.segments[0].size
+    file = store.disk.open(log.segments[0].path(LOG))
+    file.truncate(size)
+    file.close()
+    log = store.killed()
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (start, start, 0)
+    recovery = store.directory.recoveries["topic", 0]
+    assert (recovery.bytes_cut, recovery.segments_set_aside) == (size, 1)
+
+
 @pytest.mark.parametrize("how", ["recovery", "truncation"])
 def test_a_snapshot_beyond_a_cut_does_not_come_back(how: str) -> None:
     """It would speak of producers that the log does not know once it is as long again."""

@@ -42,6 +42,13 @@ def test_a_segment_ends_by_the_time_of_its_records() -> None:
     assert bases(log) == [0, 3, 6]
 
 
+def test_a_first_record_at_the_epoch_has_a_time() -> None:
+    log = memory_store(LogConfig(segment_ms=HOUR)).create()
+    for timestamp in (0, HOUR, HOUR + 1):
+        append(log, make_batch(timestamp=timestamp))
+    assert bases(log) == [0, 2]
+
+
 def test_without_timestamps_a_segment_ends_by_the_clock() -> None:
     store = memory_store(LogConfig(segment_ms=HOUR))
     log = store.create()

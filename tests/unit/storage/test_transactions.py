@@ -399,7 +399,7 @@ def test_an_index_that_would_end_a_search_too_early_is_refused() -> None:
 
 def test_a_marker_lies_in_its_segment_or_the_index_is_another_ones() -> None:
     for last, is_inside in ((9, False), (10, True), (19, True), (20, False)):
-        data = encode_aborted([AbortedTransaction(1, 3, last, last + 1)])
+        data = encode_aborted([AbortedTransaction(0, 3, last, last + 1)])
         assert (decode_aborted(data, 10, 20) is not None) is is_inside
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_members import GROUP, commit_codes, committed, form, join
+from coordinator_members import GROUP, commit_codes, committed, form, join, leave
 from coordinator_world import World, in_world
 from lakelog.base.errors import ErrorCode
 from lakelog.base.state_room import StateAccount, StateRoom
@@ -163,6 +163,18 @@ async def test_a_static_member_that_was_replaced_is_fenced(world: World) -> None
         "generation_id_or_member_epoch": joined.generation_id,
     }
     assert await txn_commit(world, 1, **fields) == ErrorCode.FENCED_INSTANCE_ID
+
+
+@in_world()
+async def test_a_member_without_a_generation_is_checked_while_there_are_members(
+    world: World,
+) -> None:
+    (member,) = await form(world, 1)
+    assert await txn_commit(world, 5, member_id="stranger") == ErrorCode.UNKNOWN_MEMBER_ID
+    await leave(world, (member.member_id, None))
+    late = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}
+    assert await txn_commit(world, 6, **late) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await txn_commit(world, 7, member_id="stranger") == NONE
 
 
 @in_world()
