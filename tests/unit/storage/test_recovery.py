@@ -267,6 +267,16 @@ def test_an_empty_segment_that_was_set_aside_does_not_come_back() -> None:
     assert (read_batches(store.log), store.log.log_end_offset) == (kept, end)
 
 
+def test_a_batch_of_many_megabytes_survives_a_kill() -> None:
+    store = memory_store(LogConfig(max_message_bytes=4 << 20))
+    log = store.create()
+    batches = [make_batch(1, size=size) for size in (20, 3 << 20, 20)]
+    for batch in batches:
+        append(log, batch)
+    assert read_batches(store.killed(), max_bytes=8 << 20) == batches
+    assert store.directory.recoveries["topic", 0].bytes_cut == 0
+
+
 def test_a_log_that_ends_below_its_start_is_set_aside_and_counted() -> None:
     store = memory_store(SMALL)
     log = store.create()

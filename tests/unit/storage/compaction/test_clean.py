@@ -288,3 +288,17 @@ def test_records_of_all_sizes_and_times_stay_as_they_were(store: Store) -> None:
         if record.key != b"z"
     }
     assert found == expected
+
+
+def test_of_a_batch_of_many_records_those_stay_that_are_the_newest_of_their_keys() -> None:
+    """Offsets within the batch from 64 on take two bytes."""
+    store = memory_store(LogConfig(cleanup_policy=frozenset({"compact"})))
+    log = store.create()
+    keys = [b"%d" % number for number in range(200)]
+    put(log, batch_of(*((key, b"old") for key in keys)))
+    put(log, batch_of(*((key, b"new") for key in keys[::2])))
+    closed(store)
+    Cleaner(store).run()
+    kept = {(record.offset, record.key, record.value) for record in read_records(store.log)}
+    old = {(number, keys[number], b"old") for number in range(1, 200, 2)}
+    assert kept == old | {(200 + number, key, b"new") for number, key in enumerate(keys[::2])}
