@@ -179,6 +179,10 @@ def test_a_full_disk_passes(broker: SmallDiskBroker) -> None:
         assert refused_commit(broker) != ClientFailure.UNKNOWN
         for index in range(PARTITIONS):
             assert fetch(client, TOPIC, 0, partition=index).error_code == 0
+        status, text = run(broker, "topic", "delete-records", TOPIC, "--before", "1", "-y")
+        assert status != 0
+        assert "its disk is full" in text
+        assert broker.events("records_deleted") == 0
         assert broker.events("log_directory_full") == 1
 
         broker.make_room()

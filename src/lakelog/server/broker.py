@@ -15,6 +15,7 @@ from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.replica.fetch_session import FetchSessions
+from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
@@ -69,6 +70,8 @@ class Broker:
     config: BrokerConfig = field(init=False)
     fetch_bytes_max: int = field(init=False)
     known_metadata: KnownMetadata = field(default_factory=KnownMetadata)
+    noted_starts: dict[Partition, int] = field(default_factory=dict)
+    """Where partitions began before deletions of records that are not durable yet."""
 
     def __post_init__(self) -> None:
         self.use_config(self.static_config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -275,7 +276,7 @@ def deletion(*offsets: int) -> DeleteRecordsRequest:
 
 
 def test_deletions_are_durable_when_they_are_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     written: list[str] = []
     write_atomic = PosixDisk.write_atomic
@@ -307,11 +308,25 @@ def test_deletions_are_durable_when_they_are_answered(
         answer = await delete_records.handle(running.broker, context, deletion(8))
         (result,) = answer.topics[0].partitions
         assert (result.error_code, result.low_watermark) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert not [steps for steps in deleted() if steps[2] == 8], "it has not happened"
         monkeypatch.setattr(PosixDisk, "write_atomic", write_atomic)
         await delete_records.handle(running.broker, context, deletion(8))
         assert log_starts(tmp_path)["orders", 0] == 8
+        await delete_records.handle(running.broker, context, deletion(8))
+        assert not running.broker.noted_starts
 
-    run(tmp_path, scenario, replica_high_watermark_checkpoint_interval_ms="3600000")
+    def deleted() -> list[tuple[int, int, int]]:
+        found = [vars(record) for record in caplog.records]
+        fields = ("partition", "log_start_offset_before", "log_start_offset")
+        return [
+            tuple(record["fields"][name] for name in fields)
+            for record in found
+            if record.get("event") == "records_deleted"
+        ]
+
+    with caplog.at_level(logging.INFO):
+        run(tmp_path, scenario, replica_high_watermark_checkpoint_interval_ms="3600000")
+    assert sorted(deleted()) == [(0, 0, 4), (0, 4, 6), (0, 6, 7), (0, 7, 8), (1, 0, 5)]
 
 
 def test_where_logs_begin_is_written_down_after_retention(

@@ -60,4 +60,9 @@ def _reason(code: int, offset: int) -> str:
     """What the error means here; the response has no text."""
     if code == ErrorCode.POLICY_VIOLATION:
         return " is only compacted: its records go by key, not by offset"
+    if code == ErrorCode.KAFKA_STORAGE_ERROR:
+        return (
+            ": the broker could not make the deletion durable (its disk is full or has failed); "
+            "nothing is promised: free space and repeat it"
+        )
     return f" has no offset {offset}" if code == ErrorCode.OFFSET_OUT_OF_RANGE else ""

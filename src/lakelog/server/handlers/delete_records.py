@@ -44,6 +44,7 @@ async def handle(
         for result in results:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             result.low_watermark = _UNKNOWN
+    _log_durable(broker, topics)
     return DeleteRecordsResponse(topics=topics)
 
 
@@ -58,23 +59,44 @@ def _delete(
         before = partition.high_watermark if entry.offset == _HIGH_WATERMARK else entry.offset
         start = partition.log.log_start_offset
         low = partition.delete_records(before)
+        if low > start:
+            broker.noted_starts.setdefault(partition, start)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(
             partition_index=index, low_watermark=_UNKNOWN, error_code=error.code
         )
-    if low > start:
-        logger.info(
-            "Deleted records of %s-%d from offset %d to before %d",
-            topic,
-            index,
-            start,
-            low,
-            extra=event(
-                "records_deleted",
-                topic=topic,
-                partition=index,
-                log_start_offset=low,
-                log_start_offset_before=start,
-            ),
-        )
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low)
+
+
+def _log_durable(broker: Broker, topics: list[DeleteRecordsTopicResult]) -> None:
+    """One line for each deletion that has succeeded, maybe after attempts that had failed."""
+    for topic in topics:
+        for result in topic.partitions:
+            partition = broker.partitions.get(topic.name, result.partition_index)
+            start = broker.noted_starts.get(partition) if partition is not None else None
+            if partition is None or start is None or result.low_watermark <= start:
+                continue
+            if partition.log.log_start_offset > result.low_watermark:
+                broker.noted_starts[partition] = result.low_watermark
+            else:
+                del broker.noted_starts[partition]
+            _log(topic.name, result, start)
+    for partition in [partition for partition in broker.noted_starts if partition.is_retired]:
+        del broker.noted_starts[partition]
+
+
+def _log(topic: str, result: DeleteRecordsPartitionResult, start: int) -> None:
+    logger.info(
+        "Deleted records of %s-%d from offset %d to before %d",
+        topic,
+        result.partition_index,
+        start,
+        result.low_watermark,
+        extra=event(
+            "records_deleted",
+            topic=topic,
+            partition=result.partition_index,
+            log_start_offset=result.low_watermark,
+            log_start_offset_before=start,
+        ),
+    )
