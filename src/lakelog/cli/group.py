@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm, for_each
@@ -96,7 +97,7 @@ def reset(
     shift_by: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
     to_earliest: Annotated[bool, Parameter(negative="")] = False,
     to_latest: Annotated[bool, Parameter(negative="")] = False,
-    to_offset: int | None = None,
+    to_offset: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     to_datetime: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     execute: Annotated[bool, Parameter(negative="")] = False,
     session: Session = DEFAULT_SESSION,

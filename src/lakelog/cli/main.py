@@ -123,7 +123,8 @@ def _run_noun(name: str, tokens: list[str]) -> int:
         command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         message = " ".join(str(error).split())
-        raise CliError("LL0902", message, f"lakelog {name} --help") from error
+        command = " ".join([name, *(error.command_chain or ())])
+        raise CliError("LL0902", message, f"lakelog {command} --help") from error
     if name not in _BROKERS:
         _log_client(
             max((getattr(value, "verbose", 0) for value in bound.arguments.values()), default=0)

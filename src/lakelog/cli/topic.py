@@ -209,7 +209,7 @@ def delete_records(
     *,
     before: Annotated[str, Parameter(name=["--before"])],
     partition: Annotated[
-        list[int] | None, Parameter(name=["--partition", "-p"], consume_multiple=False)
+        list[int] | None, Parameter(name=["--partition", "-p"], negative="", consume_multiple=False)
     ] = None,
     session: Session = DEFAULT_SESSION,
     consent: Consent = NO_CONSENT,

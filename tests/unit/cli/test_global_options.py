@@ -35,6 +35,14 @@ def test_every_command_accepts_the_options_of_every_command(
 
 
 @pytest.mark.parametrize("words", commands())
+def test_no_option_negates_another(words: str) -> None:
+    """The parser makes --empty-partition of --partition unless told otherwise."""
+    assert not [
+        name for name in accepted(commands()[words]) if name.startswith(("--empty-", "--no-"))
+    ]
+
+
+@pytest.mark.parametrize("words", commands())
 def test_the_options_that_may_stand_first_are_accepted_where_help_says(
     words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

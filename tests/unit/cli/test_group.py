@@ -82,7 +82,13 @@ def test_a_plan_shows_what_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [[], ["--to", "start", "--shift-by", "1"], ["--to-latest", "--to-earliest"]]
+    "options",
+    [
+        [],
+        ["--to", "start", "--shift-by", "1"],
+        ["--to-latest", "--to-earliest"],
+        ["--to-offset", "-5"],
+    ],
 )
 def test_a_reset_says_where_to_in_one_way(
     options: list[str], capsys: pytest.CaptureFixture[str]

@@ -53,6 +53,8 @@ def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> 
     assert printed.out == ""
     assert printed.err.startswith("error[LL0902] ")
     assert printed.err.endswith("hint: lakelog explain --help\n")
+    assert run(["topic", "list", "--formt", "json"]) == 2
+    assert capsys.readouterr().err.endswith("hint: lakelog topic list --help\n")
 
 
 def test_common_options_may_come_first(capsys: pytest.CaptureFixture[str]) -> None:
