@@ -205,6 +205,22 @@ def test_small_segments_are_merged_up_to_the_size_of_one(store: Store) -> None:
     assert store.log.segments[0].size <= 400
 
 
+@pytest.mark.parametrize(
+    ("position", "value", "reason"), [(7, 1, "offsets 1 to 2 are impossible"), (16, 1, "magic 2")]
+)
+def test_what_no_checksum_covers_is_looked_at(
+    store: Store, position: int, value: int, reason: str
+) -> None:
+    """A base offset that the batch before has already used, and a magic of the past."""
+    put(store.log, batch_of((b"a", b"1"), (b"b", b"1")))
+    second = store.log.active_segment.size
+    put(store.log, batch_of((b"a", b"2"), (b"b", b"2")))
+    log = closed(store)
+    log.segments[0].open().file.write_at(second + position, bytes([value]))
+    with pytest.raises(CorruptLog, match=reason):
+        Cleaner(store).run()
+
+
 @pytest.mark.parametrize("position", [7, 65])
 def test_a_damaged_batch_is_not_written_anew(store: Store, position: int) -> None:
     put(store.log, batch_of((b"a", b"1")))
