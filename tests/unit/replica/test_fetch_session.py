@@ -91,6 +91,15 @@ def test_a_served_partition_goes_last(sessions: FetchSessions) -> None:
     assert [target.partition for target in after.targets] == [1, 2, 0]
 
 
+def test_a_partition_without_data_keeps_its_place(sessions: FetchSessions) -> None:
+    full = sessions.begin(request(0, 0, {0: 0, 1: 0, 2: 0}), NAMES, 0.0)
+    assert report(full, 0, 10, 1), "in a full response each has its turn"
+    for epoch in (1, 2):
+        plan = sessions.begin(request(full.session_id, epoch), NAMES, 0.0)
+        assert [target.partition for target in plan.targets] == [0, 1, 2]
+        report(plan, 0, 0, epoch + 1)
+
+
 def test_an_error_is_followed_by_a_fresh_report(sessions: FetchSessions) -> None:
     full = sessions.begin(request(0, 0, {0: 5}), NAMES, 0.0)
     assert report(full, 0, 0, 5)
