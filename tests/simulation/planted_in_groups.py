@@ -86,6 +86,18 @@ def _old_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_shard, "check_commit", lambda *arguments: None)
 
 
+@bug(
+    "transactions take offsets of an old generation",
+    Law.OLD_GENERATION,
+    "classic group",
+    faults=("partition", "slow network", "client crash"),
+    seeds=20,
+    told="in a transaction",
+)
+def _old_generation_in_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_shard, "check_txn_commit", lambda *arguments: None)
+
+
 # Members of classic groups
 
 

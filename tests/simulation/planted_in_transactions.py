@@ -9,22 +9,24 @@ import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.txn_offsets import PendingOffsets
-from lakelog.coordinator.transaction import producers
+from lakelog.coordinator.transaction import endings, producers, transitions
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.markers import Marker, _Job
+from lakelog.coordinator.transaction.state import Transaction
 from lakelog.coordinator.transaction.transitions import End
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
 from lakelog.server import app, coordinators
-from lakelog.storage import trimmable_log
+from lakelog.storage import trimmable_log, txn_index
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.page_cache import PageCacheMark
 from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.storage.trimmable_log import TrimmableLog
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.plan import EXPIRATION
@@ -301,3 +303,88 @@ def _aborted_return(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def _gap_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerStateTable, "_check_sequence", lambda *arguments: None)
+
+
+@bug("a fence leaves the epoch", Law.WHOLE, "transactions", seeds=20)
+def _fence_leaves_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def same(current: Transaction, now_ms: int) -> Transaction:
+        return replace(fenced(current, now_ms), producer_epoch=current.producer_epoch)
+
+    fenced = transitions.fenced
+    for module in (transitions, endings):
+        monkeypatch.setattr(module, "fenced", same)
+
+
+@bug("a fence rises by one alone", Law.FENCED, "transactions", seeds=20)
+def _fence_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_one(current: Transaction, now_ms: int) -> Transaction:
+        return replace(fenced(current, now_ms), producer_epoch=current.producer_epoch + 1)
+
+    fenced = transitions.fenced
+    for module in (transitions, endings):
+        monkeypatch.setattr(module, "fenced", by_one)
+
+
+@bug("a fence burns epochs", Law.EPOCHS_SPARED, "transactions", seeds=20)
+def _fence_burns(monkeypatch: pytest.MonkeyPatch) -> None:
+    def burning(current: Transaction, now_ms: int) -> Transaction:
+        return replace(fenced(current, now_ms), producer_epoch=current.producer_epoch + 4)
+
+    fenced = transitions.fenced
+    for module in (transitions, endings):
+        monkeypatch.setattr(module, "fenced", burning)
+
+
+@bug(
+    "a start takes the newest snapshot for the whole log",
+    Law.TAKEN,
+    "idempotent",
+    "transactions",
+    faults=("kill",),
+    seeds=20,
+)
+def _snapshot_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    rebuild = TrimmableLog.rebuild_producers
+
+    def from_snapshot(self: Any, reindexed: Any = ()) -> None:
+        start, entries = self.snapshots.newest(self.log_end_offset)
+        if start < 0:
+            rebuild(self, reindexed)
+            return
+        self.producers.load(entries)
+        self.producers.end_offset = self.log_end_offset
+
+    monkeypatch.setattr(TrimmableLog, "rebuild_producers", from_snapshot)
+
+
+@bug(
+    "the first cleaning takes the markers",
+    Law.KEYS_KEPT,
+    "compaction",
+    seeds=20,
+    seconds=25.0,
+)
+def _markers_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    filter_batch = clean._Cleaning._filter
+
+    def without(self: Any, batch: bytes, header: Any, is_end: bool) -> bytes | None:
+        kept: bytes | None = filter_batch(self, batch, header, is_end)
+        empty: bytes | None = self._empty(header, is_end)
+        return empty if header.is_control else kept
+
+    monkeypatch.setattr(clean._Cleaning, "_filter", without)
+
+
+@bug(
+    "the newest entry of a transaction index is lost when it is read",
+    Law.COMMITTED_ONLY,
+    "transactions",
+    faults=("stop",),
+)
+def _entry_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = txn_index.decode_aborted
+
+    def shorter(*arguments: Any) -> Any:
+        return (decode(*arguments) or [])[:-1]
+
+    monkeypatch.setattr(txn_index, "decode_aborted", shorter)

@@ -43,6 +43,7 @@ class Law(Enum):
     NEW_IDENTITY = "a producer id and epoch are given out once"
     IDENTITY_KEPT = "a transactional id keeps its producer id while nothing is lost"
     FENCED = "a producer of an older epoch is refused"
+    EPOCHS_SPARED = "an epoch rises only as far as requests and the ends of transactions raise it"
     SAME_BATCH = "a batch that is sent again is the same batch"
     TAKEN = "a batch in sequence is taken"
     NO_GAP = "a batch that leaves a gap in its producer's sequence is refused"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakelog.storage.known_logs import KNOWN_LOGS
 from lakelog.testing.disk_faults import Operation, kind_of
 from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.plan import DEATHS, HARMLESS, Plan
@@ -21,6 +22,9 @@ _DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-chec
 
 _PASSING = frozenset({".tmp", ".cleaned", ".swap", ".deleted"})
 """Endings of files that are there for a moment."""
+
+_KNOWN_LOGS = 0.3
+"""Chance that a bit flips in what the broker knows of its logs: it has to do with Kafka's files."""
 
 _AT_A_PROMISE = 0.7
 """Chance that a power failure waits for an acknowledgement."""
@@ -128,6 +132,9 @@ class Nemesis:
                 files = [folder / entry for entry in host.disk.list(folder)]
                 found += [path for path in files if path.name.endswith(_DERIVED)]
         found = [path for path in found if host.disk.size(path)]
+        known = DATA / KNOWN_LOGS
+        if host.disk.exists(known) and self._rng.random() < _KNOWN_LOGS:
+            found = [known]
         if found:
             path = self._rng.choice(found)
             host.disk.flip(path, self._rng.randrange(8 * host.disk.size(path)))

@@ -184,8 +184,7 @@ class World:
         for task in self._living:
             await asyncio.wait({task})
         for cast in casts:
-            if self.cut_at >= 0:
-                await HangingWatch(self, cast.named("hanging"), cast.places).start()
+            await HangingWatch(self, cast.named("hanging"), cast.places).start()
         for cast, host in zip(casts, self.brokers, strict=True):
             await Inspection(self, cast.named("inspector"), cast.places, host).run()
 
@@ -345,7 +344,7 @@ class World:
         """Whether nobody takes its place: others in its group then have to do without it."""
         others = [one for one in self.clients if isinstance(one, GroupClient) and one is not client]
         is_alone = all(one.group != client.group for one in others)
-        return not is_alone and client.instance is None and self._fates.random() < _STAYS_AWAY
+        return not is_alone and client.may_vanish and self._fates.random() < _STAYS_AWAY
 
     # Laws
 

@@ -15,16 +15,20 @@ from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtoc
 from lakelog.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from lakelog.testing.simulation.clients.client import RETRIABLE
-from lakelog.testing.simulation.clients.groups import EXPELLED, GroupClient
+from lakelog.testing.simulation.clients.groups import DYNAMIC, EXPELLED, GroupClient, Role
+from lakelog.testing.simulation.clients.member_transactions import MemberTransactions
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.wire import Lost
 
 if TYPE_CHECKING:
     from lakelog.testing.simulation.ledger import Place
+    from lakelog.testing.simulation.world import World
 
 _SESSION_MS = 5_000
 _REBALANCE_MS = 4_000
 _PROTOCOL = "plain"
+_IN_A_TRANSACTION = 0.1
+"""Chance of an offset to be committed with a transaction; static members commit theirs plainly."""
 
 
 class ClassicMember(GroupClient):
@@ -33,8 +37,20 @@ class ClassicMember(GroupClient):
     _member_id = ""
     _generation = -1
 
+    def __init__(
+        self, world: World, name: str, group: str, places: list[Place], role: Role = DYNAMIC
+    ) -> None:
+        super().__init__(world, name, group, places, role)
+        self._transactions = MemberTransactions(self)
+
+    @property
+    def may_vanish(self) -> bool:
+        return super().may_vanish and not self._transactions.is_open
+
     def replaced(self) -> ClassicMember:
-        return ClassicMember(self.world, self.next_name, self.group, self.places, self.role)
+        successor = ClassicMember(self.world, self.next_name, self.group, self.places, self.role)
+        successor._transactions.is_open = self._transactions.is_open
+        return successor
 
     async def run(self) -> None:
         await self.find_coordinator()
@@ -48,6 +64,7 @@ class ClassicMember(GroupClient):
             await self.pause(0.0, 0.5)
         if self.instance is None:
             await self._leave()
+        await self._transactions.close()
 
     async def _join(self) -> list[Place] | None:
         """What is this member's in the next generation; none if there is none yet."""
@@ -59,7 +76,7 @@ class ClassicMember(GroupClient):
         self.held(self._member_id, asked_at, starts, written=False)
         self._note_generation(answer.generation_id, at_least)
         old, self._generation = self._generation, answer.generation_id
-        if 0 <= old < self._generation and self.rng.random() < 0.2:
+        if 0 <= old < self._generation and self.rng.random() < 0.25:
             await self._haunt(old, starts)
         shares = self._divide(answer) if answer.leader == self._member_id else []
         sync = SyncGroupRequest(
@@ -111,11 +128,16 @@ class ClassicMember(GroupClient):
         """
         if self.world.plan.faults & {"disk full", "disk error"}:
             return
-        done = await self.commit(self.some_place(self.places), generation, self._member_id)
+        place = self.some_place(self.places)
+        if self.rng.random() < 0.5:
+            done = await self._transactions.commit(place, generation, self._member_id, keep=False)
+            how = "in a transaction"
+        else:
+            done, how = await self.commit(place, generation, self._member_id), "by itself"
         self.ledger.expect(
             Law.OLD_GENERATION,
             not done or self.world.starts != starts,
-            f"{self.name}: generation {generation} has committed in {self._generation}",
+            f"{self.name}: generation {generation} has committed {how} in {self._generation}",
         )
 
     def _divide(self, answer: Any) -> list[SyncGroupRequestAssignment]:
@@ -186,10 +208,17 @@ class ClassicMember(GroupClient):
             if await self._call("Heartbeat", request, 4, 5.0) is None:
                 return
             if mine:
-                await self.commit(self.some_place(mine), self._generation, self._member_id)
+                await self._commit(self.some_place(mine))
                 await self.fetch_offset(self.some_place(mine))
         if self.rng.random() < 0.5:
             await self._go()
+
+    async def _commit(self, place: Place) -> None:
+        if self.instance is None and self.rng.random() < _IN_A_TRANSACTION:
+            keep = self.rng.random() < 0.7
+            await self._transactions.commit(place, self._generation, self._member_id, keep=keep)
+        else:
+            await self.commit(place, self._generation, self._member_id)
 
     async def _go(self) -> None:
         """For good, or a static member for a while: then only an administrator says so."""

@@ -46,6 +46,8 @@ class Client:
         self.process = Process(name)
         self.connection = self.connect()
         self._serial = 0
+        self.lost = 0
+        """How many of its questions had no answer, and were asked again."""
 
     @property
     def ledger(self) -> Ledger:
@@ -94,6 +96,7 @@ class Client:
             try:
                 return await self.connection.call(message, version, timeout_s)
             except Lost:
+                self.lost += 1
                 await self.pause(0.05, 0.5)
 
     def expect_progress(self, what: str, code: int, asked_at: float) -> None:

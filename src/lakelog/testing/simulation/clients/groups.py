@@ -72,6 +72,11 @@ class GroupClient(Client):
         return self.role.instance
 
     @property
+    def may_vanish(self) -> bool:
+        """Whether nobody need take its place when it dies."""
+        return self.instance is None
+
+    @property
     def is_over(self) -> bool:
         return self.world.is_ending or (self.role.rivals and self.world.is_settling)
 

@@ -22,28 +22,31 @@ _OFFSETS = [("__consumer_offsets", 0), ("__consumer_offsets", 1)]
 
 
 class HangingWatch(Client):
-    """Comes when producers have gone, and waits until their coordinators must have ended theirs."""
+    """Comes when producers have gone, and waits until their coordinators must have ended theirs.
+
+    A marker that a compaction has taken too early leaves a transaction that seems to hang, too.
+    """
 
     def __init__(self, world: World, name: str, places: list[Place]) -> None:
         super().__init__(world, name)
         self._places = [*places, *_OFFSETS]
 
     async def run(self) -> None:
-        await asyncio.sleep(2 * TIMEOUT_MS / 1000)
+        if any([await self._hanging(place) for place in self._places]):
+            await asyncio.sleep(2 * TIMEOUT_MS / 1000)
         for place in self._places:
-            for producer in await self._producers(place):
+            for producer in await self._hanging(place):
                 offset = producer.current_txn_start_offset
-                self.ledger.expect(
+                self.ledger.violation(
                     Law.ENDS,
-                    offset < 0,
                     f"{place}: the transaction of producer {producer.producer_id} from {offset} "
                     "on hangs",
                 )
 
-    async def _producers(self, place: Place) -> list[Any]:
+    async def _hanging(self, place: Place) -> list[Any]:
         wanted = TopicRequest(name=place[0], partition_indexes=[place[1]])
         answer = await self.ask(DescribeProducersRequest(topics=[wanted]), 0)
         (found,) = answer.topics[0].partitions
         if found.error_code:
             self.unexpected("DescribeProducers", found.error_code)
-        return list(found.active_producers)
+        return [each for each in found.active_producers if each.current_txn_start_offset >= 0]

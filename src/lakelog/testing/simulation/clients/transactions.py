@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _TRANSACTION = 1
 TIMEOUT_MS = 8_000
+_OVERSLEEPS = 0.03
+"""Chance to come back when the transaction's time is over."""
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 _OVER = frozenset(
     {
@@ -61,7 +63,9 @@ class TransactionalProducer(Client):
         self._identity = (-1, -1)
         self._sequences: dict[Place, int] = {}
         self._current: Transaction | None = None
-        self._began = self._identified_at = 0.0
+        self._began = self._filled_at = self._identified_at = 0.0
+        self._unknown = 0
+        """Of the questions since it has its identity, those that may have raised the epoch."""
 
     def replaced(self) -> TransactionalProducer:
         """Its open transaction will be aborted, by its successor or when its time is over."""
@@ -83,7 +87,11 @@ class TransactionalProducer(Client):
                 transaction.fate = Fate.ABORTED
                 await self._start_anew()
                 continue
-            await self._end(transaction, commit=self.rng.random() < 0.7)
+            self._filled_at = self.world.loop.time()
+            oversleeps = self.rng.random() < _OVERSLEEPS
+            if oversleeps:
+                await self.pause(TIMEOUT_MS / 1000 + 2, TIMEOUT_MS / 1000 + 4)
+            await self._end(transaction, commit=not oversleeps and self.rng.random() < 0.7)
 
     async def _start_anew(self) -> None:
         """With another epoch; whoever still uses the old one must be refused."""
@@ -121,14 +129,33 @@ class TransactionalProducer(Client):
         )
         while True:
             await self.ask(find, 4)
-            asked_at = self.world.loop.time()
+            asked_at, lost = self.world.loop.time(), self.lost
             answer = await self.ask(request, 4)
+            self._unknown += self.lost - lost
             if answer.error_code == 0:
                 break
+            self._unknown += answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS
             if answer.error_code not in (*RETRIABLE, *_FENCED):
                 self.unexpected("InitProducerId", answer.error_code)
             await self.pause(0.1, 0.8)
+        self._check_spared(answer.producer_id, answer.producer_epoch)
         self._use(answer.producer_id, answer.producer_epoch, asked_at)
+
+    def _check_spared(self, producer_id: int, epoch: int) -> None:
+        """At most 32,767 epochs are a producer id's: each request and each fence takes its own.
+
+        A fence takes two from a producer of KIP-890, which has one more for the end that it meant
+        to ask for (`fenced` of the coordinator).
+        """
+        fence = 2 if self._version == 2 else 1
+        most = self._identity[1] + fence + 1 + self._unknown
+        self.ledger.expect(
+            Law.EPOCHS_SPARED,
+            producer_id != self._identity[0]
+            or epoch <= most
+            or self.world.cut_at >= self._identified_at,
+            f"{self.name}: producer {producer_id} has epoch {epoch} after {self._identity[1]}",
+        )
 
     def _use(self, producer_id: int, epoch: int, asked_at: float) -> None:
         self.ledger.expect(
@@ -143,6 +170,7 @@ class TransactionalProducer(Client):
         )
         self._identity = producer_id, epoch
         self._identified_at = self.world.loop.time()
+        self._unknown = 0
         self._sequences.clear()
         self.note("identity", producer_id, epoch)
 
@@ -260,7 +288,18 @@ class TransactionalProducer(Client):
 
     # Its end
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether its time is over, and nothing has kept the coordinator from ending it."""
+        world = self.world
+        return (
+            world.loop.time() - self._filled_at > TIMEOUT_MS / 1000 + 1.5
+            and max(world.leapt_at, world.cut_at) < self._identified_at
+            and not world.was_disturbed(self._began)
+        )
+
     async def _end(self, transaction: Transaction, *, commit: bool) -> None:
+        is_over = self._is_over
         transaction.fate = Fate.COMMITTING if commit else Fate.ABORTED
         request = EndTxnRequest(
             transactional_id=self._id,
@@ -278,6 +317,11 @@ class TransactionalProducer(Client):
                 await self._start_anew()
                 return
             await self.pause(0.05, 0.4)
+        self.ledger.expect(
+            Law.FENCED,
+            not is_over,
+            f"{self.name}: a producer whose transaction was ended for it has ended it, too",
+        )
         transaction.ends = self.world.ends(self.home)
         if commit:
             transaction.fate = Fate.COMMITTED

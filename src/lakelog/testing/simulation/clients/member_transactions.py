@@ -1,0 +1,121 @@
+"""Offsets of a group in transactions, as a member sends them that also produces (KIP-447)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakelog.base.errors import ErrorCode
+from lakelog.protocol.end_txn import EndTxnRequest
+from lakelog.protocol.init_producer_id import InitProducerIdRequest
+from lakelog.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from lakelog.testing.simulation.clients.client import RETRIABLE
+from lakelog.testing.simulation.clients.groups import EXPELLED
+from lakelog.testing.simulation.clients.transactions import TIMEOUT_MS
+from lakelog.testing.simulation.ledger import Fate, Place, Transaction
+from lakelog.testing.simulation.wire import Lost
+
+if TYPE_CHECKING:
+    from lakelog.testing.simulation.clients.groups import GroupClient
+
+_COMMIT_VERSION, _END_VERSION = 5, 5
+_REFUSED = EXPELLED | RETRIABLE
+
+
+class MemberTransactions:
+    """Of one member, one after the other; each has an identity of its own, as after a restart.
+
+    `is_open`: the broker may still wait for an end, which `close` or the next one brings about.
+    """
+
+    def __init__(self, member: GroupClient) -> None:
+        self._member = member
+        self._id = "relay-" + member.name.partition("'")[0]
+        self._count = 0
+        self.is_open = False
+
+    async def commit(self, place: Place, generation: int, member_id: str, *, keep: bool) -> bool:
+        """In a transaction that is committed if `keep`; whether its offset was taken."""
+        identity = await self._identify()
+        if identity is None:
+            return False
+        member = self._member
+        self._count += 1
+        transaction = member.ledger.begin(f"{self._id}/{member.name}/{self._count}")
+        value = member.world.offsets.will_commit(member.group, place, transaction)
+        request = self._commit_request(identity, place, value, generation, member_id)
+        answer = await self._call(request, _COMMIT_VERSION)
+        code = None if answer is None else answer.topics[0].partitions[0].error_code
+        if code == 0:
+            ends = member.world.ends(member.home)
+            member.world.offsets.acknowledged(member.group, place, value, ends)
+            member.ledger.counts["offsets in members' transactions"] += 1
+        elif code is not None and code not in _REFUSED:
+            member.unexpected("TxnOffsetCommit", code)
+        await self._end(transaction, identity, commit=keep and code == 0)
+        return code == 0
+
+    async def close(self) -> None:
+        """Ends what may be open: nobody will come after this one."""
+        while self.is_open and await self._identify() is None:
+            await self._member.pause(0.1, 0.5)
+        self.is_open = False
+
+    async def _identify(self) -> tuple[int, int] | None:
+        """None if there is no answer, or one to come again."""
+        was_open, self.is_open = self.is_open, True
+        request = InitProducerIdRequest(
+            transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS
+        )
+        answer = await self._call(request, 4)
+        if answer is None or answer.error_code in RETRIABLE:
+            self.is_open = was_open
+            return None
+        if answer.error_code:
+            self._member.unexpected("InitProducerId", answer.error_code)
+        return answer.producer_id, answer.producer_epoch
+
+    def _commit_request(
+        self, identity: tuple[int, int], place: Place, value: int, generation: int, member_id: str
+    ) -> TxnOffsetCommitRequest:
+        entry = TxnOffsetCommitRequestPartition(
+            partition_index=place[1], committed_offset=value, committed_metadata=""
+        )
+        return TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=self._member.group,
+            producer_id=identity[0],
+            producer_epoch=identity[1],
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[entry])],
+        )
+
+    async def _end(
+        self, transaction: Transaction, identity: tuple[int, int], *, commit: bool
+    ) -> None:
+        """Asked for once: what becomes of a commit that is not answered is not known."""
+        transaction.fate = Fate.COMMITTING if commit else Fate.ABORTED
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=identity[0],
+            producer_epoch=identity[1],
+            committed=commit,
+        )
+        answer = await self._call(request, _END_VERSION)
+        if answer is None or answer.error_code != ErrorCode.NONE:
+            return
+        self.is_open = False
+        transaction.ends = self._member.world.ends(self._member.home)
+        if commit:
+            transaction.fate = Fate.COMMITTED
+
+    async def _call(self, request: Any, version: int) -> Any:
+        """None if the answer is lost."""
+        try:
+            return await self._member.connection.call(request, version)
+        except Lost:
+            return None
