@@ -19,11 +19,13 @@ from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
 from lakelog.server import app, coordinators
-from lakelog.storage import trimmable_log, txn_index
+from lakelog.storage import known_logs, trimmable_log, txn_index
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
 from lakelog.storage.directory import LogDirectory
+from lakelog.storage.local_log import LocalLog
 from lakelog.storage.log import AppendResult, Log
+from lakelog.storage.names import TXN_INDEX
 from lakelog.storage.page_cache import PageCacheMark
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.trimmable_log import TrimmableLog
@@ -305,34 +307,29 @@ def _gap_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerStateTable, "_check_sequence", lambda *arguments: None)
 
 
+def _fence_by(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
+    fenced = transitions.fenced
+
+    def rising(current: Transaction, now_ms: int) -> Transaction:
+        return replace(fenced(current, now_ms), producer_epoch=current.producer_epoch + epochs)
+
+    for module in (transitions, endings):
+        monkeypatch.setattr(module, "fenced", rising)
+
+
 @bug("a fence leaves the epoch", Law.WHOLE, "transactions", seeds=20)
 def _fence_leaves_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def same(current: Transaction, now_ms: int) -> Transaction:
-        return replace(fenced(current, now_ms), producer_epoch=current.producer_epoch)
-
-    fenced = transitions.fenced
-    for module in (transitions, endings):
-        monkeypatch.setattr(module, "fenced", same)
+    _fence_by(monkeypatch, 0)
 
 
-@bug("a fence rises by one alone", Law.FENCED, "transactions", seeds=20)
+@bug("a fence rises by one alone", Law.FENCED, "transactions")
 def _fence_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_one(current: Transaction, now_ms: int) -> Transaction:
-        return replace(fenced(current, now_ms), producer_epoch=current.producer_epoch + 1)
-
-    fenced = transitions.fenced
-    for module in (transitions, endings):
-        monkeypatch.setattr(module, "fenced", by_one)
+    _fence_by(monkeypatch, 1)
 
 
-@bug("a fence burns epochs", Law.EPOCHS_SPARED, "transactions", seeds=20)
+@bug("a fence burns epochs", Law.EPOCHS_SPARED, "transactions")
 def _fence_burns(monkeypatch: pytest.MonkeyPatch) -> None:
-    def burning(current: Transaction, now_ms: int) -> Transaction:
-        return replace(fenced(current, now_ms), producer_epoch=current.producer_epoch + 4)
-
-    fenced = transitions.fenced
-    for module in (transitions, endings):
-        monkeypatch.setattr(module, "fenced", burning)
+    _fence_by(monkeypatch, 4)
 
 
 @bug(
@@ -388,3 +385,31 @@ def _entry_lost(monkeypatch: pytest.MonkeyPatch) -> None:
         return (decode(*arguments) or [])[:-1]
 
     monkeypatch.setattr(txn_index, "decode_aborted", shorter)
+
+
+@bug(
+    "transaction indexes are neither synced nor known",
+    Law.COMMITTED_ONLY,
+    "transactions",
+    faults=("power",),
+    seeds=20,
+    seconds=30.0,
+    settings={
+        "log.flush.interval.messages": "1",
+        "replica.high.watermark.checkpoint.interval.ms": "300",
+    },
+)
+def _index_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a checksum of the file is known, a start makes anew what was not synced."""
+    open_unflushed, known_of = LocalLog._open_unflushed, known_logs.known_of
+
+    def without(self: LocalLog, job: Any) -> Any:
+        indexes = open_unflushed(self, job)
+        job.names[:] = [path for path in job.names if path.suffix != TXN_INDEX]
+        return indexes
+
+    def knowing_less(*arguments: Any) -> Any:
+        return known_of(*arguments)._replace(aborted=())
+
+    monkeypatch.setattr(LocalLog, "_open_unflushed", without)
+    monkeypatch.setattr(known_logs, "known_of", knowing_less)
