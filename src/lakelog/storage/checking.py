@@ -79,8 +79,11 @@ class Checks:
             start = min(start, first)
             if last > end:
                 end, next_offset = last, offset
-        insort(kept, (start, end, next_offset))
-        self.ranges = kept[-_RANGES_MAX:]
+        added = (start, end, next_offset)
+        insort(kept, added)
+        if len(kept) > _RANGES_MAX:
+            del kept[kept[0] is added]  # the reader that waits for the new one would ask forever
+        self.ranges = kept
 
     def note_damage(self, position: int, reason: str) -> None:
         if all(known != position for known, _ in self.damages):
