@@ -303,7 +303,10 @@ class Partition:
         if found is None:
             return None, []
         try:
-            return found, log.aborted_transactions(offset, found)
+            return found, log.aborted_transactions(offset, found, may_wait=False)
+        except NotReady:
+            found.release()
+            raise
         except (OSError, CorruptLog) as error:
             found.release()
             raise self._reading_error(error) from error

@@ -7,9 +7,11 @@ over what the copy found (`IndexedSegment.adopt`).
 
 from __future__ import annotations
 
+from lakelog.storage.handles import Handle
 from lakelog.storage.index import SegmentIndex
 from lakelog.storage.index_files import IndexFiles
 from lakelog.storage.indexed_segment import IndexedSegment
+from lakelog.storage.names import LOG
 from lakelog.storage.segment import Segment
 
 
@@ -28,16 +30,29 @@ class UnwrittenIndexFiles(IndexFiles):
 class DetachedSegment(Segment):
     """A copy of an open segment as it is now, without its indexes.
 
-    It shares the open file, so its reader must hold that.
+    It shares the open file, so its reader must hold that, unless it `opens` one of its own.
     """
 
     __slots__ = ()
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, *, opens: bool = False) -> None:
         for name in IndexedSegment.__slots__:
             setattr(self, name, getattr(segment, name))
-        assert self.handle is not None
+        if opens:
+            self.handle = None
         self.loaded_index = self.checks = None
+
+    def open(self) -> Handle:
+        """Raises `FileNotFoundError` if the segment was deleted."""
+        if self.handle is None:
+            self.handle = Handle(self.disk.open(self.path(LOG)))
+        return self.handle
+
+    def close(self) -> None:
+        """Closes the file of a copy that opens one."""
+        if self.handle is not None:
+            self.handle.file.close()
+            self.handle = None
 
     @property
     def _files(self) -> IndexFiles:

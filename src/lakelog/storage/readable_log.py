@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.storage.aborted_check import check_aborted
 from lakelog.storage.checking import may_exceed, slice_of
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
@@ -128,10 +129,13 @@ class ReadableLog(LocalLog):
         """The first record with the greatest timestamp."""
         return find_max_timestamp(self)
 
-    def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
+    def aborted_transactions(
+        self, offset: int, found: LogSlice, *, may_wait: bool = True
+    ) -> list[AbortedTransaction]:
         """Those with records in what was read from `offset` up to the last stable offset.
 
-        By their first offsets; some that begin shortly after it may be among them.
+        By their first offsets; some that begin shortly after it may be among them. Raises
+        `NotReady` if it may not wait for a transaction index to be read and compared.
         """
         if not self.has_aborted:
             return []
@@ -140,4 +144,9 @@ class ReadableLog(LocalLog):
             number += 1
         end = self.segments[number].end_of_reads(found.position + found.size)
         end = min(end, self.last_stable_offset)
-        return collect_aborted(self, self.segments[number:], offset, end)
+        check = _no_check if may_wait else check_aborted
+        return collect_aborted(self, self.segments[number:], offset, end, check)
+
+
+def _no_check(log: LocalLog, segment: Segment) -> None:
+    """For a reader that may wait."""

@@ -30,7 +30,12 @@ _REMEMBERED = 8
 
 Place = tuple[int, int]
 """A segment's base offset, and the position in its file that is to be read; -1 for its index, -2
-for one that is wrong."""
+for one that is wrong, -3 for its transaction index."""
+
+
+def note_sought(log: LocalLog, place: Place) -> None:
+    """Nobody is to wait for a place again that was just read."""
+    log.sought = (*log.sought[1 - _REMEMBERED :], place)
 
 
 def check_seek(log: LocalLog, segment: Segment, offset: int) -> None:
@@ -130,8 +135,7 @@ class SeekJob:
     def finish(self) -> None:
         """To be called by the owner, once; the slice is released."""
         self._slice.release()
-        log = self._log
-        log.sought = (*log.sought[1 - _REMEMBERED :], self._place)
+        note_sought(self._log, self._place)
 
 
 class IndexJob(SeekJob):

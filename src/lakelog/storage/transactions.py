@@ -7,7 +7,8 @@ Source: `UnifiedLog.collectAbortedTransactions` and `LogSegment.recover` of
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakelog.records.batch import BatchHeader, CorruptRecord
@@ -76,7 +77,7 @@ def aborted_in(log: LocalLog, segment: Segment) -> list[AbortedTransaction]:
         return []
     is_read = index.entries is not None
     found = segment.aborted()
-    if found is None or not (is_read or _are_in(log, segment, found)):
+    if found is None or not (is_read or are_in(partial(holder, log.segments), segment, found)):
         table = ProducerStateTable(log.producers.expiration_ms)
         start, entries = log.snapshots.newest(segment.base_offset)
         table.load(entries)
@@ -86,35 +87,48 @@ def aborted_in(log: LocalLog, segment: Segment) -> list[AbortedTransaction]:
     return found
 
 
-def _are_in(log: LocalLog, segment: Segment, entries: Sequence[AbortedTransaction]) -> bool:
-    """Whether transactions end and begin in the log where their entries say.
+def are_in(
+    holder_of: Callable[[int], Segment | None],
+    segment: Segment,
+    entries: Sequence[AbortedTransaction],
+) -> bool:
+    """Whether transactions end and begin in the log where the entries of one segment say.
 
-    The first thousand must do: more would hold the loop for too long.
+    `holder_of` returns the segment of an offset, `None` for one before the first. The first
+        thousand entries must do: more would take too long.
     """
     for entry in entries[:_COMPARED_MAX]:
         marker = _batch_at(segment, entry.last_offset)
         if marker is None or not marker.is_control or marker.producer_id != entry.producer_id:
             return False
-        if not _begins(log, entry.first_offset, entry.producer_id):
+        if not _begins(holder_of, entry.first_offset, entry.producer_id):
             return False
         stable = entry.last_stable_offset
-        if stable <= entry.last_offset and not _begins(log, stable, None):
+        if stable <= entry.last_offset and not _begins(holder_of, stable, None):
             return False
     return True
 
 
-def _begins(log: LocalLog, offset: int, producer_id: int | None) -> bool:
+def _begins(
+    holder_of: Callable[[int], Segment | None], offset: int, producer_id: int | None
+) -> bool:
     """Whether a transactional batch (of a producer) begins there, as far as can be told."""
-    number = bisect_right(log.segments, offset, key=_base_offset) - 1
-    if number < 0:
+    segment = holder_of(offset)
+    if segment is None:
         return True
-    header = _batch_at(log.segments[number], offset)
+    header = _batch_at(segment, offset)
     return (
         header is not None
         and header.is_transactional
         and not header.is_control
         and producer_id in (None, header.producer_id)
     )
+
+
+def holder(segments: Sequence[Segment], offset: int) -> Segment | None:
+    """The segment that may have an offset; `None` before the first."""
+    number = bisect_right(segments, offset, key=_base_offset) - 1
+    return segments[number] if number >= 0 else None
 
 
 def _base_offset(segment: Segment) -> int:
@@ -130,17 +144,23 @@ def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
 
 
 def collect_aborted(
-    log: LocalLog, segments: Sequence[Segment], start: int, end: int
+    log: LocalLog,
+    segments: Sequence[Segment],
+    start: int,
+    end: int,
+    check: Callable[[LocalLog, Segment], None],
 ) -> list[AbortedTransaction]:
     """Those with records between `start` and `end`, by their first offsets.
 
     Their markers may lie in any of `segments`, which begin with the one that holds `start`. What
-    is aborted with everything before `end` decided ends the search.
+    is aborted with everything before `end` decided ends the search. `check` comes first for each
+    segment that is searched, and may raise.
     """
     found: list[AbortedTransaction] = []
     for segment in segments:
         if segment.txn_index is None:
             continue
+        check(log, segment)
         for entry in aborted_in(log, segment):
             if entry.last_offset >= start and entry.first_offset < end:
                 found.append(entry)

@@ -96,6 +96,10 @@ class TxnIndex:
         self.synced = True
         """Whether a flush has taken the file along since it was last written."""
 
+    def unread(self) -> TxnIndex:
+        """A copy that has yet to be read."""
+        return TxnIndex(None, self._checksum)
+
     def read(self, disk: Disk, path: Path, base_offset: int, end_offset: int) -> bool:
         """Fills `entries`; false if the file is not to be believed."""
         if self.entries is None:

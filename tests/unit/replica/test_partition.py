@@ -13,6 +13,7 @@ from lakelog.replica.divergence import DivergedLog, check_divergence
 from lakelog.replica.partition import Partition
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.names import LOG, TXN_INDEX
+from lakelog.storage.preparation import NotReady
 from lakelog.storage.timestamps import at_once
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
@@ -302,6 +303,13 @@ def test_a_read_that_fails_over_aborted_transactions_holds_no_file() -> None:
     assert segment.handle is not None
     assert segment.txn_index is not None
     segment.txn_index.entries = None  # as after a start, before anybody has asked
+    with pytest.raises(NotReady) as first:
+        partition.read_committed(0, 1 << 20, min_one=True)
+    assert segment.handle.readers == 0
+    disk.fail("read", errno.EIO, suffix=TXN_INDEX)
+    first.value.job.run()
+    first.value.job.finish()
+    assert first.value.job.failure is not None
     disk.fail("read", errno.EIO, suffix=TXN_INDEX)
     with pytest.raises(KafkaError):
         partition.read_committed(0, 1 << 20, min_one=True)

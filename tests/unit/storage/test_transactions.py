@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from counted_work import lines_run
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.control import read_marker
+from lakelog.replica.partition import Partition
+from lakelog.storage.aborted_check import AbortedJob
 from lakelog.storage.log import Log
 from lakelog.storage.names import SNAPSHOT, TXN_INDEX
+from lakelog.storage.preparation import NotReady, Preparation
 from lakelog.storage.transactions import aborted_in
 from lakelog.storage.txn_index import (
     ENTRY_SIZE,
@@ -562,3 +567,77 @@ def test_an_index_that_was_made_anew_survives_the_power() -> None:
     entries = [AbortedTransaction(7, 0, 3, 2), AbortedTransaction(8, 4, 6, 4)]
     TxnIndex(entries).rewrite(disk, path)
     assert disk.copy_after_crash().read(path) == encode_aborted(entries)
+
+
+def _many_aborted() -> Store:
+    """A closed segment with three hundred aborted transactions, and another one."""
+    store = memory_store()
+    log = store.create()
+    for number in range(300):
+        append_in_transaction(log, (1, 0, number))
+        append_marker(log, 1, 0, commit=False)
+    log.roll(NOW)
+    append_in_transaction(log, (1, 0, 300))
+    append_marker(log, 1, 0, commit=False)
+    return store
+
+
+def _fetch_committed(log: Log, jobs: list[Preparation]) -> list[AbortedTransaction]:
+    """As the loop does it; what threads do has been done by `jobs`."""
+    partition = Partition(log, 3, lambda partition: None)
+    partition.become_leader(3)
+    for _ in range(6):
+        try:
+            found, told = partition.read_committed(0, 1 << 20, min_one=True)
+        except NotReady as first:
+            trace = sys.gettrace()
+            sys.settrace(None)
+            first.job.run()
+            sys.settrace(trace)
+            first.job.finish()
+            assert first.job.failure is None
+            jobs.append(first.job)
+        else:
+            assert found is not None
+            found.release()
+            return told
+    raise AssertionError("a fetch is never ready")
+
+
+def test_a_transaction_index_is_read_and_compared_by_a_job() -> None:
+    store = _many_aborted()
+    expected = indexed(store.log)
+    log = store.restart()
+    jobs: list[Preparation] = []
+    told: list[AbortedTransaction] = []
+    lines = lines_run(lambda: told.extend(_fetch_committed(log, jobs)))
+    assert told == expected[:300]
+    assert [type(job) for job in jobs].count(AbortedJob) == 1
+    assert lines < 300 * 30, "a comparison alone takes about a hundred lines an entry"
+    for segment in log.segments:
+        assert segment.handle is None or segment.handle.readers == 0
+
+
+@pytest.mark.parametrize("position", [9, 17, 25])
+def test_a_wrong_transaction_index_is_not_believed_after_a_job(position: int) -> None:
+    """The producer, and where a transaction begins and ends."""
+    store = _many_aborted()
+    expected = indexed(store.log)
+    store.directory.close()
+    path = store.log.segments[0].path(TXN_INDEX)
+    data = bytearray(store.disk.read(path))
+    data[34 * 20 + position] ^= 1
+    store.disk.write_atomic(path, bytes(data))
+    log = store.start().logs["topic", 0]
+    assert _fetch_committed(log, []) == expected[:300]
+
+
+def test_what_a_job_read_of_a_log_that_was_cut_meanwhile_is_not_told() -> None:
+    log = _many_aborted().restart()
+    index = log.segments[0].txn_index
+    assert index is not None
+    job = AbortedJob(log, log.segments[0], index, (0, -3))
+    job.run()
+    log.truncate_to(20)
+    job.finish()
+    assert [entry.last_offset for entry in indexed(log)] == list(range(1, 20, 2))
