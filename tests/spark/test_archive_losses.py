@@ -144,7 +144,8 @@ def test_following_waits_for_the_broker_and_ends_with_its_table(place: Place) ->
     place.produce(5, 6)
     status, _, err = follow.end()
     assert (status, place.values()) == (1, [])
-    assert err.startswith(f"error[LL0803] the table lakelog.{TOPIC} was dropped and created again")
+    # The job may look at the catalog between the two steps.
+    assert err.startswith(f"error[LL0803] the table lakelog.{TOPIC} was dropped ")
     assert place.sync() == (6, 6)
 
 
