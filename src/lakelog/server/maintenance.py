@@ -313,7 +313,7 @@ class Maintenance:
         if deleted:
             self.checkpoint_soon()
             logger.info(
-                "retention: %s-%d now starts at offset %d (%d segments deleted)",
+                "retention: %s-%d now starts at offset %d (segments deleted: %d)",
                 partition.topic,
                 partition.index,
                 partition.log.log_start_offset,
