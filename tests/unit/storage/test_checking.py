@@ -288,3 +288,39 @@ def test_what_is_appended_behind_two_raised_offsets_can_be_read(bits: tuple[int,
             append(log, make_batch(2))
         for offset in range(22, log.log_end_offset, 2):
             assert _first(_read(log, offset, 500)) == offset, number
+
+
+def test_two_readers_may_have_the_same_batches_checked_at_once() -> None:
+    """The second finds that nothing is left to note."""
+    log = _store().restart()
+    jobs = []
+    for _ in range(2):
+        found = log.read(0, 1 << 20, end_offset=62)
+        assert type(found) is UncheckedSlice
+        jobs.append(begin_check(found, log.leader_epochs))
+    for job in jobs:
+        job.run()
+    for job in jobs:
+        job.finish()
+    assert log.segments[0].unchecked == 0
+    assert _first(_read(log, 0)) == 0
+
+
+def test_damage_that_was_cut_off_while_it_was_found_hides_nothing_appended_since() -> None:
+    store = _active_store(11)
+
+    def flip(data: bytearray) -> None:
+        data[POSITION + 60] ^= 4
+
+    _change(store, flip)
+    log = store.start().logs["topic", 0]
+    found = log.read(0, 1 << 20, end_offset=22)
+    assert type(found) is UncheckedSlice
+    job = begin_check(found, log.leader_epochs)
+    job.run()
+    log.truncate_to(20)
+    job.finish()
+    for _ in range(3):
+        append(log, make_batch(2))
+    served = [header.base_offset for header, _ in iter_batches(_read(log, 0))]
+    assert served == list(range(0, 26, 2))

@@ -212,3 +212,16 @@ def test_a_run_ends_where_an_index_could_not_say_the_offset() -> None:
     log.active_segment.base_offset -= 0x7FFFFFFF - 3
     views = [memoryview(batch) for batch in batches]
     assert log.append_run(views, leader_epoch=EPOCH, now_ms=NOW) == [2, 3]
+
+
+def test_a_run_may_fill_its_segment_to_the_byte() -> None:
+    store = memory_store()
+    log = store.create()
+    batches = idempotent(log, 3)
+    more = [make_batch(), *batches[:2]]
+    size = log.active_segment.size + sum(len(batch) for batch in more)
+    log.config = PLAIN._replace(segment_bytes=size)
+    append(log, more[0])
+    views = [memoryview(batch) for batch in batches]
+    assert log.append_run(views, leader_epoch=EPOCH, now_ms=NOW) == [3, 4]
+    assert log.active_segment.size == log.config.segment_bytes

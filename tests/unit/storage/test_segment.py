@@ -8,7 +8,8 @@ import pytest
 
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches
-from lakelog.storage.index import ENTRY_SIZE, SegmentIndex
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX
 from storage_kit import (
@@ -116,3 +117,72 @@ def test_the_index_files_of_a_cut_log_lead_to_nothing_above_the_cut() -> None:
     assert list(index.offsets) == [5, 8, 11, 14, 17]
     assert max(index.time_offsets) == 17
     assert len(data) == 6 * SIZE
+
+
+def test_the_greatest_time_of_a_cut_log_is_a_records_in_spite_of_a_wrong_entry() -> None:
+    """The time entry before the cut is read by nothing until it has become the last one."""
+    store = memory_store(DENSE)
+    log = written(store)
+    segment = log.segments[0]
+    path = segment.path(TIME_INDEX)
+    file = store.disk.open(path)
+    place = (WRONG - 1) * TIME_ENTRY_SIZE
+    time, offset = struct.unpack(">qi", file.read_at(place, TIME_ENTRY_SIZE))
+    assert (time, offset) == (NOW + 52, 17)
+    file.write_at(place, struct.pack(">qi", time + 5, offset))
+    file.close()
+    log.truncate_to(18)
+    assert (segment.max_timestamp, segment.max_timestamp_offset) == (NOW + 52, 17)
+    found = log.offset_for_timestamp(NOW + 53)
+    assert found is None
+
+
+def test_a_start_rebuilds_an_index_whose_last_entry_names_another_batch() -> None:
+    """Offset 0 as well, which the first batch alone can have."""
+    for offset in (0, 5):
+        store = memory_store(DENSE)
+        log = store.create()
+        for _ in range(12):
+            append(log, make_batch(1))
+        store.directory.close()
+        file = store.disk.open(log.active_segment.path(INDEX))
+        file.write_at(file.size() - ENTRY_SIZE, struct.pack(">i", offset))
+        file.close()
+        store.start()
+        assert store.log.log_end_offset == 12
+        assert store.log.active_segment.has_trusted_index
+
+
+def test_no_index_is_made_for_a_sealed_segment_that_does_not_reach_the_next() -> None:
+    store = memory_store(DENSE)
+    log = written(store)
+    segment = log.segments[0]
+    assert segment.position_of(0) == 0
+    file = store.disk.open(segment.path(LOG))
+    file.truncate(11 * SIZE)
+    file.close()
+    segment.size = 11 * SIZE
+    with pytest.raises(CorruptLog, match="ends at offset 33, the next segment begins at 36"):
+        segment.rebuild_index("it disagrees with the log")
+    assert segment.next_offset == 36
+    assert segment.loaded_index is None
+
+
+def test_the_indexes_of_a_sealed_segment_take_the_bytes_of_their_files() -> None:
+    store = memory_store(DENSE)
+    log = written(store)
+    sealed, active = log.segments
+    assert sealed.unloadable_bytes == 0, "they are not loaded"
+    for segment in log.segments:
+        assert segment.position_of(segment.base_offset) == 0
+    files = sum(store.disk.size(sealed.path(suffix)) for suffix in (INDEX, TIME_INDEX))
+    assert sealed.unloadable_bytes == files == 11 * (ENTRY_SIZE + TIME_ENTRY_SIZE)
+    assert active.unloadable_bytes == 0, "appends need them"
+
+
+def test_a_closed_file_is_opened_to_ask_what_of_it_is_in_memory() -> None:
+    log = written(memory_store(DENSE))
+    segment = log.segments[0]
+    segment.unload()
+    assert segment.is_resident(0, segment.size, is_next_read=False)
+    assert segment.handle is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from lakelog.storage.aborted_check import AbortedJob
 from lakelog.storage.log import Log
 from lakelog.storage.names import SNAPSHOT, TXN_INDEX
 from lakelog.storage.preparation import NotReady, Preparation
-from lakelog.storage.transactions import aborted_in
+from lakelog.storage.transactions import aborted_in, are_in, holder
 from lakelog.storage.txn_index import (
     ENTRY_SIZE,
     AbortedTransaction,
@@ -641,3 +642,19 @@ def test_what_a_job_read_of_a_log_that_was_cut_meanwhile_is_not_told() -> None:
     log.truncate_to(20)
     job.finish()
     assert [entry.last_offset for entry in indexed(log)] == list(range(1, 20, 2))
+
+
+def test_an_aborted_transaction_ends_with_a_marker_of_its_own_producer() -> None:
+    log = new_log()
+    for producer_id in (1, 2):
+        append_in_transaction(log, (producer_id, 0, 0))
+    append_in_transaction(log, (1, 0, 1))
+    for producer_id in (1, 2):
+        append_marker(log, producer_id, 0, commit=False)
+    segment, entries = log.segments[0], indexed(log)
+    assert [(entry.producer_id, entry.last_offset) for entry in entries] == [(1, 3), (2, 4)]
+    find = partial(holder, log.segments)
+    assert are_in(find, segment, entries)
+    of_the_other, of_no_marker = (entries[0]._replace(last_offset=last) for last in (4, 2))
+    assert not are_in(find, segment, [of_the_other])
+    assert not are_in(find, segment, [of_no_marker])

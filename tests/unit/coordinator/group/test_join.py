@@ -431,3 +431,34 @@ async def test_why_a_join_is_refused_is_told(world: World) -> None:
     assert [client_id for _, client_id, _, _ in told] == ["late", "hasty"]
     assert "group.max.size is the most" in told[0][3]
     assert "session.timeout.ms=1 is not within" in told[1][3]
+
+
+@in_world(new_member_join_timeout_ms=60_000)
+async def test_a_new_member_does_not_wait_longer_than_the_limit_for_new_members(
+    world: World,
+) -> None:
+    """Its client may be gone, and would be a member of the generation that begins then."""
+    patient = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 1_000_000}
+    (leader,) = await form(world, 1, **patient)
+    newcomer = join(world, await new_id(world), **patient)
+    started = world.clock.monotonic()
+    while not newcomer.done():
+        await asyncio.sleep(5)
+        assert await heartbeat(world, leader) == ErrorCode.REBALANCE_IN_PROGRESS
+        assert world.clock.monotonic() - started < 100
+    assert (await newcomer).error_code == UNKNOWN_MEMBER
+    assert world.clock.monotonic() - started == pytest.approx(60, abs=5)
+
+
+@in_world(members_max=2)
+async def test_a_member_that_waits_in_a_full_group_may_repeat_its_request(world: World) -> None:
+    (first,) = await form(world, 1)
+    second_id, third_id = await new_id(world), await new_id(world)
+    waiting = [join(world, first.member_id), join(world, second_id)]
+    again = join(world, second_id)
+    assert (await waiting[1]).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    await leave(world, (third_id, None))
+    joined = [await waiting[0], await again]
+    assert [(each.error_code, each.generation_id) for each in joined] == [
+        (0, first.generation_id + 1)
+    ] * 2

@@ -9,10 +9,13 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import compress
-from lakelog.records.record import decode_records
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.record import decode_records, record_bytes
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.plan import CleanerLimits
+from lakelog.storage.compaction.records import note_keys
 from lakelog.storage.errors import CorruptLog
+from lakelog.storage.index import TIME_ENTRY_SIZE
 from lakelog.storage.log import Log
 from poison import sealed
 from storage_kit import NOW, Store, memory_store, read_batches, read_records
@@ -318,3 +321,29 @@ def test_of_a_batch_of_many_records_those_stay_that_are_the_newest_of_their_keys
     kept = {(record.offset, record.key, record.value) for record in read_records(store.log)}
     old = {(number, keys[number], b"old") for number in range(1, 200, 2)}
     assert kept == old | {(200 + number, key, b"new") for number, key in enumerate(keys[::2])}
+
+
+def test_segments_are_merged_as_far_as_their_times_fit_into_one_index(store: Store) -> None:
+    """Each has one entry there, and none in the index of offsets."""
+    log = store.log
+    for number in range(7):
+        put(log, batch_of((b"%d" % number, b"v")))
+        log.roll(NOW)
+    log.flush()
+    log.config = CONFIG._replace(segment_bytes=1 << 20, segment_index_bytes=3 * TIME_ENTRY_SIZE)
+    Cleaner(store).run()
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 7]
+    assert len(pairs(log)) == 7
+
+
+def test_a_record_before_the_base_offset_of_its_batch_is_refused() -> None:
+    batch = batch_of((b"a", b"1"))
+    header = read_header(batch)
+    records = bytearray(record_bytes(batch, header, 1 << 20))
+    offsets: dict[bytes, int] = {}
+    note_keys(bytes(records), 1, 5, 0, offsets)
+    assert offsets == {b"a": 5}
+    assert records[3] == 0, "the offset, behind the length, the attributes and the time"
+    records[3] = 1  # -1
+    with pytest.raises(CorruptRecord):
+        note_keys(bytes(records), 1, 5, 0, {})
