@@ -111,7 +111,6 @@ class CheckJob:
         self._segment = segment
         self._size = segment.size
         self._end = found.position + found.size
-        self._expected = expected
         self._limit = segment.next_offset
         self._epochs = epochs
         self._damage: tuple[int, str] | None = None

@@ -108,7 +108,7 @@ class ShardState:
 
     def has_memory(self, group_id: str, more: int) -> bool:
         """Whether a group may take so many bytes more; newcomers are evicted to make room."""
-        if more <= 0 or self.account.may_grow(group_id, more):
+        if self.account.may_grow(group_id, more):
             return True
         within_share = self.account.of(group_id) + more <= self.room.memory.share_max
         return within_share and self.room.has_memory(group_id, more)
