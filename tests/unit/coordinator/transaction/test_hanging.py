@@ -281,3 +281,30 @@ def test_the_end_of_what_hangs_is_no_repetition_of_what_was_decided(
         assert told.code == ErrorCode.PRODUCER_FENCED
 
     scenario()
+
+
+@in_world()
+async def test_an_abort_is_not_complete_while_what_hangs_could_not_be_written(
+    world: World,
+) -> None:
+    """Its own partitions have their markers first."""
+    producer = await world.ready()
+    await world.add(producer, ("orders", 1))
+    world.markers.partition("orders", 1).append(producer, "known")
+    world.coordinator.hold_markers()
+    await world.end(producer, commit=False)
+    hangs = Producer(producer.producer_id, 5)
+    lost = world.markers.partition("orders", 0)
+    lost.append(hangs, "of an epoch that is lost")
+    world.log.delay_s = lambda: 1.0
+    fates = iter(["refused"])
+    world.log.fate = lambda: next(fates, "ok")
+    world.coordinator.fence("t", hanging(hangs))
+    world.coordinator.release_markers()
+    states = set()
+    while lost.fates == [None]:
+        states.add(world.state())
+        await asyncio.sleep(0.1)
+    assert states == {"PrepareAbort"}
+    assert world.markers.partition("orders", 1).fates == [False]
+    assert await world.settled() == "CompleteAbort"
