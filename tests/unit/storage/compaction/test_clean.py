@@ -15,8 +15,9 @@ from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.plan import CleanerLimits
 from lakelog.storage.compaction.records import note_keys
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.index import TIME_ENTRY_SIZE
+from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from lakelog.storage.log import Log
+from lakelog.storage.names import INDEX, TIME_INDEX
 from poison import sealed
 from storage_kit import NOW, Store, memory_store, read_batches, read_records
 
@@ -347,3 +348,15 @@ def test_a_record_before_the_base_offset_of_its_batch_is_refused() -> None:
     records[3] = 1  # -1
     with pytest.raises(CorruptRecord):
         note_keys(bytes(records), 1, 5, 0, {})
+
+
+def test_a_cleaned_segment_has_the_indexes_that_appending_it_would_have_made(store: Store) -> None:
+    for number in range(8):
+        put(store.log, batch_of((b"%d" % number, b"v"), timestamp=NOW + number))
+    segment = closed(store).segments[0]
+    before = [store.disk.read(segment.path(suffix)) for suffix in (INDEX, TIME_INDEX)]
+    assert len(before[0]) > ENTRY_SIZE
+    Cleaner(store).run()
+    cleaned = store.log.segments[0]
+    assert cleaned is not segment
+    assert [store.disk.read(cleaned.path(suffix)) for suffix in (INDEX, TIME_INDEX)] == before
