@@ -264,7 +264,7 @@ def _beyond_stable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("aborted transactions are not told", Law.COMMITTED_ONLY, "transactions")
 def _no_aborted_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Log, "aborted_transactions", lambda self, offset, found: [])
+    monkeypatch.setattr(Log, "aborted_transactions", lambda *arguments, **named: [])
 
 
 @bug("a start passes markers over", Law.STABLE_FORWARD, "transactions", faults=("kill",))

@@ -33,7 +33,8 @@ class LogWatch(logging.Handler):
         traceback: TracebackType | None,
     ) -> None:
         _LOGGER.removeHandler(self)
-        _LOGGER.level, _LOGGER.propagate = self._before
+        level, _LOGGER.propagate = self._before
+        _LOGGER.setLevel(level)  # which also forgets what each logger has remembered of the level
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakelog.coordinator.group.coordinator import GroupCoordinator
+from lakelog.coordinator.transaction import state
 from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.cast import Cast
 from lakelog.testing.simulation.clients.client import Client
@@ -44,6 +45,8 @@ _ACKED_MIN = 10
 _STAYS_AWAY = 0.4
 """Chance that a member of a group which dies does not come back."""
 _PEACE_S = 3.0
+_TRANSACTIONS_MAX = 10_000
+"""No client of a world ends so many: it uses up epochs only where a test leaves it fewer."""
 _LOSING = frozenset({"disk error", "disk full", "flipped bit", "flipped record"})
 """Faults that may have a broker distrust its page cache, or find less in its logs."""
 _LINGERING_S = 1.5
@@ -256,8 +259,10 @@ class World:
         key = host.name, transactional_id
         before, since = self._transactional.get(key, (producer_id, asked_at))
         self._transactional[key] = producer_id, asked_at
+        if before == producer_id or state.EPOCH_LAST < _TRANSACTIONS_MAX:
+            return True
         lost_at = max(self._lost_at.get(host.name, -1.0), self.leapt_at, self.cut_at)
-        return before == producer_id or since <= lost_at or not _LOSING.isdisjoint(self.plan.faults)
+        return since <= lost_at or not _LOSING.isdisjoint(self.plan.faults)
 
     # What happens to brokers
 
