@@ -43,7 +43,7 @@ def test_a_seed_that_fails_says_how_to_see_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "lakelog.storage.log.Log.aborted_transactions", lambda self, offset, found: []
+        "lakelog.storage.log.Log.aborted_transactions", lambda *arguments, **named: []
     )
     seed = next(seed for seed in range(1, 100) if "transactions" in plan_of(seed).workloads)
     assert main(["--seed", str(seed)]) == 1
