@@ -15,12 +15,16 @@ class DataLossError(Exception):
     """Records that a query should have read are no longer in the log."""
 
 
+class RecordsRemovedError(DataLossError):
+    """Retention or DeleteRecords removed records before they were read."""
+
+
 class TopicGoneError(DataLossError):
     """A topic or partition was deleted after a query began to read it, or created again."""
 
 
 class LogReplacedError(DataLossError):
-    """A log was cut and grew again: what follows are other records than those that were planned."""
+    """A log was cut below the end of a planned range, and may hold other records there by now."""
 
 
 class BadRecordError(Exception):

@@ -5,19 +5,19 @@ Rows go through in batches, so memory stays bounded whatever the size of the ran
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakelog.client.isolation import Batch
 from lakelog.spark.archive.data_file import data_file
 from lakelog.spark.archive.partitions import lost_before
 from lakelog.spark.broker import Broker
 from lakelog.spark.columns import ArrowRows
-from lakelog.spark.errors import DataLossError, LogReplacedError, TopicGoneError
+from lakelog.spark.errors import DataLossError, RecordsRemovedError
 from lakelog.spark.planning import OffsetRange
+from lakelog.spark.reading import OnLoss, Reading
 
 _ROW_GROUP_BYTES = 32 << 20
 _WAY_ON = (
@@ -74,7 +74,7 @@ def _rows(schema: pa.Schema) -> ArrowRows:
 def _copy(
     broker: Broker, each: OffsetRange, rows: ArrowRows, writer: pq.ParquetWriter, *, skip_lost: bool
 ) -> int:
-    reading = _Reading(broker, each, skip_lost=skip_lost)
+    reading = Reading(broker, each, policy(skip_lost=skip_lost))
     count = 0
     group: list[pa.RecordBatch] = []
     while reading.find_remaining():
@@ -89,56 +89,13 @@ def _copy(
     return count
 
 
-class _Reading:
-    """A range that is read to its end. Retention may remove some of it before or meanwhile.
+def policy(*, skip_lost: bool) -> OnLoss:
+    """Only removed records may be skipped: the job plans a range of a cut log again."""
 
-    A loss ends `batches`. The next `find_remaining` skips what is gone with `skip_lost`, and raises
-    otherwise.
-    """
+    def on_loss(lost: OffsetRange, error: DataLossError) -> None:
+        if not isinstance(error, RecordsRemovedError):
+            raise error
+        if not skip_lost:
+            raise DataLossError(lost_before([str(lost)]))
 
-    def __init__(self, broker: Broker, wanted: OffsetRange, *, skip_lost: bool) -> None:
-        self._broker = broker
-        self._skip_lost = skip_lost
-        self._loss: DataLossError | None = None
-        self.remaining = wanted
-
-    def find_remaining(self) -> bool:
-        """Whether anything of the range is left to read.
-
-        Raises `DataLossError`, and `LogReplacedError` if the log ends before the range does.
-        """
-        left = self.remaining
-        if left.size == 0:
-            return False
-        meta = self._broker.describe([left.topic])[left.topic]
-        if meta.topic_id != left.topic_id:
-            raise TopicGoneError(f"{left}: the topic was deleted and created again")
-        partition = (left.topic, left.partition)
-        first = min(max(self._broker.earliest([partition])[partition], left.start), left.end)
-        if first > left.start and not self._skip_lost:
-            raise DataLossError(
-                lost_before([f"{left.topic}-{left.partition} [{left.start}, {first})"])
-            )
-        if self._loss is not None and first == left.start:
-            end = self._broker.log_end([partition])[partition]
-            if end < left.end:
-                raise LogReplacedError(f"{left}: the log was cut and ends at {end}")
-            raise self._loss
-        self.remaining = replace(left, start=first)
-        return first < left.end
-
-    def batches(self) -> Iterator[Batch]:
-        """What `remaining` holds, which begins after it then."""
-        self._loss = None
-        left = self.remaining
-        position = left.start
-        try:
-            for header, batch in self._broker.batches(left):
-                yield header, batch
-                position = min(header.last_offset + 1, left.end)
-            position = left.end
-        except (TopicGoneError, LogReplacedError):
-            raise
-        except DataLossError as error:
-            self._loss = error
-        self.remaining = replace(left, start=position)
+    return on_loss
