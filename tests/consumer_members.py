@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_world import World
-from lakelog.coordinator.group.consumer import ConsumerGroup
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.protocol.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
 from lakelog.protocol.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -12,7 +12,7 @@ from coordinator_members import heartbeat, join, leave, sync
 from coordinator_world import World
 from lakelog.assignors import ASSIGNORS, Member
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.consumer import ConsumerGroup
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
 
 LOST_AFTER_S = 6.0

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from lakelog.coordinator.group.consumer_records import CONSUMER_GROUP_RECORDS
+from lakelog.coordinator.group.consumer.records import CONSUMER_GROUP_RECORDS
 from lakelog.coordinator.group.records import (
     GroupMetadataKey,
     GroupMetadataValue,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kafka_jars
-from lakelog.coordinator.group.consumer_records import CONSUMER_GROUP_RECORDS
+from lakelog.coordinator.group.consumer.records import CONSUMER_GROUP_RECORDS
 from lakelog.coordinator.group.records import (
     GroupMetadataKey,
     GroupMetadataValue,

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from lakelog.coordinator.group import consumer_heartbeat, upkeep
-from lakelog.coordinator.group import fetch as offset_fetch
 from lakelog.coordinator.group import shard as group_shard
-from lakelog.coordinator.group.classic import ClassicGroup
-from lakelog.coordinator.group.consumer import ConsumerGroup
-from lakelog.coordinator.group.consumer_groups import ConsumerGroups
-from lakelog.coordinator.group.offsets import OffsetTable
-from lakelog.coordinator.group.rebalance import Rebalancer
+from lakelog.coordinator.group.classic.group import ClassicGroup
+from lakelog.coordinator.group.classic.rebalance import Rebalancer
+from lakelog.coordinator.group.consumer import heartbeat as consumer_heartbeat
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.groups import ConsumerGroups
+from lakelog.coordinator.group.offsets import cleanup
+from lakelog.coordinator.group.offsets import fetch as offset_fetch
+from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.records import OffsetCommitKey
 from lakelog.coordinator.shard import Result
 from lakelog.testing.simulation.laws import Law
@@ -46,7 +47,7 @@ def _living_group_expires(monkeypatch: pytest.MonkeyPatch) -> None:
             if now_ms >= value.commit_timestamp + retention
         ]
 
-    monkeypatch.setattr(upkeep, "expired_offsets", expired)
+    monkeypatch.setattr(cleanup, "expired_offsets", expired)
 
 
 @bug(

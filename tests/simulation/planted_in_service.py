@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.classic import ClassicGroup
+from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import ConfigRecord, ResourceType
 from lakelog.replica.fetch_session import FetchPlan, FetchSession

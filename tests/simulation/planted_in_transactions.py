@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.txn_offsets import PendingOffsets
+from lakelog.coordinator.group.offsets.pending import PendingOffsets
 from lakelog.coordinator.transaction import endings, producers, transitions
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.markers import Marker, _Job

@@ -9,8 +9,8 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.calls import Calls, settle
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.listing import GroupFilter
-from lakelog.coordinator.group.questions import GroupStanding
-from lakelog.coordinator.group.rebalance import Decision
+from lakelog.coordinator.group.queries import GroupStanding
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.shard import Now, Reply
@@ -54,14 +54,14 @@ class GroupAdmin:
         groups = [
             listed
             for shard in self._host.active_shards()
-            for listed in shard.questions.list_groups(wanted)
+            for listed in shard.queries.list_groups(wanted)
         ]
         return self._calls.now(ListGroupsResponse(groups=groups))
 
     def standings(self) -> list[GroupStanding]:
         """Of the groups coordinated here."""
         shards = self._host.active_shards()
-        return [standing for shard in shards for standing in shard.questions.standings()]
+        return [standing for shard in shards for standing in shard.queries.standings()]
 
     def describe_groups(
         self, request: DescribeGroupsRequest, version: int
@@ -71,7 +71,7 @@ class GroupAdmin:
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         try:
-            return self._calls.shard(group_id).questions.describe(group_id, version)
+            return self._calls.shard(group_id).queries.describe(group_id, version)
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code)
 
@@ -87,7 +87,7 @@ class GroupAdmin:
             code = ErrorCode.UNSUPPORTED_VERSION
         elif group_id:
             try:
-                return self._calls.shard(group_id).questions.describe_consumer(group_id)
+                return self._calls.shard(group_id).queries.describe_consumer(group_id)
             except KafkaError as error:
                 code = error.code
         return DescribedConsumerGroup(group_id=group_id, error_code=code)
@@ -109,7 +109,7 @@ class GroupAdmin:
         for name in names:
             told = partial(answer, name)
             self._calls.decide(
-                name, partial(_delete_group, name, told), told, nameless=True, alone=True
+                name, partial(_delete_group, name, told), told, nameless=True, exclusive=True
             )
         if not names:
             settle(future, DeleteGroupsResponse())
@@ -128,7 +128,7 @@ class GroupAdmin:
             request.group_id,
             lambda shard, _: shard.deletions.delete_offsets(request, reply, refuse),
             refuse,
-            alone=True,
+            exclusive=True,
         )
         return future
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.rebalance import Decision
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.shard import Now, Reply, coordinator_code
@@ -37,13 +37,13 @@ class Calls:
         refuse: Callable[[ErrorCode], None],
         *,
         nameless: bool = False,
-        alone: bool = False,
+        exclusive: bool = False,
     ) -> None:
         """Lets the shard decide, in the group's turn.
 
         Args:
             nameless: whether the empty group id is one.
-            alone: whether the decision may change a consumer group.
+            exclusive: whether the decision may change a consumer group.
         """
         if not group_id and not nameless:
             refuse(ErrorCode.INVALID_GROUP_ID)
@@ -51,7 +51,7 @@ class Calls:
 
         def in_turn(shard: GroupShard, now: Now) -> Decision:
             decide = partial(decision, shard)
-            return shard.in_turn(now, group_id, decide, refuse, alone=alone)
+            return shard.in_turn(now, group_id, decide, refuse, exclusive=exclusive)
 
         try:
             self._host.decide(self._partition_for(group_id), in_turn)

@@ -15,19 +15,21 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.calls import Calls, settle
+from lakelog.coordinator.group.classic.join import Join
 from lakelog.coordinator.group.config import GroupConfig, Overrides
-from lakelog.coordinator.group.consumer_heartbeat import ConsumerHeartbeat, check_request
+from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
 from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.fetch import fetch_offsets
-from lakelog.coordinator.group.join import Join
+from lakelog.coordinator.group.limits import GroupLimits, Groups
 from lakelog.coordinator.group.listing import GroupFilter
 from lakelog.coordinator.group.newcomers import in_order_of_eviction
-from lakelog.coordinator.group.offsets import OffsetTable, Topics, refuse_commit
-from lakelog.coordinator.group.rebalance import Decision
-from lakelog.coordinator.group.room import GroupRoom, Groups
+from lakelog.coordinator.group.offsets.commit import refuse_commit
+from lakelog.coordinator.group.offsets.fetch import fetch_offsets
+from lakelog.coordinator.group.offsets.table import OffsetTable
+from lakelog.coordinator.group.offsets.txn_commit import refuse_txn_commit
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
-from lakelog.coordinator.group.subscription_room import said_size
-from lakelog.coordinator.group.txn_offsets import refuse_txn_commit
+from lakelog.coordinator.group.subscription_size import subscription_size
+from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
 from lakelog.coordinator.shard import Now, PartitionLog, Reply, Result, TransactionMarker
@@ -89,7 +91,7 @@ class GroupCoordinator:
         self.counts = GroupCounts()
         self.memory = memory
         self._next_eviction_ms = 0
-        room = GroupRoom(config.groups_max, memory, self._groups, self._expire_soon, self._evict)
+        room = GroupLimits(config.groups_max, memory, self._groups, self._expire_soon, self._evict)
         self._host = ShardHost(
             GROUP_TOPIC,
             log,
@@ -129,7 +131,7 @@ class GroupCoordinator:
         return [
             listed.group_id
             for shard in self._host.active_shards()
-            for listed in shard.questions.list_groups(everything)
+            for listed in shard.queries.list_groups(everything)
         ]
 
     @property
@@ -239,7 +241,7 @@ class GroupCoordinator:
         except KafkaError as error:
             refuse(error.code, error.message)
         else:
-            self._calls.decide(request.group_id, decide, refuse, alone=True)
+            self._calls.decide(request.group_id, decide, refuse, exclusive=True)
         return future
 
     def join_group(
@@ -278,7 +280,7 @@ class GroupCoordinator:
     def _says_too_much(self, request: JoinGroupRequest) -> bool:
         """Whether alone it is more than a group has room for, before anything of it is copied."""
         protocols = ((each.name, each.metadata) for each in request.protocols)
-        size = said_size(protocols, request.group_instance_id)
+        size = subscription_size(protocols, request.group_instance_id)
         return size > self._config.subscriptions_bytes_max
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
@@ -387,6 +389,6 @@ class GroupCoordinator:
 
     def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:
         def table_of(group: OffsetFetchRequestGroup) -> OffsetTable:
-            return self._calls.shard(group.group_id).questions.offsets_for(group)
+            return self._calls.shard(group.group_id).queries.offsets_for(group)
 
         return self._calls.now(fetch_offsets(request, version, table_of, self._topics))

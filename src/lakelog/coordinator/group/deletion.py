@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.classic import GroupState
-from lakelog.coordinator.group.consumer import ConsumerGroup
-from lakelog.coordinator.group.expiry import subscribed_topics
-from lakelog.coordinator.group.migration import CONSUMER, classic_tombstone, consumer_tombstones
-from lakelog.coordinator.group.offsets import OffsetTable, Topics, tombstones
-from lakelog.coordinator.group.rebalance import Decision
-from lakelog.coordinator.group.records import OffsetCommitKey, Record
+from lakelog.coordinator.group.classic.group import GroupState
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.migration import (
+    CONSUMER,
+    classic_tombstone,
+    consumer_tombstones,
+)
+from lakelog.coordinator.group.offsets.expiry import subscribed_topics
+from lakelog.coordinator.group.offsets.table import OffsetTable, tombstones
+from lakelog.coordinator.group.records import Decision, OffsetCommitKey, Record
 from lakelog.coordinator.group.state import AnyGroup, ShardState
+from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.offset_delete import (
     OffsetDeleteRequest,
@@ -46,7 +50,7 @@ class Deletions:
         def failed(_: Now, code: ErrorCode) -> None:
             refuse(code)
 
-        return state.turns.change(group_id, Result(records, committed, failed))
+        return state.changes.change(group_id, Result(records, committed, failed))
 
     def delete_offsets(
         self,
@@ -68,7 +72,7 @@ class Deletions:
         def failed(_: Now, code: ErrorCode) -> None:
             refuse(code)
 
-        return state.turns.write(request.group_id, Result(records, committed, failed))
+        return state.changes.write(request.group_id, Result(records, committed, failed))
 
 
 def _check_delete(group: AnyGroup | None, group_id: str, *, known: bool) -> None:

@@ -7,10 +7,10 @@ but no longer counted.
 from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.classic import ClassicGroup
+from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.deletion import all_offsets, group_tombstones
-from lakelog.coordinator.group.rebalance import Decision
+from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.state import ShardState
 from lakelog.coordinator.shard import Now, Result
 
@@ -26,7 +26,7 @@ class Evictions:
         def decide(_: Now) -> Decision:
             return self._evict(group_id)
 
-        return self._state.turns.enter(now, group_id, decide, lambda _: None, alone=True)
+        return self._state.changes.enter(now, group_id, decide, lambda _: None, exclusive=True)
 
     def _evict(self, group_id: str) -> Decision:
         state = self._state
@@ -48,4 +48,4 @@ class Evictions:
         def failed(_: Now, code: ErrorCode) -> None:
             state.end_eviction(group_id)
 
-        return state.turns.change(group_id, Result(records, committed, failed))
+        return state.changes.change(group_id, Result(records, committed, failed))

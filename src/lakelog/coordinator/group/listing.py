@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.group.classic import ClassicGroup, GroupState
-from lakelog.coordinator.group.consumer import ConsumerGroup
-from lakelog.coordinator.group.member import Member
+from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.classic.member import Member
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
 from lakelog.protocol.describe_groups import DescribedGroup, DescribedGroupMember
 from lakelog.protocol.list_groups import ListedGroup
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 from struct import Struct as Format
 from typing import Any, NamedTuple
 
-from lakelog.coordinator.group.consumer_records import (
+from lakelog.coordinator.group.consumer.records import (
     CONSUMER_GROUP_KEY_TYPES,
     CONSUMER_GROUP_RECORDS,
     ConsumerGroupRecord,
 )
+from lakelog.coordinator.shard import Result
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.errors import WireError
 from lakelog.wire.schema import (
@@ -105,6 +106,7 @@ class GroupRecord(NamedTuple):
 
 
 Record = OffsetRecord | GroupRecord | ConsumerGroupRecord
+Decision = Result[Record]
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:

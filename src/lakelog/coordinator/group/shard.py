@@ -13,41 +13,46 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.classic import ClassicGroup
-from lakelog.coordinator.group.classic_members import ClassicMembers
+from lakelog.coordinator.group.change_queue import Decide, Refuse
+from lakelog.coordinator.group.classic.group import ClassicGroup
+from lakelog.coordinator.group.classic.join import Join, Joins
+from lakelog.coordinator.group.classic.leave import Leaves, leave_response, unknown_members
+from lakelog.coordinator.group.classic.member import SyncReply
+from lakelog.coordinator.group.classic.sync import Syncs
 from lakelog.coordinator.group.config import GroupConfig, Overrides
-from lakelog.coordinator.group.consumer import ConsumerGroup
-from lakelog.coordinator.group.consumer_heartbeat import ConsumerHeartbeat, ConsumerHeartbeats
-from lakelog.coordinator.group.consumer_offsets import check_consumer_commit, commit_partitions
+from lakelog.coordinator.group.consumer.classic_members import ClassicMembers
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeats
+from lakelog.coordinator.group.consumer.migration import consumer_tombstones
+from lakelog.coordinator.group.consumer.offset_access import (
+    check_consumer_commit,
+    commit_partitions,
+)
 from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.deletion import Deletions
 from lakelog.coordinator.group.eviction import Evictions
-from lakelog.coordinator.group.join import Join, Joins
-from lakelog.coordinator.group.leave import Leaves, leave_response, unknown_members
-from lakelog.coordinator.group.member import SyncReply
-from lakelog.coordinator.group.migration import consumer_tombstones
-from lakelog.coordinator.group.offsets import (
-    TOPIC_IDS_SINCE,
-    Topics,
-    check_commit,
-    plan_commit,
-    tombstones,
-)
-from lakelog.coordinator.group.questions import Questions
-from lakelog.coordinator.group.rebalance import Decision, TimerKey, TimerKind
-from lakelog.coordinator.group.records import OffsetRecord, Record, decode_record, encode_record
-from lakelog.coordinator.group.room import GroupRoom
-from lakelog.coordinator.group.sizes import pending_offset_bytes
-from lakelog.coordinator.group.state import ShardState
-from lakelog.coordinator.group.sync import Syncs
-from lakelog.coordinator.group.turns import Decide, Refuse
-from lakelog.coordinator.group.txn_offsets import (
+from lakelog.coordinator.group.limits import GroupLimits
+from lakelog.coordinator.group.memory import pending_offset_bytes
+from lakelog.coordinator.group.offsets.cleanup import Cleanup
+from lakelog.coordinator.group.offsets.commit import TOPIC_IDS_SINCE, check_commit, plan_commit
+from lakelog.coordinator.group.offsets.table import tombstones
+from lakelog.coordinator.group.offsets.txn_commit import (
     as_offset_commit,
     as_txn_response,
     check_txn_commit,
     older_code,
 )
-from lakelog.coordinator.group.upkeep import Upkeep
+from lakelog.coordinator.group.queries import Queries
+from lakelog.coordinator.group.records import (
+    Decision,
+    OffsetRecord,
+    Record,
+    decode_record,
+    encode_record,
+)
+from lakelog.coordinator.group.state import ShardState
+from lakelog.coordinator.group.timers import TimerKey, TimerKind
+from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now, Result
 from lakelog.protocol.heartbeat import HeartbeatRequest
 from lakelog.protocol.join_group import JoinGroupResponse
@@ -70,14 +75,14 @@ class GroupShard:
         topics: Topics,
         random: Random,
         overrides: Overrides,
-        room: GroupRoom,
+        room: GroupLimits,
         counts: GroupCounts,
     ) -> None:
         self._config = config
         self._topics = topics
         self.state = state = ShardState(config, overrides, topics, room, counts)
         self._rebalancer = state.rebalancer
-        self._turns = state.turns
+        self._changes = state.changes
         self._joins = Joins(
             config,
             state.rebalancer,
@@ -91,10 +96,10 @@ class GroupShard:
         self._leaves = Leaves(state.rebalancer, state.pending)
         self._heartbeats = ConsumerHeartbeats(state.consumers, random)
         self._classic_members = ClassicMembers(state.consumers, topics, random)
-        self._upkeep = Upkeep(state)
+        self._cleanup = Cleanup(state)
         self.evictions = Evictions(state, counts)
         self.deletions = Deletions(state)
-        self.questions = Questions(state)
+        self.queries = Queries(state)
 
     # What a shard must be (`lakelog.coordinator.shard`)
 
@@ -122,9 +127,9 @@ class GroupShard:
             for member in group.members.values():
                 self._rebalancer.renew_session(now, group, member)
             if len(group.members) > self._config.members_max:
-                results.append(self._turns.write(group_id, self._rebalancer.prepare(now, group)))
+                results.append(self._changes.write(group_id, self._rebalancer.prepare(now, group)))
         self.state.consumers.loaded(now)
-        self._upkeep.schedule(now)
+        self._cleanup.schedule(now)
         return results
 
     def unloaded(self, code: ErrorCode) -> None:
@@ -132,7 +137,7 @@ class GroupShard:
             for member in group.members.values():
                 member.answer_join(JoinGroupResponse(error_code=code, member_id=member.member_id))
                 member.answer_sync(SyncGroupResponse(error_code=code))
-        self._turns.unloaded(code)
+        self._changes.unloaded(code)
         self.state.close()
 
     def next_deadline_ms(self) -> int | None:
@@ -142,9 +147,9 @@ class GroupShard:
         results: list[Decision] = []
         while (key := self.state.deadlines.pop_due(now.tick_ms)) is not None:
             if key.kind is TimerKind.EXPIRY:
-                results += self._upkeep.expire(now)
-            elif key.kind is TimerKind.TURN:
-                results += self._turns.resume(now, key.group_id)
+                results += self._cleanup.expire(now)
+            elif key.kind is TimerKind.QUEUE:
+                results += self._changes.resume(now, key.group_id)
             else:
                 results.append(self._on_timer_in_turn(now, key))
         return results
@@ -156,11 +161,11 @@ class GroupShard:
             if (consumer := self.state.consumer(key.group_id)) is not None:
                 return self.state.consumers.on_timer(now, consumer, key)
             if (group := self.state.classic.get(key.group_id)) is not None:
-                return self._turns.write(key.group_id, self._on_timer(now, group, key))
+                return self._changes.write(key.group_id, self._on_timer(now, group, key))
             return Result()
 
-        alone = self.state.consumer(key.group_id) is not None
-        return self._turns.enter(now, key.group_id, due, lambda _: None, alone=alone)
+        exclusive = self.state.consumer(key.group_id) is not None
+        return self._changes.enter(now, key.group_id, due, lambda _: None, exclusive=exclusive)
 
     def _on_timer(self, now: Now, group: ClassicGroup, key: TimerKey) -> Decision:
         if key.kind is TimerKind.JOIN:
@@ -177,10 +182,10 @@ class GroupShard:
         return decision
 
     def in_turn(
-        self, now: Now, group_id: str, decide: Decide, refuse: Refuse, *, alone: bool = False
+        self, now: Now, group_id: str, decide: Decide, refuse: Refuse, *, exclusive: bool = False
     ) -> Decision:
-        """Decides about a group when nothing stands in the way; `Turns.enter` says what may."""
-        return self._turns.enter(now, group_id, decide, refuse, alone=alone)
+        """Decides about a group when nothing stands in the way; see `ChangeQueue.enter`."""
+        return self._changes.enter(now, group_id, decide, refuse, exclusive=exclusive)
 
     # Requests of members
 
@@ -204,7 +209,7 @@ class GroupShard:
             group = self.state.classic[join.group_id] = ClassicGroup(join.group_id)
         decision = self._joins.join(now, group, join)
         self.state.forget_if_unused(group)
-        return self._turns.write(join.group_id, decision)
+        return self._changes.write(join.group_id, decision)
 
     def _join_instead(self, consumer: ConsumerGroup, join: Join) -> Decision:
         """A consumer group without members gives way to a classic one of its name."""
@@ -216,14 +221,14 @@ class GroupShard:
             join.refused(code)
 
         records = consumer_tombstones(consumer).records
-        return self._turns.change(join.group_id, Result(records, committed, failed))
+        return self._changes.change(join.group_id, Result(records, committed, failed))
 
     def sync(self, now: Now, request: SyncGroupRequest, reply: SyncReply) -> Decision:
         consumer = self.state.consumer(request.group_id)
         if consumer is not None:
             return self._classic_members.sync(now, consumer, request, reply)
         decision = self._syncs.sync(now, self._group(request.group_id), request, reply)
-        return self._turns.write(request.group_id, decision)
+        return self._changes.write(request.group_id, decision)
 
     def heartbeat(self, now: Now, request: HeartbeatRequest) -> ErrorCode:
         consumer = self.state.consumer(request.group_id)
@@ -257,7 +262,7 @@ class GroupShard:
             # The members are gone all the same; only that the group is empty was not written.
             reply(leave_response(responses, version))
 
-        return self._turns.write(group_id, Result(decision.records, committed, failed))
+        return self._changes.write(group_id, Result(decision.records, committed, failed))
 
     def commit(
         self,
@@ -282,7 +287,7 @@ class GroupShard:
         def failed(_: Now, code: ErrorCode) -> None:
             refuse(code)
 
-        return self._turns.write(request.group_id, Result(records, committed, failed))
+        return self._changes.write(request.group_id, Result(records, committed, failed))
 
     def _check_commit(
         self, group: ClassicGroup | None, request: OffsetCommitRequest, version: int
@@ -332,7 +337,7 @@ class GroupShard:
 
         producer = (request.producer_id, request.producer_epoch)
         decision: Decision = Result(records, committed, failed, producer=producer)
-        return self._turns.write(request.group_id, decision)
+        return self._changes.write(request.group_id, decision)
 
     def _check_txn_commit(self, request: TxnOffsetCommitRequest, version: int) -> None:
         consumer = self.state.consumer(request.group_id)

@@ -5,21 +5,23 @@ from __future__ import annotations
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_room import StateAccount
 from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.group.classic import ClassicGroup, GroupState
+from lakelog.coordinator.group.change_queue import ChangeQueue
+from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.classic.groups import ClassicGroups
+from lakelog.coordinator.group.classic.pending_members import PendingMembers
+from lakelog.coordinator.group.classic.rebalance import Rebalancer
 from lakelog.coordinator.group.config import GroupConfig, Overrides
-from lakelog.coordinator.group.consumer import ConsumerGroup
-from lakelog.coordinator.group.consumer_groups import ConsumerGroups
-from lakelog.coordinator.group.consumer_records import ConsumerGroupRecord
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.groups import ConsumerGroups
+from lakelog.coordinator.group.consumer.records import ConsumerGroupRecord
 from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.live_groups import LiveGroups
+from lakelog.coordinator.group.limits import NO_MEMORY, TOO_MANY_GROUPS, GroupLimits
+from lakelog.coordinator.group.memory import stored_bytes
 from lakelog.coordinator.group.newcomers import Newcomer
-from lakelog.coordinator.group.offsets import OffsetTable, Topics
-from lakelog.coordinator.group.pending import PendingJoins
-from lakelog.coordinator.group.rebalance import Rebalancer, TimerKey, TimerKind
+from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.records import GroupMetadataValue, OffsetRecord, Record
-from lakelog.coordinator.group.room import NO_MEMORY, TOO_MANY_GROUPS, GroupRoom
-from lakelog.coordinator.group.sizes import stored_bytes
-from lakelog.coordinator.group.turns import Turns
+from lakelog.coordinator.group.timers import TimerKey, TimerKind
+from lakelog.coordinator.group.topics import Topics
 
 AnyGroup = ClassicGroup | ConsumerGroup
 
@@ -33,7 +35,7 @@ class ShardState:
         config: GroupConfig,
         overrides: Overrides,
         topics: Topics,
-        room: GroupRoom,
+        room: GroupLimits,
         counts: GroupCounts,
     ) -> None:
         self.config = config
@@ -42,10 +44,10 @@ class ShardState:
         self.account = StateAccount(room.memory)
         self.offsets = OffsetTable(self.account)
         self.stored: dict[str, GroupMetadataValue] = {}
-        self.classic = LiveGroups(self.account)
+        self.classic = ClassicGroups(self.account)
         self.deadlines: Deadlines[TimerKey] = Deadlines()
-        self.turns = Turns(self.deadlines)
-        self.pending = PendingJoins(self.deadlines, self.account)
+        self.changes = ChangeQueue(self.deadlines)
+        self.pending = PendingMembers(self.deadlines, self.account)
         self.evicting: dict[str, int] = {}
         """Groups whose tombstones are on their way to the log, with the bytes they take."""
         self.next_expiry_ms = 0
@@ -58,7 +60,7 @@ class ShardState:
             overrides,
             self.deadlines,
             topics,
-            self.turns,
+            self.changes,
             self.classic,
             self.rebalancer,
             self.pending,

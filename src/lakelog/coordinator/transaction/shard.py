@@ -137,7 +137,7 @@ class TransactionShard:
             for each in expired
         ]
 
-    # Questions
+    # Queries
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         found = self.transactions.get(transactional_id)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
-from lakelog.coordinator.group.txn_offsets import refuse_txn_commit
+from lakelog.coordinator.group.offsets.txn_commit import refuse_txn_commit
 from lakelog.coordinator.shard import coordinator_code
 from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer

@@ -97,7 +97,7 @@ async def test_the_topics_own_count_decides(world: World) -> None:
     assert world.coordinator.partition_for("t") == 116 % 3
 
 
-# Questions
+# Queries
 
 
 def listed(world: World, **filters: object) -> ListTransactionsResponse:

@@ -1,0 +1,5 @@
+"""Groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+`group` holds a group and its state diagram, `rebalance` the steps of a rebalance; `join`, `sync`
+and `leave` decide the requests.
+"""

@@ -1,0 +1,287 @@
+"""A classic group: members, generation and the state of its rebalance.
+
+    Empty ──join──▶ PreparingRebalance ──all joined, or time is up──▶ CompletingRebalance
+      ▲                 ▲      │                                          │        │
+      └──nobody joined──┼──────┘             join, leave, session expired │        │ the leader's
+                        ├─────────────────────────────────────────────────┘        │ assignment is
+                        └────────── join, leave, session expired ── Stable ◀───────┘ committed
+
+A generation counts from the moment a rebalance is completed; its assignment is what is written
+down. Everything else here is soft: a coordinator that loads the group finds it Stable in its
+last written generation, or Empty, and gives every member a new session.
+
+Only data and questions about it are here; `rebalance` decides. Sources: KIP-62, KIP-134 (initial
+delay), KIP-345 (static members), KIP-394 (member ids), and Apache Kafka 4.4's behaviour.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateAccount
+from lakelog.coordinator.group.classic.member import (
+    Member,
+    Protocols,
+    member_record,
+    select_protocol,
+    stored_member,
+)
+from lakelog.coordinator.group.memory import GROUP_BYTES, member_bytes
+from lakelog.coordinator.group.records import GroupMetadataKey, GroupMetadataValue, GroupRecord
+from lakelog.coordinator.group.subscription_size import subscription_size
+from lakelog.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
+from lakelog.protocol.sync_group import SyncGroupResponse
+
+
+class GroupState(StrEnum):
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    """Only told to clients: a group that does not exist."""
+
+
+class ClassicGroup:
+    """The live state of one group."""
+
+    __slots__ = (
+        "account",
+        "assignment_generation",
+        "generation",
+        "group_id",
+        "initial_delay_left_ms",
+        "leader_id",
+        "member_added",
+        "members",
+        "memory",
+        "pending_joins",
+        "pending_syncs",
+        "previous_state",
+        "protocol",
+        "protocol_counts",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscription_bytes",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = self.previous_state = GroupState.EMPTY
+        self.state_timestamp_ms = -1
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.protocol_counts: Counter[str] = Counter()
+        self.subscription_bytes = 0
+        """Of all members, as `subscription_size` counts."""
+        self.memory = GROUP_BYTES
+        """Bytes by estimate, without what was written of it."""
+        self.account: StateAccount | None = None
+        """That of its shard while it is one of its live groups."""
+        self.pending_joins: set[str] = set()
+        """Ids given out (KIP-394) that have not joined yet."""
+        self.pending_syncs: set[str] = set()
+        self.member_added = False
+        """Since the initial delay last began."""
+        self.initial_delay_left_ms = 0
+        self.assignment_generation = -1
+        """The generation whose assignment is being written."""
+
+    @classmethod
+    def from_stored(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+        """The group as a coordinator finds it that has just loaded its last generation."""
+        group = cls(group_id)
+        group.generation = value.generation
+        group.protocol_type = value.protocol_type or None
+        group.protocol = value.protocol
+        group.state_timestamp_ms = value.current_state_timestamp
+        for stored in value.members:
+            group.add(stored_member(stored, value.protocol))
+        group.leader_id = value.leader
+        group.state = GroupState.STABLE if value.members else GroupState.EMPTY
+        group.previous_state = group.state
+        return group
+
+    def transition(self, state: GroupState, wall_ms: int) -> None:
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = wall_ms
+
+    # Members
+
+    def add(self, member: Member) -> None:
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.protocol_counts.update(name for name, _ in member.protocols)
+        self._count(member, 1)
+        self.pending_joins.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Forgets a member; the next one leads if it was the leader."""
+        self.pending_joins.discard(member_id)
+        self.pending_syncs.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self.protocol_counts.subtract(name for name, _ in member.protocols)
+        self._count(member, -1)
+        if member.instance_id is not None:
+            self.static_members.pop(member.instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+
+    def update_protocols(self, member: Member, protocols: Protocols) -> None:
+        self.protocol_counts.subtract(name for name, _ in member.protocols)
+        self.protocol_counts.update(name for name, _ in protocols)
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def _count(self, member: Member, sign: int) -> None:
+        self.subscription_bytes += sign * subscription_size(member.protocols, member.instance_id)
+        more = sign * member_bytes(member)
+        self.memory += more
+        if self.account is not None:
+            self.account.note(self.group_id, more)
+
+    def replace_static(
+        self, old: Member, new_member_id: str, client_id: str, client_host: str
+    ) -> Member:
+        """Gives a static member a new id; the process that held the old one is fenced (KIP-345)."""
+        old.answer_join(
+            JoinGroupResponse(
+                error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id, protocol_name=None
+            )
+        )
+        old.answer_sync(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        was_leader = self.leader_id == old.member_id
+        self.remove(old.member_id)
+        member = Member(
+            member_id=new_member_id,
+            instance_id=old.instance_id,
+            client_id=client_id,
+            client_host=client_host,
+            rebalance_timeout_ms=old.rebalance_timeout_ms,
+            session_timeout_ms=old.session_timeout_ms,
+            protocols=old.protocols,
+            assignment=old.assignment,
+        )
+        self.add(member)
+        if was_leader:
+            self.leader_id = new_member_id
+        return member
+
+    def validate(self, member_id: str, instance_id: str | None) -> Member:
+        """The member a request speaks for.
+
+        Raises `UNKNOWN_MEMBER_ID`, or `FENCED_INSTANCE_ID` if another process has taken over the
+        instance id.
+        """
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
+            if current is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if current != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    # Queries
+
+    @property
+    def waiting_to_join(self) -> int:
+        return sum(member.join_reply is not None for member in self.members.values())
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending_joins and all(
+            member.join_reply is not None for member in self.members.values()
+        )
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these assignors would leave the group one that all support."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        everyone = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self.protocol_counts[name] == everyone for name, _ in protocols
+        )
+
+    def selected_protocol(self, instead: Mapping[str, Protocols] | None = None) -> str | None:
+        """The outcome of the vote, with other assignors for the member ids in `instead`."""
+        instead = instead or {}
+        return select_protocol(
+            [
+                [name for name, _ in instead.get(member_id, member.protocols)]
+                for member_id, member in self.members.items()
+            ]
+        )
+
+    def joined_members(self) -> list[JoinGroupResponseMember]:
+        """What the leader is told of everybody."""
+        return [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata(self.protocol),
+            )
+            for member in self.members.values()
+        ]
+
+    def join_response(self, member_id: str) -> JoinGroupResponse:
+        """This generation, as told to one of its members."""
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader_id or "",
+            member_id=member_id,
+            members=self.joined_members() if member_id == self.leader_id else [],
+        )
+
+    def sync_response(self, member: Member) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            assignment=member.assignment,
+        )
+
+    def record(self, assignments: Mapping[str, bytes]) -> GroupRecord:
+        """This generation with the given assignments by member id."""
+        return self.record_of(self.members.values(), self.leader_id, assignments)
+
+    def record_of(
+        self, members: Iterable[Member], leader_id: str | None, assignments: Mapping[str, bytes]
+    ) -> GroupRecord:
+        return GroupRecord(
+            GroupMetadataKey(group=self.group_id),
+            GroupMetadataValue(
+                protocol_type=self.protocol_type or "",
+                generation=self.generation,
+                protocol=self.protocol,
+                leader=leader_id,
+                current_state_timestamp=self.state_timestamp_ms,
+                members=[
+                    member_record(member, self.protocol, assignments.get(member.member_id, b""))
+                    for member in members
+                ],
+            ),
+        )

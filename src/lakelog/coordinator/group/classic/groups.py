@@ -1,0 +1,40 @@
+"""The live classic groups of a shard, which count with the shard's account while they are in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakelog.base.state_room import StateAccount
+from lakelog.coordinator.group.classic.group import ClassicGroup
+
+
+class ClassicGroups(dict[str, ClassicGroup]):
+    """By group id. Changed by assignment, `del`, `pop` and `clear` only."""
+
+    def __init__(self, account: StateAccount) -> None:
+        super().__init__()
+        self._account = account
+
+    def __setitem__(self, group_id: str, group: ClassicGroup) -> None:
+        self._leave(self.get(group_id))
+        super().__setitem__(group_id, group)
+        group.account = self._account
+        self._account.note(group_id, group.memory)
+
+    def __delitem__(self, group_id: str) -> None:
+        self._leave(self[group_id])
+        super().__delitem__(group_id)
+
+    def pop(self, group_id: str, *default: Any) -> Any:
+        self._leave(self.get(group_id))
+        return super().pop(group_id, *default)
+
+    def clear(self) -> None:
+        for group in self.values():
+            self._leave(group)
+        super().clear()
+
+    def _leave(self, group: ClassicGroup | None) -> None:
+        if group is not None:
+            group.account = None
+            self._account.note(group.group_id, -group.memory)

@@ -1,0 +1,293 @@
+"""JoinGroup, versions 0 to 9: entering a classic group.
+
+A dynamic member without an id is first given one (v4+, KIP-394). A static member (KIP-345) that
+comes back takes over its place; in a stable group that changes nothing for the others. Everybody
+else causes a rebalance or waits for one; the reply comes when it completes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.uuids import random_uuid_text
+from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.classic.member import JoinReply, Member, Protocols
+from lakelog.coordinator.group.classic.pending_members import PendingMembers
+from lakelog.coordinator.group.classic.rebalance import Rebalancer
+from lakelog.coordinator.group.config import GroupConfig
+from lakelog.coordinator.group.memory import protocols_bytes
+from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.subscription_size import check_subscriptions, subscription_size
+from lakelog.coordinator.shard import Now, Result
+from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
+from lakelog.runtime.api import Random
+
+_MEMBER_ID_REQUIRED_SINCE = 4
+_SKIP_ASSIGNMENT_SINCE = 9
+_NO_MEMORY = "coordinators have no memory left for it (lakelog.coordinator.state.max.bytes)"
+_NAME_IN_ID_MAX = 255
+"""Characters of a client or instance id in a member id, which must fit into a string of Kafka's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One JoinGroup request, free of the buffer it arrived in."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    protocol_type: str
+    protocols: Protocols
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    version: int
+    client_id: str
+    client_host: str
+    reply: JoinReply
+    explain: Callable[[str], object] = lambda reason: None
+    """Called with the reason of a refusal that its code alone does not explain."""
+
+    @staticmethod
+    def of(
+        request: JoinGroupRequest,
+        version: int,
+        client_id: str,
+        client_host: str,
+        reply: JoinReply,
+        explain: Callable[[str], object] = lambda reason: None,
+    ) -> Join:
+        rebalance_timeout_ms = request.rebalance_timeout_ms
+        if rebalance_timeout_ms < 0:
+            rebalance_timeout_ms = request.session_timeout_ms
+        return Join(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            protocol_type=request.protocol_type,
+            protocols=tuple((each.name, bytes(each.metadata)) for each in request.protocols),
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            version=version,
+            client_id=client_id,
+            client_host=client_host,
+            reply=reply,
+            explain=explain,
+        )
+
+    def refuse(self, code: ErrorCode, member_id: str = "", reason: str = "") -> Decision:
+        if reason:
+            self.explain(reason)
+        self.reply(JoinGroupResponse(error_code=code, member_id=member_id))
+        return Result()
+
+    def refused(self, code: ErrorCode) -> None:
+        self.refuse(code, self.member_id)
+
+
+class Joins:
+    """Decides JoinGroup requests.
+
+    Args:
+        again: handles a request once more, from the start.
+        unused: called with a group that has lost an id and may have nothing left.
+        has_memory: whether a group may take so many bytes more.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        rebalancer: Rebalancer,
+        pending: PendingMembers,
+        random: Random,
+        again: Callable[[Now, Join], Decision],
+        unused: Callable[[ClassicGroup], None],
+        has_memory: Callable[[str, int], bool],
+    ) -> None:
+        self._config = config
+        self._rebalancer = rebalancer
+        self._pending = pending
+        self._random = random
+        self._again = again
+        self._unused = unused
+        self._has_memory = has_memory
+
+    def join(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
+        reason = self._lacks_room(group, join)
+        if reason:
+            waited_for = self._pending.remove(group, join.member_id)
+            refused = join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=reason)
+            return self._rebalancer.pending_left(now, group) if waited_for else refused
+        if not group.supports(join.protocol_type, join.protocols):
+            names = ", ".join(name for name, _ in join.protocols)
+            return join.refuse(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                join.member_id,
+                f"not all members support one of its assignors ({names}) of type "
+                f"{join.protocol_type!r}",
+            )
+        if join.member_id:
+            return self._join_known(now, group, join)
+        return self._join_new(now, group, join)
+
+    def _lacks_room(self, group: ClassicGroup, join: Join) -> str:
+        """Why the group has no room for what joins; empty if it has."""
+        if not self._has_room(group, join.member_id):
+            return f"it has {len(group.members)} members; group.max.size is the most"
+        member_id = group.static_members.get(join.instance_id or "", join.member_id)
+        member = group.members.get(member_id)
+        try:
+            check_subscriptions(
+                group.subscription_bytes,
+                0 if member is None else subscription_size(member.protocols, member.instance_id),
+                subscription_size(join.protocols, join.instance_id),
+                self._config.subscriptions_bytes_max,
+            )
+        except KafkaError as error:
+            return error.message
+        before = 0 if member is None else protocols_bytes(member.protocols)
+        if not self._has_memory(join.group_id, protocols_bytes(join.protocols) - before):
+            return _NO_MEMORY
+        return ""
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        room = self._config.members_max
+        if group.state is GroupState.EMPTY or len(group.members) < room:
+            return True
+        member = group.members.get(member_id)
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            return member is not None
+        return (member is not None and member.join_reply is not None) or (
+            group.waiting_to_join < room
+        )
+
+    def _join_new(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
+        name = (join.instance_id or join.client_id)[:_NAME_IN_ID_MAX]
+        member_id = f"{name}-{random_uuid_text(self._random)}"
+        if join.instance_id is not None:
+            current = group.static_members.get(join.instance_id)
+            if current is None:
+                return self._add(now, group, join, member_id)
+            return self._take_over(now, group, join, group.members[current], member_id)
+        if join.version < _MEMBER_ID_REQUIRED_SINCE:
+            return self._add(now, group, join, member_id)
+        loser = self._pending.add(group, member_id, now.tick_ms + join.session_timeout_ms)
+        join.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        if loser is None:
+            return Result()
+        decision = self._rebalancer.pending_left(now, loser)
+        self._unused(loser)
+        return decision
+
+    def _join_known(self, now: Now, group: ClassicGroup, join: Join) -> Decision:
+        if join.instance_id is None and self._pending.remove(group, join.member_id):
+            return self._add(now, group, join, join.member_id)
+        try:
+            member = group.validate(join.member_id, join.instance_id)
+        except KafkaError as error:
+            return join.refuse(error.code, join.member_id)
+        changed = member.protocols != join.protocols
+        settled = group.state is GroupState.COMPLETING_REBALANCE or (
+            group.state is GroupState.STABLE and group.leader_id != member.member_id
+        )
+        if settled and not changed:
+            join.reply(group.join_response(member.member_id))
+            return Result()
+        self._update(group, member, join)
+        return self._rebalancer.prepare_or_complete(now, group)
+
+    def _add(self, now: Now, group: ClassicGroup, join: Join, member_id: str) -> Decision:
+        member = Member(
+            member_id=member_id,
+            instance_id=join.instance_id,
+            client_id=join.client_id,
+            client_host=join.client_host,
+            rebalance_timeout_ms=join.rebalance_timeout_ms,
+            session_timeout_ms=join.session_timeout_ms,
+            protocols=join.protocols,
+            is_new=True,
+            join_reply=join.reply,
+        )
+        if not group.members:
+            self._pending.joined(group)
+            group.protocol_type = join.protocol_type
+        group.member_added = True
+        group.add(member)
+        timeout_ms = self._config.new_member_join_timeout_ms
+        self._rebalancer.end_session_at(group, member, now.tick_ms + timeout_ms)
+        return self._rebalancer.prepare_or_complete(now, group)
+
+    def _update(self, group: ClassicGroup, member: Member, join: Join) -> None:
+        """Lets a member wait with what it says of itself now; an older request gives way."""
+        member.answer_join(
+            JoinGroupResponse(
+                error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id
+            )
+        )
+        self._describe(group, member, join)
+        member.join_reply = join.reply
+
+    def _describe(self, group: ClassicGroup, member: Member, join: Join) -> None:
+        group.update_protocols(member, join.protocols)
+        member.rebalance_timeout_ms = join.rebalance_timeout_ms
+        member.session_timeout_ms = join.session_timeout_ms
+
+    # Static members that come back
+
+    def _take_over(
+        self, now: Now, group: ClassicGroup, join: Join, old: Member, member_id: str
+    ) -> Decision:
+        if group.state is GroupState.STABLE:
+            selected = group.selected_protocol({old.member_id: join.protocols})
+            if selected == group.protocol:
+                return self._take_over_quietly(group, join, old, member_id)
+        member = self._replace(now, group, join, old, member_id)
+        member.join_reply = join.reply
+        return self._rebalancer.prepare_or_complete(now, group)
+
+    def _take_over_quietly(
+        self, group: ClassicGroup, join: Join, old: Member, member_id: str
+    ) -> Decision:
+        """The new id must be durable before anybody learns of it; the generation stays."""
+        generation = group.generation
+        heir = replace(old, member_id=member_id, protocols=join.protocols)
+        leads = group.leader_id == old.member_id
+        members = [heir if member is old else member for member in group.members.values()]
+        assignments = {member.member_id: member.assignment for member in members}
+        record = group.record_of(members, member_id if leads else group.leader_id, assignments)
+
+        def committed(now: Now) -> Decision | None:
+            in_place = group.members.get(old.member_id) is old
+            if not in_place or (group.state, group.generation) != (GroupState.STABLE, generation):
+                return self._again(now, join)
+            leader_before = group.leader_id or ""
+            self._replace(now, group, join, old, member_id)
+            join.reply(_unchanged_response(group, join, member_id, leader_before))
+            return None
+
+        def failed(now: Now, code: ErrorCode) -> Decision | None:
+            return join.refuse(code)
+
+        return Result([record], committed, failed)
+
+    def _replace(
+        self, now: Now, group: ClassicGroup, join: Join, old: Member, member_id: str
+    ) -> Member:
+        member = group.replace_static(old, member_id, join.client_id, join.client_host)
+        self._rebalancer.move_session(now, group, old, member)
+        self._describe(group, member, join)
+        return member
+
+
+def _unchanged_response(
+    group: ClassicGroup, join: Join, member_id: str, leader_before: str
+) -> JoinGroupResponse:
+    """A returned leader must not assign again: it is told so (v9), or not told that it leads."""
+    response = group.join_response(member_id)
+    if join.version >= _SKIP_ASSIGNMENT_SINCE:
+        response.skip_assignment = group.leader_id == member_id
+    else:
+        response.leader = leader_before
+        response.members = []
+    return response

@@ -1,0 +1,92 @@
+"""Member ids that were given out and have not come back (KIP-394).
+
+Anyone can ask for ids without end, so there is a bound for all groups of a shard together; the
+oldest goes first, and its owner, if there is one, simply asks again.
+
+A group of which there is nothing but such ids is no group yet: it keeps no other out, and needs its
+room when the first member comes.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.state_room import StateAccount
+from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.group.classic.group import ClassicGroup
+from lakelog.coordinator.group.memory import ID_GIVEN_OUT_BYTES
+from lakelog.coordinator.group.timers import TimerKey, TimerKind
+
+PENDING_MAX = 2000
+"""Ids of one shard."""
+PENDING_BYTES_MAX = 1024 * 1024
+"""What those and the ids of their groups may take together: each may have 32 KiB."""
+
+
+class PendingMembers:
+    def __init__(self, deadlines: Deadlines[TimerKey], account: StateAccount) -> None:
+        self._deadlines = deadlines
+        self._account = account
+        self._groups: dict[str, ClassicGroup] = {}
+        self._unjoined: set[str] = set()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def add(self, group: ClassicGroup, member_id: str, deadline_ms: int) -> ClassicGroup | None:
+        """Returns the group that lost its oldest id to make room, if any did.
+
+        An id for which that makes no room is forgotten at once.
+        """
+        loser, size = None, _size(group, member_id)
+        if self._groups and not self._has_room(size):
+            oldest = next(iter(self._groups))
+            loser = self._groups[oldest]
+            self.remove(loser, oldest)
+        if not self._has_room(size):
+            return loser
+        self._size += size
+        self._account.note(group.group_id, ID_GIVEN_OUT_BYTES + size)
+        self._groups[member_id] = group
+        group.pending_joins.add(member_id)
+        if group.generation == 0 and not group.members:
+            self._unjoined.add(group.group_id)
+        key = TimerKey(TimerKind.PENDING, group.group_id, member_id)
+        self._deadlines.set(key, deadline_ms)
+        return loser
+
+    def _has_room(self, size: int) -> bool:
+        return len(self._groups) < PENDING_MAX and self._size + size <= PENDING_BYTES_MAX
+
+    def remove(self, group: ClassicGroup, member_id: str) -> bool:
+        """Whether it was pending in this group; an id given out for another stays as it is."""
+        if self._groups.get(member_id) is not group:
+            return False
+        del self._groups[member_id]
+        size = _size(group, member_id)
+        self._size -= size
+        self._account.note(group.group_id, -ID_GIVEN_OUT_BYTES - size)
+        group.pending_joins.discard(member_id)
+        if not group.pending_joins:
+            self._unjoined.discard(group.group_id)
+        self._deadlines.cancel(TimerKey(TimerKind.PENDING, group.group_id, member_id))
+        return True
+
+    @property
+    def unjoined_count(self) -> int:
+        """Groups that never had a member."""
+        return len(self._unjoined)
+
+    def is_unjoined(self, group: ClassicGroup) -> bool:
+        return group.group_id in self._unjoined
+
+    def joined(self, group: ClassicGroup) -> None:
+        """It has its first member."""
+        self._unjoined.discard(group.group_id)
+
+    def remove_all(self, group: ClassicGroup) -> None:
+        for member_id in list(group.pending_joins):
+            self.remove(group, member_id)
+
+
+def _size(group: ClassicGroup, member_id: str) -> int:
+    return len(group.group_id) + len(member_id)

@@ -1,0 +1,120 @@
+"""A consumer group as it will be when what was decided is committed.
+
+A decision takes several steps, each of which builds on the one before; they see each other through
+the draft. Nothing of it outlives the decision but its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lakelog.coordinator.group.classic.group import ClassicGroup
+from lakelog.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
+from lakelog.coordinator.group.consumer.member import ConsumerMember, Target, stored_target
+from lakelog.coordinator.group.consumer.records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRecord,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from lakelog.coordinator.group.records import Record
+from lakelog.wire.schema import Message
+
+
+class Draft:
+    """`group` is `live`, the committed one, until the first record, then a copy.
+
+    Args:
+        retires: the classic group that this one takes the place of.
+        records: what is to be written before anything else.
+    """
+
+    def __init__(
+        self,
+        live: ConsumerGroup,
+        *,
+        retires: ClassicGroup | None = None,
+        records: Iterable[Record] = (),
+    ) -> None:
+        self.live = self.group = live
+        self.retires = retires
+        self.records: list[Record] = list(records)
+
+    @property
+    def group_id(self) -> str:
+        return self.group.group_id
+
+    def add(self, key: ConsumerGroupKey, value: Message | None) -> None:
+        if self.group is self.live:
+            self.group = self.live.copy()
+        record = ConsumerGroupRecord(key, value)
+        self.records.append(record)
+        self.group.replay(record)
+
+    def put_member(self, member: ConsumerMember) -> None:
+        key = ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member.member_id)
+        self.add(key, member.metadata_value())
+
+    def put_assignment(self, member: ConsumerMember) -> None:
+        key = ConsumerGroupCurrentMemberAssignmentKey(
+            group_id=self.group_id, member_id=member.member_id
+        )
+        self.add(key, member.assignment_value())
+
+    def put_target(self, member_id: str, target: Target) -> None:
+        key = ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id)
+        value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=stored_target(target))
+        self.add(key, value)
+
+    def put_epoch(self, epoch: int, metadata_hash: int) -> None:
+        key = ConsumerGroupMetadataKey(group_id=self.group_id)
+        self.add(key, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
+
+    def put_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        key = ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
+        value = ConsumerGroupTargetAssignmentMetadataValue(
+            assignment_epoch=epoch, assignment_timestamp=timestamp_ms
+        )
+        self.add(key, value)
+
+    def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """None deletes it."""
+        key = ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex)
+        if resolved is None:
+            self.add(key, None)
+            return
+        value = ConsumerGroupRegularExpressionValue(
+            topics=sorted(resolved.topics),
+            version=resolved.version,
+            timestamp=resolved.timestamp_ms,
+        )
+        self.add(key, value)
+
+    def delete_partition_metadata(self) -> None:
+        self.add(ConsumerGroupPartitionMetadataKey(group_id=self.group_id), None)
+
+    def remove_member(self, member_id: str) -> None:
+        """What it has first, so that it is never gone with something in its hands."""
+        ids = {"group_id": self.group_id, "member_id": member_id}
+        self.add(ConsumerGroupCurrentMemberAssignmentKey(**ids), None)
+        self.add(ConsumerGroupTargetAssignmentMemberKey(**ids), None)
+        self.add(ConsumerGroupMemberMetadataKey(**ids), None)
+
+    def delete_group(self) -> None:
+        for member_id in list(self.group.members):
+            self.remove_member(member_id)
+        self.add(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None)
+        for regex in list(self.group.regexes):
+            self.put_regex(regex, None)
+        if self.group.has_partition_metadata:
+            self.delete_partition_metadata()
+        self.add(ConsumerGroupMetadataKey(group_id=self.group_id), None)

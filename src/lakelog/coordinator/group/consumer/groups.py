@@ -1,0 +1,366 @@
+"""The consumer groups of a shard: which there are, how a change of one is made, and its timers.
+
+Every change goes through `finish` (or `fence`, which may end the group as such): its records are
+written as one, and only then do replies and timers follow from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.state_room import StateAccount
+from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.group.change_queue import ChangeQueue
+from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.classic.groups import ClassicGroups
+from lakelog.coordinator.group.classic.pending_members import PendingMembers
+from lakelog.coordinator.group.classic.rebalance import Rebalancer
+from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, Overrides
+from lakelog.coordinator.group.consumer.draft import Draft
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.member import ConsumerMember, MemberState
+from lakelog.coordinator.group.consumer.migration import (
+    CONSUMER,
+    cannot_upgrade,
+    classic_record,
+    classic_tombstone,
+    downgraded,
+    upgraded,
+)
+from lakelog.coordinator.group.consumer.rebalance import ConsumerRebalancer
+from lakelog.coordinator.group.consumer.records import ConsumerGroupMetadataKey, ConsumerGroupRecord
+from lakelog.coordinator.group.counts import GroupCounts
+from lakelog.coordinator.group.limits import NO_MEMORY, TOO_MANY_GROUPS
+from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.subscription_size import check_subscriptions
+from lakelog.coordinator.group.timers import TimerKey, TimerKind
+from lakelog.coordinator.group.topics import Topics
+from lakelog.coordinator.shard import Now, Result
+from lakelog.protocol.join_group import JoinGroupResponse
+from lakelog.protocol.sync_group import SyncGroupResponse
+
+Committed = Callable[[Now], None]
+Failed = Callable[[ErrorCode], None]
+
+_RETRY_MS = 500
+_MEMBER_TIMERS = (TimerKind.SESSION, TimerKind.REVOKE, TimerKind.REJOIN, TimerKind.RESYNC)
+
+
+class ConsumerGroups:
+    """Args:
+    classic: the shard's live classic groups; one whose place is taken is removed from it.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        overrides: Overrides,
+        deadlines: Deadlines[TimerKey],
+        topics: Topics,
+        changes: ChangeQueue,
+        classic: ClassicGroups,
+        classic_rebalancer: Rebalancer,
+        pending: PendingMembers,
+        has_room: Callable[[str], bool],
+        has_memory: Callable[[str, int], bool],
+        account: StateAccount,
+        counts: GroupCounts,
+    ) -> None:
+        self.config: ConsumerConfig = config.consumer
+        self._classic_members_max = config.members_max
+        self._subscriptions_bytes_max = config.subscriptions_bytes_max
+        self._overrides = overrides
+        self._deadlines = deadlines
+        self._topics = topics
+        self._changes = changes
+        self._classic = classic
+        self._classic_rebalancer = classic_rebalancer
+        self._pending = pending
+        self._has_room = has_room
+        self._has_memory = has_memory
+        self._account = account
+        self._counts = counts
+        self.by_id: dict[str, ConsumerGroup] = {}
+        self.rebalancer = ConsumerRebalancer(config.consumer, topics, self._assignment_interval_ms)
+
+    # Durable state
+
+    def replay(self, record: ConsumerGroupRecord) -> None:
+        group_id = record.key.group_id
+        group = self.by_id.get(group_id)
+        if group is None:
+            if record.value is None:
+                return
+            group = self.by_id[group_id] = ConsumerGroup(group_id)
+            self._account.note(group_id, group.memory)
+        before = group.memory
+        group.replay(record)
+        self._account.note(group_id, group.memory - before)
+        if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
+            del self.by_id[group_id]
+            self._account.note(group_id, -group.memory)
+
+    def loaded(self, now: Now) -> None:
+        self.rebalancer.regexes.new_topics_version = self._topics.version()
+        for group in self.by_id.values():
+            for member in group.members.values():
+                self.arm(now, group.group_id, member)
+
+    def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
+        """Groups that read these topics look at them with their next heartbeat."""
+        if are_new:
+            self.rebalancer.regexes.new_topics_version = self._topics.version()
+        for group in self.by_id.values():
+            if not group.refresh_due and not group.subscribed_topics().isdisjoint(names):
+                group.refresh_due = True
+
+    # Settings
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        own = self._overrides(group_id)
+        return own.get("consumer.session.timeout.ms", self.config.session_timeout_ms)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        own = self._overrides(group_id)
+        return own.get("consumer.heartbeat.interval.ms", self.config.heartbeat_interval_ms)
+
+    def _assignment_interval_ms(self, group_id: str) -> int:
+        own = self._overrides(group_id)
+        return own.get("consumer.assignment.interval.ms", self.config.assignment_interval_ms)
+
+    # Changes
+
+    def get(self, group_id: str) -> ConsumerGroup:
+        """Raises GROUP_ID_NOT_FOUND."""
+        group = self.by_id.get(group_id)
+        if group is None:
+            what = "is not a consumer group" if group_id in self._classic else "not found"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        return group
+
+    def open(self, group_id: str, *, creates: bool) -> Draft:
+        """A draft of the group, made or converted if need be.
+
+        Raises GROUP_ID_NOT_FOUND, or GROUP_MAX_SIZE_REACHED if there are too many groups.
+        """
+        group = self.by_id.get(group_id)
+        if group is not None or not creates:
+            return Draft(self.get(group_id))
+        classic = self._classic.get(group_id)
+        is_new = classic is None or self._pending.is_unjoined(classic)
+        if is_new and not self._has_room(group_id):
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, TOO_MANY_GROUPS)
+        if classic is None:
+            return Draft(ConsumerGroup(group_id))
+        if classic.state is GroupState.EMPTY:
+            tombstone = classic_tombstone(group_id)
+            return Draft(ConsumerGroup(group_id), retires=classic, records=[tombstone])
+        self._check_upgrade(classic)
+        return upgraded(classic, self._topics)
+
+    def _check_upgrade(self, classic: ClassicGroup) -> None:
+        if not self.config.migration.upgrades:
+            reason = "online upgrade is disabled."
+        elif classic.protocol_type != CONSUMER:
+            reason = "the group does not use the consumer embedded protocol."
+        elif len(classic.members) > self.config.members_max:
+            reason = "the group size exceeds the consumer group maximum size."
+        else:
+            return
+        raise cannot_upgrade(classic.group_id, reason)
+
+    def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+        """Raises GROUP_MAX_SIZE_REACHED unless the member is in the group already."""
+        known = member_id in group.members or group.static_member(instance_id) is not None
+        if not known and len(group.members) >= self.config.members_max:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of "
+                f"{self.config.members_max} members.",
+            )
+
+    def check_subscription(
+        self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
+    ) -> None:
+        """Raises GROUP_MAX_SIZE_REACHED if all members together would say too much.
+
+        To be followed by `check_memory`, when it is drafted what the group would be.
+        """
+        check_subscriptions(
+            group.subscription_bytes,
+            old.subscription_bytes,
+            new.subscription_bytes,
+            self._subscriptions_bytes_max,
+        )
+
+    def check_memory(self, draft: Draft) -> None:
+        """Raises GROUP_MAX_SIZE_REACHED if there is no room for what the group would take."""
+        retired = 0 if draft.retires is None else draft.retires.memory
+        more = draft.group.memory - draft.live.memory - retired
+        if not self._has_memory(draft.group_id, more):
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMORY)
+
+    def finish(self, draft: Draft, committed: Committed, failed: Failed) -> Decision:
+        """Writes what was drafted, if anything, and then calls one of the two."""
+
+        def on_commit(now: Now) -> None:
+            if draft.retires is not None:
+                self._retire(now, draft.retires)
+            committed(now)
+
+        def on_failure(_: Now, code: ErrorCode) -> None:
+            draft.live.refresh_due = True
+            failed(code)
+
+        decision: Decision = Result(draft.records, on_commit, on_failure)
+        return self._changes.change(draft.group_id, decision)
+
+    def _retire(self, now: Now, classic: ClassicGroup) -> None:
+        """Ends a classic group that has become a consumer group: whoever waits has to join again,
+        and whoever was given an id may still come with it."""
+        group_id = classic.group_id
+        for kind in (TimerKind.JOIN, TimerKind.SYNC):
+            self._deadlines.cancel(TimerKey(kind, group_id))
+        for member_id, member in classic.members.items():
+            code = ErrorCode.REBALANCE_IN_PROGRESS
+            member.answer_join(JoinGroupResponse(error_code=code, member_id=member_id))
+            member.answer_sync(SyncGroupResponse(error_code=code))
+            self._deadlines.cancel(TimerKey(TimerKind.SESSION, group_id, member_id))
+        self._pending.remove_all(classic)
+        if self._classic.get(group_id) is classic:
+            del self._classic[group_id]
+        group = self.by_id.get(group_id)
+        for each in group.members.values() if group is not None else ():
+            self.arm(now, group_id, each)
+
+    # Members that go
+
+    def fence(
+        self,
+        now: Now,
+        group: ConsumerGroup,
+        leaving: Collection[str],
+        committed: Committed,
+        failed: Failed,
+    ) -> Decision:
+        """Takes members out; if none of the consumer protocol is left, the group changes back."""
+        staying = [each for each in group.members.values() if each.member_id not in leaving]
+        if staying and self.may_downgrade(staying):
+            return self.downgrade(now, Draft(group), leaving, committed, failed, rebalances=True)
+        draft = Draft(group)
+        self.rebalancer.remove(draft, leaving)
+
+        def on_commit(now: Now) -> None:
+            self.disarm(group.group_id, leaving)
+            committed(now)
+
+        return self.finish(draft, on_commit, failed)
+
+    def may_downgrade(self, staying: Collection[ConsumerMember]) -> bool:
+        return (
+            self.config.migration.downgrades
+            and len(staying) <= self._classic_members_max
+            and all(each.classic is not None for each in staying)
+        )
+
+    def downgrade(
+        self,
+        now: Now,
+        draft: Draft,
+        leaving: Collection[str],
+        committed: Committed,
+        failed: Failed,
+        *,
+        rebalances: bool,
+    ) -> Decision:
+        """Makes a classic group of the draft, without the members that leave.
+
+        Args:
+            rebalances: whether its members have to join again, for the assignment is not theirs.
+        """
+        group_id = draft.group_id
+        members = set(draft.group.members) | set(draft.live.members)
+        classic = downgraded(draft.group, leaving, self._topics, now.wall_ms)
+        draft.delete_group()
+
+        def on_commit(now: Now) -> Decision | None:
+            self.disarm(group_id, members)
+            self._classic[group_id] = classic
+            for member in classic.members.values():
+                self._classic_rebalancer.renew_session(now, classic, member)
+            committed(now)
+            return self._classic_rebalancer.prepare(now, classic) if rebalances else None
+
+        def on_failure(_: Now, code: ErrorCode) -> None:
+            failed(code)
+
+        records = [*draft.records, classic_record(classic)]
+        return self._changes.change(group_id, Result(records, on_commit, on_failure))
+
+    # Timers
+
+    def arm(
+        self, now: Now, group_id: str, member: ConsumerMember, *, progressed: bool = True
+    ) -> None:
+        """Sets a member's timers by what it is now.
+
+        Args:
+            progressed: whether its assignment has changed, so that it has all its time again.
+        """
+        session_ms = self.session_timeout_ms(group_id)
+        if member.classic is not None:
+            session_ms = member.classic.session_timeout_ms
+        self.set_timer(now, TimerKind.SESSION, group_id, member.member_id, session_ms)
+        key = TimerKey(TimerKind.REVOKE, group_id, member.member_id)
+        if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
+            self._deadlines.cancel(key)
+        elif progressed or key not in self._deadlines:
+            self._deadlines.set(key, now.tick_ms + member.rebalance_timeout_ms)
+
+    def set_timer(
+        self, now: Now, kind: TimerKind, group_id: str, member_id: str, after_ms: int
+    ) -> None:
+        self._deadlines.set(TimerKey(kind, group_id, member_id), now.tick_ms + after_ms)
+
+    def set_timer_once(
+        self, now: Now, kind: TimerKind, group_id: str, member_id: str, after_ms: int
+    ) -> None:
+        """Unless it is set."""
+        if TimerKey(kind, group_id, member_id) not in self._deadlines:
+            self.set_timer(now, kind, group_id, member_id, after_ms)
+
+    def cancel_timer(self, kind: TimerKind, group_id: str, member_id: str) -> None:
+        self._deadlines.cancel(TimerKey(kind, group_id, member_id))
+
+    def disarm(self, group_id: str, member_ids: Collection[str]) -> None:
+        for member_id in member_ids:
+            for kind in _MEMBER_TIMERS:
+                self.cancel_timer(kind, group_id, member_id)
+
+    def on_timer(self, now: Now, group: ConsumerGroup, key: TimerKey) -> Decision:
+        """A member has been silent, or has not done what it was to, for too long."""
+        member = group.members.get(key.member_id)
+        if member is None:
+            return Result()
+        if key.kind is TimerKind.REVOKE and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            return Result()
+        if key.kind in (TimerKind.REJOIN, TimerKind.RESYNC) and member.classic is None:
+            return Result()
+
+        def expired(_: Now) -> None:
+            self._counts.members_expired += 1
+
+        decision = self.fence(now, group, [key.member_id], expired, _nothing)
+
+        def failed(now: Now, code: ErrorCode) -> Decision | None:
+            """The member is still there, so its time is still up."""
+            self.set_timer(now, key.kind, key.group_id, key.member_id, _RETRY_MS)
+            return decision.failed(now, code) if decision.failed is not None else None
+
+        return replace(decision, failed=failed)
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -1,0 +1,174 @@
+"""A group that changes its protocol while it runs (KIP-848, `group.consumer.migration.policy`).
+
+Upward, a classic group becomes a consumer group when the first member of the consumer protocol
+joins; its members stay in it with what they have, each still speaking the classic protocol.
+Downward, a consumer group becomes a classic one when the last member of the consumer protocol has
+gone. Both are one batch of records: no crash leaves half a group.
+
+Only the conversions are here; who decides, and when, is in `consumer_groups`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.classic.member import Member
+from lakelog.coordinator.group.consumer.draft import Draft
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.member import ClassicSide, ConsumerMember
+from lakelog.coordinator.group.consumer.subscriptions import metadata_hash
+from lakelog.coordinator.group.records import GroupMetadataKey, GroupRecord
+from lakelog.coordinator.group.topics import Topics
+from lakelog.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+    decode_versioned,
+    encode_versioned,
+    version_of,
+)
+from lakelog.wire.errors import WireError
+
+CONSUMER = "consumer"
+
+
+def classic_tombstone(group_id: str) -> GroupRecord:
+    return GroupRecord(GroupMetadataKey(group=group_id), None)
+
+
+def consumer_tombstones(group: ConsumerGroup) -> Draft:
+    """Deletes the group with everything in it."""
+    draft = Draft(group)
+    draft.delete_group()
+    return draft
+
+
+def upgraded(classic: ClassicGroup, topics: Topics) -> Draft:
+    """A consumer group with the members and the assignment of a classic one, in its generation.
+
+    Raises GROUP_ID_NOT_FOUND if what the members said to each other cannot be read, or would be
+    lost.
+    """
+    draft = Draft(
+        ConsumerGroup(classic.group_id),
+        retires=classic,
+        records=[classic_tombstone(classic.group_id)],
+    )
+    members = [_upgraded_member(classic, member, topics) for member in classic.members.values()]
+    for member in members:
+        draft.put_member(member)
+    draft.put_epoch(classic.generation, metadata_hash(draft.group.subscribed_topics(), topics))
+    for member in members:
+        target = {topic: frozenset(epochs) for topic, epochs in member.assigned.items()}
+        draft.put_target(member.member_id, target)
+    draft.put_target_epoch(classic.generation, 0)
+    for member in members:
+        draft.put_assignment(member)
+    return draft
+
+
+def _upgraded_member(classic: ClassicGroup, member: Member, topics: Topics) -> ConsumerMember:
+    subscription = subscription_of(classic, member)
+    return ConsumerMember(
+        member_id=member.member_id,
+        member_epoch=classic.generation,
+        previous_epoch=classic.generation,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=frozenset(subscription.topics),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        assigned=_assigned(classic, member, topics),
+        classic=ClassicSide(member.session_timeout_ms, member.protocols),
+    )
+
+
+def subscription_of(classic: ClassicGroup, member: Member) -> ConsumerProtocolSubscription:
+    try:
+        return decode_versioned(ConsumerProtocolSubscription, member.metadata(classic.protocol))
+    except WireError as error:
+        raise cannot_upgrade(
+            classic.group_id, "the embedded consumer protocol is malformed."
+        ) from error
+
+
+def _assigned(classic: ClassicGroup, member: Member, topics: Topics) -> dict[bytes, dict[int, int]]:
+    if not member.assignment:
+        return {}
+    try:
+        assignment = decode_versioned(ConsumerProtocolAssignment, member.assignment)
+    except WireError as error:
+        raise cannot_upgrade(
+            classic.group_id, "the embedded consumer protocol is malformed."
+        ) from error
+    if assignment.user_data:
+        raise cannot_upgrade(
+            classic.group_id,
+            "an unsupported custom assignor is in use. Please switch to a default assignor "
+            "before re-attempting the upgrade.",
+        )
+    named = {each.topic: each.partitions for each in assignment.assigned_partitions}
+    return {
+        topic_id: dict.fromkeys(partitions, classic.generation)
+        for name, partitions in named.items()
+        if partitions and (topic_id := topics.topic_id(name)) is not None
+    }
+
+
+def cannot_upgrade(group_id: str, reason: str) -> KafkaError:
+    text = f"Cannot upgrade classic group {group_id} to consumer group because {reason}"
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+def downgraded(
+    group: ConsumerGroup, leaving: Collection[str], topics: Topics, wall_ms: int
+) -> ClassicGroup:
+    """A classic group, in the group's epoch, of the members that stay; all must be classic."""
+    classic = ClassicGroup(group.group_id)
+    classic.generation = group.epoch
+    classic.protocol_type = CONSUMER
+    for member in group.members.values():
+        if member.member_id not in leaving:
+            classic.add(_downgraded_member(member))
+    classic.protocol = classic.selected_protocol()
+    for each in classic.members.values():
+        target = group.target.get(each.member_id, {})
+        partitions = {topic: sorted(target[topic]) for topic in target}
+        each.assignment = encode_assignment(each.metadata(classic.protocol), partitions, topics)
+    classic.transition(GroupState.STABLE, wall_ms)
+    return classic
+
+
+def _downgraded_member(member: ConsumerMember) -> Member:
+    assert member.classic is not None
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols=member.classic.protocols,
+    )
+
+
+def classic_record(classic: ClassicGroup) -> GroupRecord:
+    assignments = {each.member_id: each.assignment for each in classic.members.values()}
+    return classic.record(assignments)
+
+
+def encode_assignment(
+    subscription: bytes, partitions: Mapping[bytes, Iterable[int]], topics: Topics
+) -> bytes:
+    """As a classic member reads it, in the version of its own subscription."""
+    named = [
+        TopicPartition(topic=name, partitions=sorted(partitions[topic_id]))
+        for topic_id in partitions
+        if (name := topics.topic_name(topic_id)) is not None
+    ]
+    named.sort(key=lambda each: each.topic)
+    version = min(version_of(subscription), ConsumerProtocolAssignment.__versions__.highest)
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=named), version)

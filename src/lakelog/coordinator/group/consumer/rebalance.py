@@ -1,0 +1,142 @@
+"""The steps of a consumer group's decisions: subscribe, assign, reconcile, or take members out.
+
+Each works on a draft, and sees what the one before has written there. Sources: KIP-848, KIP-1101
+(hash of the topics), KIP-1263 (assignment interval), and Apache Kafka 4.4's behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from lakelog.assignors import SERVER_ASSIGNORS, Assignment, Member
+from lakelog.coordinator.group.config import ConsumerConfig
+from lakelog.coordinator.group.consumer.draft import Draft
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.consumer.member import ConsumerMember, Target
+from lakelog.coordinator.group.consumer.reconcile import Goal, Owned, reconcile
+from lakelog.coordinator.group.consumer.subscriptions import (
+    Regexes,
+    forget_unused,
+    metadata_hash,
+    subscribed_ids,
+)
+from lakelog.coordinator.group.topics import Topics
+from lakelog.coordinator.shard import Now
+
+
+class ConsumerRebalancer:
+    """`interval_ms` is the shortest time between two target assignments of a group."""
+
+    def __init__(
+        self, config: ConsumerConfig, topics: Topics, interval_ms: Callable[[str], int]
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._interval_ms = interval_ms
+        self.regexes = Regexes(topics, config.regex_refresh_ms)
+
+    @property
+    def default_assignor(self) -> str:
+        return self._config.assignors[0]
+
+    def subscribe(self, draft: Draft, now: Now, old: ConsumerMember, new: ConsumerMember) -> bool:
+        """Writes what a member says of itself, and raises the group's epoch if that, or the topics
+        themselves, change what there is to assign.
+
+        Returns whether the member's subscription has changed. Raises INVALID_REGULAR_EXPRESSION.
+        """
+        votes = new.assignor != old.assignor
+        before = draft.group.preferred_assignor(self.default_assignor) if votes else None
+        if new != old or new.member_id not in draft.group.members:
+            draft.put_member(new)
+        renamed = new.topics != old.topics
+        matched = self.regexes.update(draft, now, old.regex, new.regex)
+        reassigned = votes and draft.group.preferred_assignor(self.default_assignor) != before
+        changed = renamed or matched or reassigned
+        if changed or draft.live.refresh_due:
+            draft.live.refresh_due = False
+            self._follow_topics(draft, bump=changed)
+        return renamed or new.regex != old.regex
+
+    def _follow_topics(self, draft: Draft, *, bump: bool) -> None:
+        group = draft.group
+        found = metadata_hash(group.subscribed_topics(), self._topics)
+        if bump or found != group.metadata_hash:
+            draft.put_epoch(group.epoch + 1, found)
+        if group.has_partition_metadata:
+            draft.delete_partition_metadata()
+
+    def assign(self, draft: Draft, now: Now) -> None:
+        """Makes the target assignment of the group's epoch, unless the last one is too recent."""
+        group = draft.group
+        if not self.may_assign(group, now):
+            return
+        for member_id, target in self._targets(group).items():
+            if target != group.target.get(member_id):
+                draft.put_target(member_id, target)
+        draft.put_target_epoch(group.epoch, now.wall_ms)
+
+    def may_assign(self, group: ConsumerGroup, now: Now) -> bool:
+        """Whether there is a new target assignment to make, and it is time for it."""
+        age_ms = now.wall_ms - group.assignment_timestamp_ms
+        is_recent = 0 <= age_ms < self._interval_ms(group.group_id)
+        is_recent = is_recent and group.assignment_timestamp_ms != 0
+        return group.epoch > group.assignment_epoch and not is_recent
+
+    def _targets(self, group: ConsumerGroup) -> dict[str, Target]:
+        members = [
+            Member(each.member_id, group.topics_of(each), each.instance_id)
+            for each in group.members.values()
+        ]
+        ids = {name: self._topics.topic_id(name) for name in group.subscribed_topics()}
+        known = {name: topic_id for name, topic_id in ids.items() if topic_id is not None}
+        names = {topic_id: name for name, topic_id in known.items()}
+        counts = {name: self._topics.partition_count(name) for name in known}
+        current: Assignment = {
+            member_id: {names[each]: sorted(target[each]) for each in target if each in names}
+            for member_id, target in group.target.items()
+        }
+        assignor = SERVER_ASSIGNORS[group.preferred_assignor(self.default_assignor)]
+        return {
+            member_id: {known[name]: frozenset(each) for name, each in share.items()}
+            for member_id, share in assignor(members, counts, current).items()
+        }
+
+    def reconcile(
+        self, draft: Draft, member: ConsumerMember, owned: Owned | None, *, changed: bool
+    ) -> ConsumerMember:
+        """Takes a member a step towards its target; `changed` is what `subscribe` returned."""
+        group = draft.group
+        if not changed and member.is_reconciled(group.assignment_epoch):
+            return member
+        goal = Goal(
+            epoch=group.assignment_epoch,
+            target=group.target.get(member.member_id, {}),
+            subscribed=subscribed_ids(group, member, self._topics),
+            is_free=group.is_free,
+        )
+        updated = reconcile(member, goal, owned, subscription_changed=changed)
+        if updated != member:
+            draft.put_assignment(updated)
+        return updated
+
+    def replace(self, draft: Draft, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        """Gives a static member's place, and all that it has, to its new process."""
+        new = old.renamed(member_id)
+        target = draft.group.target.get(old.member_id, {})
+        draft.remove_member(old.member_id)
+        draft.put_member(new)
+        draft.put_target(member_id, target)
+        draft.put_assignment(new)
+        return new
+
+    def remove(self, draft: Draft, member_ids: Iterable[str]) -> None:
+        """Takes members out, and what only they had subscribed to."""
+        for member_id in member_ids:
+            draft.remove_member(member_id)
+        forget_unused(draft)
+        found = metadata_hash(draft.group.subscribed_topics(), self._topics)
+        draft.put_epoch(draft.group.epoch + 1, found)
+        if not draft.group.members:
+            # Nobody is left to wait for: whoever joins next is assigned at once.
+            draft.put_target_epoch(draft.group.epoch, 0)

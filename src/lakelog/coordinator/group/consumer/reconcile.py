@@ -1,0 +1,133 @@
+"""How a member comes to its target assignment: what it gives up, and then what it is given.
+
+A member is told to give up first, and stays in its epoch until it no longer reports what it was to
+give up. Then it goes to the target's epoch and is given whatever of its target is free; for the
+rest it waits. So no partition ever has two owners, and nobody waits for the whole group.
+
+Sources: KIP-848, and Apache Kafka 4.4's behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.consumer.member import ConsumerMember, Epochs, MemberState, Target
+
+Owned = Mapping[bytes, Set[int]]
+"""What a member says it has, by topic id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Where a member is to go.
+
+    Attributes:
+        subscribed: ids of the topics it subscribes to now; it is given nothing else.
+        is_free: whether nobody has a partition.
+    """
+
+    epoch: int
+    target: Target
+    subscribed: Set[bytes]
+    is_free: Callable[[bytes, int], bool]
+
+
+def reconcile(
+    member: ConsumerMember, goal: Goal, owned: Owned | None, *, subscription_changed: bool
+) -> ConsumerMember:
+    """The member a step further, or as it is if it cannot take one.
+
+    Args:
+        owned: None if the member has not said.
+
+    Raises FENCED_MEMBER_EPOCH for a state of a newer version, unless the member has nothing.
+    """
+    if member.state is MemberState.UNKNOWN and (owned is None or any(owned.values())):
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The member's state is unknown here: it must give up its partitions and join again.",
+        )
+    has_arrived = member.is_reconciled(goal.epoch)
+    is_giving_up = member.state is MemberState.UNREVOKED_PARTITIONS and _has(owned, member.pending)
+    if has_arrived or is_giving_up:
+        return _drop_unsubscribed(member, goal, owned) if subscription_changed else member
+    return _advance(member, goal, owned)
+
+
+def _advance(member: ConsumerMember, goal: Goal, owned: Owned | None) -> ConsumerMember:
+    wanted = {topic: goal.target[topic] for topic in goal.target if topic in goal.subscribed}
+    kept = _select(member.assigned, lambda topic, each: each in wanted.get(topic, ()))
+    given_up = _select(member.assigned, lambda topic, each: each not in wanted.get(topic, ()))
+    if given_up and _has(owned, given_up):
+        return replace(
+            member,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            previous_epoch=member.member_epoch,
+            assigned=kept,
+            pending=given_up,
+        )
+    missing = [
+        (topic, each)
+        for topic, partitions in wanted.items()
+        for each in partitions
+        if each not in kept.get(topic, ())
+    ]
+    free = [
+        (topic, each)
+        for topic, each in missing
+        if goal.is_free(topic, each) or each in member.pending.get(topic, ())
+    ]
+    waits = len(free) < len(missing)
+    return replace(
+        member,
+        state=MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE,
+        member_epoch=goal.epoch,
+        previous_epoch=member.member_epoch,
+        assigned=_with(kept, free, goal.epoch),
+        pending={},
+    )
+
+
+def _drop_unsubscribed(member: ConsumerMember, goal: Goal, owned: Owned | None) -> ConsumerMember:
+    """A member that has given up a subscription must not be left with its partitions until the
+    next target assignment is made."""
+    kept = _select(member.assigned, lambda topic, _: topic in goal.subscribed)
+    dropped = _select(member.assigned, lambda topic, _: topic not in goal.subscribed)
+    if not dropped:
+        return member
+    pending = {topic: dict(epochs) for topic, epochs in member.pending.items()}
+    for topic, epochs in dropped.items():
+        pending.setdefault(topic, {}).update(epochs)
+    changed = replace(member, previous_epoch=member.member_epoch, assigned=kept)
+    if _has(owned, pending):
+        return replace(changed, state=MemberState.UNREVOKED_PARTITIONS, pending=pending)
+    return changed
+
+
+def _has(owned: Owned | None, partitions: Epochs) -> bool:
+    """Whether the member has any of them; one that has not said may have all."""
+    if owned is None:
+        return True
+    return any(
+        not owned[topic].isdisjoint(epochs)
+        for topic, epochs in partitions.items()
+        if topic in owned
+    )
+
+
+def _select(epochs: Epochs, accepts: Callable[[bytes, int], bool]) -> dict[bytes, dict[int, int]]:
+    selected = {
+        topic: {each: epoch for each, epoch in partitions.items() if accepts(topic, each)}
+        for topic, partitions in epochs.items()
+    }
+    return {topic: partitions for topic, partitions in selected.items() if partitions}
+
+
+def _with(
+    epochs: dict[bytes, dict[int, int]], given: Iterable[tuple[bytes, int]], epoch: int
+) -> Epochs:
+    for topic, each in given:
+        epochs.setdefault(topic, {})[each] = epoch
+    return epochs

@@ -1,0 +1,1 @@
+"""Committed offsets: the table, OffsetCommit, TxnOffsetCommit, OffsetFetch and expiry."""

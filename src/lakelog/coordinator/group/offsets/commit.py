@@ -1,0 +1,126 @@
+"""OffsetCommit, versions 2 to 10: which commits are accepted, and their records."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
+from lakelog.coordinator.group.topics import Topics
+from lakelog.protocol.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_GROUP_ID_NOT_FOUND_SINCE = 9
+TOPIC_IDS_SINCE = 10
+
+_TIME_MAX = (1 << 63) - 1
+
+
+def check_commit(
+    group: ClassicGroup | None, known: bool, request: OffsetCommitRequest, version: int
+) -> None:
+    """Whether a commit may be taken from whoever sends it; raises `KafkaError` if not.
+
+    Args:
+        group: None if no member has ever joined it here.
+        known: whether there are committed offsets.
+
+    A generation of -1 without a member id is a simple consumer's: it manages its own assignment
+    and may only use a group without members.
+    """
+    generation = request.generation_id_or_member_epoch
+    if group is None and not known and generation >= 0:
+        newer = version >= _GROUP_ID_NOT_FOUND_SINCE
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION)
+    empty = group is None or group.state is GroupState.EMPTY
+    if generation < 0 and empty:
+        return
+    if generation < 0 and not request.member_id and request.group_instance_id is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if group is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    group.validate(request.member_id, request.group_instance_id)
+    if generation != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def plan_commit(
+    request: OffsetCommitRequest,
+    version: int,
+    topics: Topics,
+    metadata_max: int,
+    now_ms: int,
+) -> tuple[list[OffsetRecord], list[OffsetCommitResponseTopic]]:
+    """The records of those offsets that can be committed, and the answer for all.
+
+    Args:
+        metadata_max: UTF-16 code units of the text kept with an offset.
+        now_ms: milliseconds since the epoch.
+    """
+    records: list[OffsetRecord] = []
+    responses: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        name = topic.name if version < TOPIC_IDS_SINCE else topics.topic_name(topic.topic_id)
+        topic_id = None if name is None else topics.topic_id(name)
+        answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        responses.append(answer)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if name is None:
+                code = ErrorCode.UNKNOWN_TOPIC_ID
+            elif topic_id is None or not 0 <= index < topics.partition_count(name):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif _utf16_length(partition.committed_metadata or "") > metadata_max:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                code = ErrorCode.NONE
+                key = OffsetCommitKey(group=request.group_id, topic=name, partition=index)
+                value = _value(partition, topic_id, request.retention_time_ms, now_ms)
+                records.append(OffsetRecord(key, value))
+            answer.partitions.append(
+                OffsetCommitResponsePartition(partition_index=index, error_code=code)
+            )
+    return records, responses
+
+
+def _value(
+    partition: OffsetCommitRequestPartition, topic_id: bytes, retention_ms: int, now_ms: int
+) -> OffsetCommitValue:
+    value = OffsetCommitValue(
+        offset=partition.committed_offset,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=now_ms,
+    )
+    if retention_ms == -1:
+        value.leader_epoch = partition.committed_leader_epoch
+        value.topic_id = topic_id
+    else:
+        # The only version with a time to expire (v1) has neither epoch nor topic id.
+        value.expire_timestamp = min(now_ms + retention_ms, _TIME_MAX)
+    return value
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def refuse_commit(request: OffsetCommitRequest, code: ErrorCode) -> list[OffsetCommitResponseTopic]:
+    """The same code for every partition."""
+    return [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=code
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]

@@ -1,0 +1,79 @@
+"""Which committed offsets have been kept long enough (KIP-211, KAFKA-13636).
+
+They stay while a group has members that may need them: an offset expires when its group has been
+empty for the retention time, when no member of a stable group subscribes to its topic, or, for
+simple consumers, when that much time has passed since the commit. A commit that named its own time
+(OffsetCommit v2 to v4) expires then instead, but never under a group that is in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState
+from lakelog.coordinator.group.consumer.group import ConsumerGroup
+from lakelog.coordinator.group.offsets.table import PartitionOffsets
+from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
+from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, decode_versioned
+from lakelog.wire.errors import WireError
+
+_CONSUMER = "consumer"
+
+KeptSince = Callable[[OffsetCommitValue], int]
+
+
+def expired_offsets(
+    group_id: str,
+    group: ClassicGroup | ConsumerGroup | None,
+    offsets: dict[str, PartitionOffsets],
+    now_ms: int,
+    retention_ms: int,
+) -> list[OffsetCommitKey]:
+    """Args:
+    group: None if it has offsets only.
+    now_ms: milliseconds since the epoch.
+    """
+    rule = _rule(group)
+    if rule is None:
+        return []
+    kept_since, subscribed = rule
+    return [
+        OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+        for topic, partitions in offsets.items()
+        if topic not in subscribed
+        for partition, value in partitions.items()
+        if now_ms >= _expires_at(value, kept_since(value), retention_ms)
+    ]
+
+
+def _expires_at(value: OffsetCommitValue, kept_since_ms: int, retention_ms: int) -> int:
+    return value.expire_timestamp if value.expire_timestamp != -1 else kept_since_ms + retention_ms
+
+
+def _rule(
+    group: ClassicGroup | ConsumerGroup | None,
+) -> tuple[KeptSince, frozenset[str]] | None:
+    """From when the time counts, and for which topics it does not; None if nothing expires."""
+    if isinstance(group, ConsumerGroup):
+        return lambda value: value.commit_timestamp, frozenset(group.subscribed_topics())
+    if group is None or group.state is GroupState.EMPTY:
+        emptied_ms = -1 if group is None else group.state_timestamp_ms
+        return lambda value: max(emptied_ms, value.commit_timestamp), frozenset()
+    if group.state is not GroupState.STABLE or group.protocol_type != _CONSUMER:
+        return None
+    subscribed = subscribed_topics(group)
+    return None if subscribed is None else (lambda value: value.commit_timestamp, subscribed)
+
+
+def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
+    """None if a subscription cannot be read: then nobody knows what is in use."""
+    topics: set[str] = set()
+    for member in group.members.values():
+        try:
+            subscription = decode_versioned(
+                ConsumerProtocolSubscription, member.metadata(group.protocol)
+            )
+        except WireError:
+            return None
+        topics.update(subscription.topics)
+    return frozenset(topics)

@@ -1,0 +1,194 @@
+"""OffsetFetch, versions 1 to 10: one group in the older form, several from v8.
+
+A partition without a commit is answered with offset -1 and no error, and so is a group that does
+not exist. With `require_stable` a partition whose offset may be replaced by a transaction that is
+still open is answered UNSTABLE_OFFSET_COMMIT (KIP-447).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.uuids import ZERO_UUID
+from lakelog.coordinator.group.offsets.table import OffsetTable
+from lakelog.coordinator.group.records import OffsetCommitValue
+from lakelog.coordinator.group.topics import Topics
+from lakelog.protocol.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+_GROUPS_SINCE = 8
+_TOPIC_IDS_SINCE = 10
+
+
+def fetch_offsets(
+    request: OffsetFetchRequest,
+    version: int,
+    table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
+    topics: Topics,
+) -> OffsetFetchResponse:
+    """Args:
+    table_of: the offsets of a group's partition; raises `KafkaError` where there are none, or
+        none for whoever asks.
+    """
+    if version >= _GROUPS_SINCE:
+        groups = [
+            _fetch_group(group, version, table_of, topics, stable=request.require_stable)
+            for group in {group.group_id: group for group in request.groups}.values()
+        ]
+        return OffsetFetchResponse(groups=groups)
+    wanted = None
+    if request.topics is not None:
+        wanted = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted)
+    found = _fetch_group(group, version, table_of, topics, stable=request.require_stable)
+    return _older_response(found, wanted, version)
+
+
+def _fetch_group(
+    group: OffsetFetchRequestGroup,
+    version: int,
+    table_of: Callable[[OffsetFetchRequestGroup], OffsetTable],
+    topics: Topics,
+    *,
+    stable: bool,
+) -> OffsetFetchResponseGroup:
+    try:
+        table = table_of(group)
+    except KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    if group.topics is None:
+        answers = _all_topics(table, group.group_id, topics)
+    else:
+        answers = [
+            _one_topic(table, group.group_id, topic, version, topics) for topic in group.topics
+        ]
+    if stable:
+        _mark_unstable(table, group.group_id, answers, topics)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=answers)
+
+
+def _mark_unstable(
+    table: OffsetTable, group_id: str, answers: list[OffsetFetchResponseTopics], topics: Topics
+) -> None:
+    """Takes back what an open transaction may replace."""
+    if group_id not in table.pending:
+        return
+    for topic in answers:
+        name = topic.name or topics.topic_name(topic.topic_id) or ""
+        topic.partitions = [
+            _partition(each.partition_index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if table.pending.is_pending(group_id, name, each.partition_index)
+            else each
+            for each in topic.partitions
+        ]
+
+
+def _all_topics(
+    table: OffsetTable, group_id: str, topics: Topics
+) -> list[OffsetFetchResponseTopics]:
+    """Every offset of the group, but those of topics that are gone."""
+    answers = []
+    for name in table.of_group(group_id):
+        topic_id = topics.topic_id(name)
+        if topic_id is None:
+            continue
+        found = [
+            (partition, table.find(group_id, name, topic_id, partition))
+            for partition in table.of_group(group_id)[name]
+        ]
+        partitions = [_partition(index, value) for index, value in found if value is not None]
+        if partitions:
+            answers.append(
+                OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+            )
+    return answers
+
+
+def _one_topic(
+    table: OffsetTable,
+    group_id: str,
+    topic: OffsetFetchRequestTopics,
+    version: int,
+    topics: Topics,
+) -> OffsetFetchResponseTopics:
+    by_id = version >= _TOPIC_IDS_SINCE
+    name = topics.topic_name(topic.topic_id) if by_id else topic.name
+    code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+    topic_id = topics.topic_id(name) if name is not None else None
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            _partition(
+                partition,
+                table.find(group_id, name or "", topic_id or ZERO_UUID, partition),
+                code,
+            )
+            for partition in topic.partition_indexes
+        ],
+    )
+
+
+def _partition(
+    partition: int, value: OffsetCommitValue | None, code: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponsePartitions:
+    if value is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=partition, committed_offset=-1, metadata="", error_code=code
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )
+
+
+def _older_response(
+    group: OffsetFetchResponseGroup,
+    wanted: Iterable[OffsetFetchRequestTopics] | None,
+    version: int,
+) -> OffsetFetchResponse:
+    """Before v8 there is one group; before v2 its error has no place but the partitions."""
+    answers = group.topics
+    if group.error_code and version < 2:
+        code = ErrorCode(group.error_code)
+        answers = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=[_partition(index, None, code) for index in topic.partition_indexes],
+            )
+            for topic in wanted or ()
+        ]
+    return OffsetFetchResponse(
+        error_code=group.error_code, topics=[_older_topic(topic) for topic in answers]
+    )
+
+
+def _older_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=each.partition_index,
+                committed_offset=each.committed_offset,
+                committed_leader_epoch=each.committed_leader_epoch,
+                metadata=each.metadata,
+                error_code=each.error_code,
+            )
+            for each in topic.partitions
+        ],
+    )

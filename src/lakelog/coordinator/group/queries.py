@@ -1,0 +1,85 @@
+"""What can be asked of a shard; nothing changes by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from lakelog.coordinator.group.consumer.description import (
+    consumer_group_not_found,
+    describe_consumer_group,
+)
+from lakelog.coordinator.group.consumer.offset_access import check_consumer_fetch
+from lakelog.coordinator.group.listing import (
+    GroupFilter,
+    describe_group,
+    group_not_found,
+    list_group,
+)
+from lakelog.coordinator.group.offsets.table import OffsetTable
+from lakelog.coordinator.group.records import OffsetCommitValue
+from lakelog.coordinator.group.state import AnyGroup, ShardState
+from lakelog.protocol.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from lakelog.protocol.describe_groups import DescribedGroup
+from lakelog.protocol.list_groups import ListedGroup
+from lakelog.protocol.offset_fetch import OffsetFetchRequestGroup
+
+
+class GroupStanding(NamedTuple):
+    """A group's members, and the offsets committed by topic and partition."""
+
+    group_id: str
+    members: int
+    offsets: Mapping[str, Mapping[int, OffsetCommitValue]]
+
+
+class Queries:
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
+
+    def describe(self, group_id: str, version: int) -> DescribedGroup:
+        """As DescribeGroups, which knows classic groups only."""
+        if self._state.consumer(group_id) is not None:
+            return group_not_found(group_id, version, is_consumer=True)
+        group = self._state.classic.get(group_id)
+        if group is not None and self._state.is_unused(group):
+            group = None
+        described = describe_group(group_id, group, group_id in self._state.offsets)
+        return described if described is not None else group_not_found(group_id, version)
+
+    def describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
+        """As ConsumerGroupDescribe, which knows consumer groups only."""
+        consumer = self._state.consumer(group_id)
+        if consumer is None:
+            is_classic = (
+                self._state.any_group(group_id) is not None or group_id in self._state.offsets
+            )
+            return consumer_group_not_found(group_id, is_classic=is_classic)
+        default = self._state.consumers.rebalancer.default_assignor
+        return describe_consumer_group(consumer, self._state.topics, default)
+
+    def standings(self) -> Iterator[GroupStanding]:
+        """Every group that is listed, and how far it has come."""
+        for listed in self.list_groups(GroupFilter((), ())):
+            group_id = listed.group_id
+            group = self._state.any_group(group_id)
+            members = len(group.members) if group is not None else 0
+            yield GroupStanding(group_id, members, self._state.offsets.of_group(group_id))
+
+    def list_groups(self, wanted: GroupFilter) -> Iterator[ListedGroup]:
+        groups: dict[str, AnyGroup | None] = dict.fromkeys(self._state.offsets.group_ids)
+        for group_id, group in self._state.classic.items():
+            if not self._state.is_unused(group):
+                groups[group_id] = group
+        groups |= self._state.consumers.by_id
+        for group_id, any_group in groups.items():
+            listed = list_group(group_id, any_group)
+            if wanted.accepts(listed):
+                yield listed
+
+    def offsets_for(self, request: OffsetFetchRequestGroup) -> OffsetTable:
+        """Raises `KafkaError` if these offsets are not for whoever asks."""
+        consumer = self._state.consumer(request.group_id)
+        if consumer is not None:
+            check_consumer_fetch(consumer, request.member_id, request.member_epoch)
+        return self._state.offsets

@@ -1,0 +1,464 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coordinator_members import GROUP, form, heartbeat, join, leave, new_id, sync
+from coordinator_world import World, in_world
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.classic.join import Join
+from lakelog.coordinator.group.classic.member import select_protocol
+from lakelog.coordinator.group.classic.pending_members import PENDING_BYTES_MAX, PENDING_MAX
+from lakelog.protocol.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+
+UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("choices", "selected"),
+    [
+        ([["range"]], "range"),
+        ([["range", "sticky"], ["sticky", "range"], ["sticky", "range"]], "sticky"),
+        ([["range", "sticky"], ["sticky", "range"]], "range"),
+        ([["range", "sticky"], ["sticky"]], "sticky"),
+        ([["new", "range"], ["new", "range"], ["range"]], "range"),
+        ([], None),
+    ],
+)
+def test_the_vote(choices: list[list[str]], selected: str | None) -> None:
+    assert select_protocol(choices) == selected
+
+
+@in_world()
+async def test_a_new_member_is_sent_back_for_its_id(world: World) -> None:
+    first = await join(world, client_id="app")
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert first.member_id.startswith("app-")
+    assert len(first.member_id) == len("app-") + 36
+    joined = await join(world, first.member_id)
+    assert (joined.error_code, joined.generation_id) == (0, 1)
+    assert joined.member_id == joined.leader == first.member_id
+    assert (joined.protocol_type, joined.protocol_name) == ("consumer", "range")
+    assert [member.member_id for member in joined.members] == [first.member_id]
+
+
+@in_world()
+async def test_before_v4_a_member_joins_at_once(world: World) -> None:
+    joined = await join(world, version=3)
+    assert (joined.error_code, joined.generation_id) == (0, 1)
+
+
+@in_world()
+async def test_only_the_leader_learns_of_the_members(world: World) -> None:
+    leader, follower = await form(world, 2)
+    assert {member.member_id for member in leader.members} == {
+        leader.member_id,
+        follower.member_id,
+    }
+    assert all(bytes(member.metadata) == b"meta" for member in leader.members)
+    assert follower.members == []
+
+
+@in_world()
+async def test_requests_that_no_group_can_take(world: World) -> None:
+    assert (await join(world, group="")).error_code == ErrorCode.INVALID_GROUP_ID
+    for timeout_ms in (5_999, 1_800_001):
+        refused = await join(world, session_timeout_ms=timeout_ms)
+        assert refused.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    for options in ({"protocols": ()}, {"protocol_type": ""}):
+        refused = await join(world, **options)
+        assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (await join(world, "stranger")).error_code == UNKNOWN_MEMBER
+    assert world.coordinator.groups_owned == []
+
+
+@in_world()
+async def test_errors_carry_a_protocol_name_where_null_cannot_be_said(world: World) -> None:
+    for version, name in ((6, ""), (7, None)):
+        refused = await join(world, "stranger", version=version)
+        assert refused.protocol_name == name
+
+
+@in_world()
+async def test_a_member_must_share_an_assignor_with_all(world: World) -> None:
+    await form(world, 2, protocols=(("range", b""), ("sticky", b"")))
+    for options in (
+        {"protocols": (("other", b""),)},
+        {"protocol_type": "connect"},
+    ):
+        refused = await join(world, **options)
+        assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@in_world()
+async def test_a_third_member_starts_a_rebalance_that_all_must_join(world: World) -> None:
+    leader, follower = await form(world, 2)
+    newcomer = join(world, await new_id(world))
+    await asyncio.sleep(0)
+    assert not newcomer.done()
+    assert await heartbeat(world, leader) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = [join(world, leader.member_id), join(world, follower.member_id)]
+    joined = [await reply for reply in (newcomer, *again)]
+    assert {each.generation_id for each in joined} == {leader.generation_id + 1}
+    assert len({each.leader for each in joined}) == 1
+
+
+@in_world()
+async def test_who_does_not_rejoin_in_time_is_dropped(world: World) -> None:
+    leader, follower = await form(world, 2)
+    newcomer = join(world, await new_id(world))
+    again = join(world, follower.member_id)
+    started = world.clock.monotonic()
+    for _ in range(29):
+        await asyncio.sleep(1)
+        await heartbeat(world, leader)
+    joined = await newcomer
+    assert world.clock.monotonic() - started == pytest.approx(30, abs=0.01)
+    assert (await again).generation_id == joined.generation_id == leader.generation_id + 1
+    assert joined.leader == follower.member_id
+    assert await heartbeat(world, leader) == UNKNOWN_MEMBER
+
+
+@in_world()
+async def test_a_member_whose_session_ends_during_a_rebalance_is_not_waited_for(
+    world: World,
+) -> None:
+    leader, follower = await form(world, 2)
+    newcomer = join(world, await new_id(world))
+    again = join(world, follower.member_id)
+    started = world.clock.monotonic()
+    await newcomer
+    await again
+    assert world.clock.monotonic() - started == pytest.approx(10, abs=0.01)
+    assert await heartbeat(world, leader) == UNKNOWN_MEMBER
+
+
+@in_world()
+async def test_rejoining_unchanged_tells_a_follower_what_is(world: World) -> None:
+    leader, follower = await form(world, 2)
+    again = await join(world, follower.member_id)
+    assert (again.error_code, again.generation_id) == (0, leader.generation_id)
+    assert again.members == []
+    assert await heartbeat(world, leader) == 0
+
+
+@in_world()
+async def test_a_leader_that_rejoins_wants_a_rebalance(world: World) -> None:
+    leader, follower = await form(world, 2)
+    again = join(world, leader.member_id)
+    assert await heartbeat(world, follower) == ErrorCode.REBALANCE_IN_PROGRESS
+    await join(world, follower.member_id)
+    assert (await again).generation_id == leader.generation_id + 1
+
+
+@in_world()
+async def test_a_changed_subscription_wants_a_rebalance(world: World) -> None:
+    leader, follower = await form(world, 2)
+    again = join(world, follower.member_id, protocols=(("range", b"other"),))
+    joined = await join(world, leader.member_id)
+    await again
+    assert {bytes(member.metadata) for member in joined.members} == {b"meta", b"other"}
+
+
+@in_world()
+async def test_a_repeated_join_takes_the_place_of_the_first(world: World) -> None:
+    leader, _follower = await form(world, 2)
+    first = join(world, leader.member_id)
+    second = join(world, leader.member_id)
+    assert (await first).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert not second.done()
+
+
+@in_world()
+async def test_before_the_assignment_an_unchanged_rejoin_is_answered_again(world: World) -> None:
+    joined = await join(world, await new_id(world))
+    again = await join(world, joined.member_id)
+    assert again == joined
+
+
+@in_world(initial_rebalance_delay_ms=3000)
+async def test_an_empty_group_waits_for_more_members(world: World) -> None:
+    replies = []
+    started = world.clock.monotonic()
+    for _ in range(3):
+        replies.append(join(world, version=3))
+        await asyncio.sleep(2)
+    assert [reply.done() for reply in replies] == [False] * 3
+    joined = [await reply for reply in replies]
+    assert {each.generation_id for each in joined} == {1}
+    # Members came in the first two delays of 3 s, nobody in the third.
+    assert world.clock.monotonic() - started == pytest.approx(9, abs=0.01)
+
+
+@in_world(initial_rebalance_delay_ms=3000)
+async def test_the_initial_wait_ends_at_the_rebalance_timeout(world: World) -> None:
+    started = world.clock.monotonic()
+    first = join(world, version=3, rebalance_timeout_ms=7000)
+    later = []
+    while not first.done():
+        later.append(join(world, version=3, rebalance_timeout_ms=7000))
+        await asyncio.sleep(1)
+    assert world.clock.monotonic() - started == pytest.approx(7, abs=1.01)
+
+
+@in_world(initial_rebalance_delay_ms=0)
+async def test_a_rebalance_waits_as_long_as_its_most_patient_member_asks_for(world: World) -> None:
+    short = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 10_000}
+    (leader,) = await form(world, 1, **short)
+    other = join(world, await new_id(world), **short | {"rebalance_timeout_ms": 40_000})
+    joined = [await join(world, leader.member_id, **short), await other]
+    for reply in [sync(world, joined[0], {}), sync(world, joined[1])]:
+        assert (await reply).error_code == 0
+    started = world.clock.monotonic()
+    again = await join(world, leader.member_id, protocols=(("range", b"other"),), **short)
+    assert (again.error_code, len(again.members)) == (0, 1)
+    assert world.clock.monotonic() - started == pytest.approx(40, abs=0.01)
+
+
+@in_world(initial_rebalance_delay_ms=3000)
+async def test_one_member_waits_the_delay_once(world: World) -> None:
+    started = world.clock.monotonic()
+    await join(world, await new_id(world))
+    assert world.clock.monotonic() - started == pytest.approx(3, abs=0.01)
+
+
+@in_world(members_max=2)
+async def test_a_full_group_takes_nobody_else(world: World) -> None:
+    leader, follower = await form(world, 2)
+    refused = await join(world)
+    assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    again = join(world, leader.member_id)
+    await join(world, follower.member_id)
+    assert (await again).error_code == 0
+
+
+@in_world(members_max=3, initial_rebalance_delay_ms=3000)
+async def test_the_slower_of_too_many_is_refused(world: World) -> None:
+    """Ids are given out freely; who comes first gets in."""
+    ids = [await new_id(world) for _ in range(4)]
+    replies = [join(world, member_id) for member_id in ids]
+    codes = [(await reply).error_code for reply in replies]
+    assert codes == [0, 0, 0, ErrorCode.GROUP_MAX_SIZE_REACHED]
+
+
+@in_world(members_max=3)
+async def test_who_does_not_rejoin_leaves_its_place_to_another(world: World) -> None:
+    """As in Kafka, those who wait count during a rebalance, not those who may come back."""
+    ids = [await new_id(world) for _ in range(4)]
+    replies = [join(world, member_id) for member_id in ids]
+    joined = [await reply for reply in replies]
+    assert [each.error_code for each in joined] == [0, 0, 0, 0]
+    assert await heartbeat(world, joined[0]) == UNKNOWN_MEMBER
+
+
+@in_world(members_max=2)
+async def test_a_rebalance_does_not_wait_for_whom_it_has_refused(world: World) -> None:
+    """The id was given out while there was room, and is all that the rebalance still waits for."""
+    (first,) = await form(world, 1)
+    second_id, third_id = await new_id(world), await new_id(world)
+    waiting = [join(world, first.member_id), join(world, second_id)]
+    await asyncio.sleep(1)
+    assert not any(reply.done() for reply in waiting)
+    before = world.clock.monotonic()
+    refused = await join(world, third_id)
+    assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert {(await reply).generation_id for reply in waiting} == {first.generation_id + 1}
+    assert world.clock.monotonic() == before
+
+
+@in_world()
+async def test_an_id_of_one_group_is_unknown_in_another(world: World) -> None:
+    leader, follower = await form(world, 2)
+    pending_id = await new_id(world)
+    waiting = [join(world, leader.member_id), join(world, follower.member_id)]
+    await join(world, await new_id(world, group="other"), group="other")
+    assert (await join(world, pending_id, group="other")).error_code == UNKNOWN_MEMBER
+    await leave(world, (pending_id, None), group="other")
+    before = world.clock.monotonic()
+    waiting.append(join(world, pending_id))
+    assert {(await reply).error_code for reply in waiting} == {0}
+    assert world.clock.monotonic() == before
+
+
+@in_world()
+async def test_a_rebalance_waits_for_ids_that_were_given_out(world: World) -> None:
+    leader, follower = await form(world, 2)
+    member_id = await new_id(world)
+    again = join(world, leader.member_id)
+    follower_again = join(world, follower.member_id)
+    await asyncio.sleep(1)
+    assert not again.done()
+    assert (await leave(world, (member_id, None))).members[0].error_code == 0
+    assert (await again).generation_id == leader.generation_id + 1
+    await follower_again
+
+
+@in_world()
+async def test_an_id_that_is_not_used_expires(world: World) -> None:
+    member_id = await new_id(world)
+    await asyncio.sleep(10.1)
+    assert (await join(world, member_id)).error_code == UNKNOWN_MEMBER
+    assert world.coordinator._host.shard(0).state.classic == {}
+
+
+@in_world()
+async def test_an_abandoned_first_rebalance_leaves_an_empty_group(world: World) -> None:
+    (joined,) = await form(world, 1)
+    await asyncio.sleep(11)
+    group = world.coordinator._host.shard(0).state.classic[GROUP]
+    assert (group.state, group.generation) == ("Empty", joined.generation_id + 1)
+    assert world.coordinator._host.shard(0).state.stored[GROUP].members == []
+
+
+@in_world()
+async def test_a_flood_of_long_names_is_bounded_by_its_bytes(world: World) -> None:
+    shard = world.coordinator._host.shard(0)
+    request = JoinGroupRequest(session_timeout_ms=10_000, protocol_type="consumer")
+    request.protocols = [JoinGroupRequestProtocol(name="range")]
+    now = world.coordinator._host.now()
+    for i in range(100):
+        request.group_id = f"{i:032000}"
+        shard.join(now, Join.of(request, 9, "c" * 32_000, "/127.0.0.1", lambda response: None))
+    kept = list(shard.state.classic.values())
+    assert 0 < sum(len(group.pending_joins) for group in kept) == len(kept)
+    assert len(kept) * 32_000 <= PENDING_BYTES_MAX
+    await join(world)
+    await asyncio.sleep(11)
+    assert shard.state.classic == {}
+    assert shard.state.pending._size == 0
+
+
+@in_world()
+async def test_a_flood_of_first_joins_costs_nothing(world: World) -> None:
+    """KIP-394. Half of them to one group, half each to another."""
+    shard = world.coordinator._host.shard(0)
+    codes = set()
+    request = JoinGroupRequest(session_timeout_ms=10_000, protocol_type="consumer")
+    request.protocols = [JoinGroupRequestProtocol(name="range")]
+
+    def reply(response: JoinGroupResponse) -> None:
+        codes.add(response.error_code)
+
+    now = world.coordinator._host.now()
+    for i in range(6 * PENDING_MAX):
+        request.group_id = f"flood-{i}" if i % 2 else "flood"
+        decision = shard.join(now, Join.of(request, 9, "client", "/127.0.0.1", reply))
+        assert not decision.records
+    assert codes == {ErrorCode.MEMBER_ID_REQUIRED}
+    assert len(shard.state.pending) == PENDING_MAX
+    assert len(shard.state.classic) == PENDING_MAX // 2 + 1
+    assert sum(len(group.pending_joins) for group in shard.state.classic.values()) == PENDING_MAX
+    assert len(shard.state.deadlines._heap) <= 3 * PENDING_MAX
+    assert world.coordinator.groups_owned == []
+    await join(world)
+    await asyncio.sleep(11)
+    assert shard.state.classic == {}
+    assert len(shard.state.pending) == 0
+    assert len(shard.state.deadlines) == 1, "the look for expired offsets alone"
+    assert world.log.appends == 0
+
+
+@in_world()
+async def test_a_member_displaced_by_a_flood_of_ids_asks_again(world: World) -> None:
+    member_id = await new_id(world)
+    for _ in range(PENDING_MAX):
+        await join(world, group="flood")
+    assert (await join(world, member_id)).error_code == UNKNOWN_MEMBER
+    assert (await join(world, await new_id(world))).error_code == 0
+
+
+@in_world()
+async def test_a_generation_is_never_given_twice_over_restarts(world: World) -> None:
+    generations = []
+    for _ in range(3):
+        (joined,) = await form(world, 1)
+        generations.append(joined.generation_id)
+        await world.restart()
+        assert await heartbeat(world, joined) == 0
+        await leave(world, (joined.member_id, None))
+    assert generations == sorted(set(generations))
+
+
+@in_world(members_max=1)
+async def test_a_group_over_a_lowered_limit_rebalances_after_loading(world: World) -> None:
+    (joined,) = await form(world, 1)
+    world.coordinator._host.shard(0)
+    record = world.log.batches[0][-1]
+    assert joined.member_id.encode() in record
+    object.__setattr__(world.config, "members_max", 0)
+    await world.restart()
+    assert await heartbeat(world, joined) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@in_world()
+async def test_a_newcomer_interrupts_a_generation_without_assignment(world: World) -> None:
+    leader = await join(world, await new_id(world))
+    second_id = await new_id(world)
+    waiting = sync(world, leader, {}, generation_id=leader.generation_id)
+    newcomer = join(world, second_id)
+    code = (await waiting).error_code
+    assert code in (0, ErrorCode.REBALANCE_IN_PROGRESS)
+    again = join(world, leader.member_id)
+    assert (await newcomer).generation_id == (await again).generation_id == 2
+
+
+@in_world()
+async def test_long_names_of_clients_and_instances_make_member_ids_that_fit(world: World) -> None:
+    first = await join(world, client_id="c" * 32_000)
+    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    joined = await join(world, first.member_id, client_id="c" * 32_000)
+    assert (joined.error_code, joined.member_id) == (0, first.member_id)
+    static = await join(world, instance_id="i" * 32_767, group="static")
+    assert static.error_code == 0
+    assert len(static.member_id) < 300
+    assert (await sync(world, static, group="static", instance_id="i" * 32_767)).error_code == 0
+
+
+@in_world(members_max=1)
+async def test_why_a_join_is_refused_is_told(world: World) -> None:
+    told: list[tuple[str, ...]] = []
+    world.coordinator._join_refused = lambda *values: told.append(values)
+    await form(world, 1)
+    assert (await join(world, client_id="late")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    request = JoinGroupRequest(group_id="group", session_timeout_ms=1)
+    reply = world.coordinator.join_group(request, 9, "hasty", "/127.0.0.1")
+    assert (await reply).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert [client_id for _, client_id, _, _ in told] == ["late", "hasty"]
+    assert "group.max.size is the most" in told[0][3]
+    assert "session.timeout.ms=1 is not within" in told[1][3]
+
+
+@in_world(new_member_join_timeout_ms=60_000)
+async def test_a_new_member_does_not_wait_longer_than_the_limit_for_new_members(
+    world: World,
+) -> None:
+    """Its client may be gone, and would be a member of the generation that begins then."""
+    patient = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 1_000_000}
+    (leader,) = await form(world, 1, **patient)
+    newcomer = join(world, await new_id(world), **patient)
+    started = world.clock.monotonic()
+    while not newcomer.done():
+        await asyncio.sleep(5)
+        assert await heartbeat(world, leader) == ErrorCode.REBALANCE_IN_PROGRESS
+        assert world.clock.monotonic() - started < 100
+    assert (await newcomer).error_code == UNKNOWN_MEMBER
+    assert world.clock.monotonic() - started == pytest.approx(60, abs=5)
+
+
+@in_world(members_max=2)
+async def test_a_member_that_waits_in_a_full_group_may_repeat_its_request(world: World) -> None:
+    (first,) = await form(world, 1)
+    second_id, third_id = await new_id(world), await new_id(world)
+    waiting = [join(world, first.member_id), join(world, second_id)]
+    again = join(world, second_id)
+    assert (await waiting[1]).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    await leave(world, (third_id, None))
+    joined = [await waiting[0], await again]
+    assert [(each.error_code, each.generation_id) for each in joined] == [
+        (0, first.generation_id + 1)
+    ] * 2

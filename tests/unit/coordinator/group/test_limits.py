@@ -1,0 +1,166 @@
+"""How many groups clients can make, and what those take whose members never come."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+
+import pytest
+
+from consumer_members import Consumer
+from coordinator_members import commit_codes, committed, form, heartbeat, join, leave, new_id
+from coordinator_world import World, in_world
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.group.classic import pending_members
+from lakelog.protocol.delete_groups import DeleteGroupsRequest
+
+FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+AGAINST_POLICY = ErrorCode.POLICY_VIOLATION
+ORDERS = ("orders", 0)
+
+
+@in_world(groups_max=3, partitions=5)
+async def test_one_group_too_many_is_refused_and_the_others_go_on(world: World) -> None:
+    (first,) = await form(world, 1, group="a")
+    await form(world, 1, group="b")
+    third = Consumer(world, "m", group="c")
+    await third.beat()
+    assert world.coordinator.group_count == 3
+
+    assert (await join(world, group="d")).error_code == FULL
+    assert (await join(world, group="d", version=3)).error_code == FULL
+    refused = await Consumer(world, "m", group="e").beat()
+    assert refused.error_code == FULL
+    assert "lakelog.groups.max" in refused.error_message
+
+    assert await heartbeat(world, first, group="a") == 0
+    assert (await third.beat()).error_code == 0
+    assert (await join(world, group="a")).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert await commit_codes(world, {ORDERS: 7}, first, group="a") == [0]
+    assert world.coordinator.group_count == 3
+
+
+@in_world(groups_max=2)
+async def test_there_is_room_again_when_a_group_has_gone(world: World) -> None:
+    (first,) = await form(world, 1, group="a")
+    await form(world, 1, group="b")
+    assert (await join(world, group="c")).error_code == FULL
+    await leave(world, (first.member_id, None), group="a")
+    await world.coordinator.admin.delete_groups(DeleteGroupsRequest(groups_names=["a"]))
+    assert await new_id(world, group="c")
+
+
+@in_world(groups_max=2, partitions=3)
+async def test_offsets_of_one_group_too_many_are_refused(world: World) -> None:
+    (member,) = await form(world, 1, group="with members")
+    for group in ("a", "b"):
+        assert await commit_codes(world, {ORDERS: 7}, group=group) == [0]
+    assert await commit_codes(world, {ORDERS: 7}, group="c") == [AGAINST_POLICY]
+    assert await committed(world, "c") == {}
+    assert await commit_codes(world, {ORDERS: 8}, group="a") == [0]
+    assert await commit_codes(world, {ORDERS: 8}, member, group="with members") == [0]
+    await form(world, 1, group="d")
+    assert (await join(world, group="e")).error_code == FULL
+
+
+@in_world(groups_max=2, partitions=3)
+async def test_a_group_that_only_has_offsets_may_have_members_again(world: World) -> None:
+    """An administrator gave it its offsets, or it was used without members so far."""
+    for group in ("a", "b"):
+        assert await commit_codes(world, {ORDERS: 7}, group=group) == [0]
+        await form(world, 1, group=f"with members {group}")
+    assert (await join(world, group="c")).error_code == FULL
+    assert await new_id(world, group="a")
+    assert (await Consumer(world, "m", group="b").beat()).error_code == 0
+
+
+@in_world(groups_max=2)
+async def test_a_restart_forgets_no_group(world: World) -> None:
+    for group in ("a", "b"):
+        await form(world, 1, group=group)
+    await world.restart()
+    assert world.coordinator.group_count == 2
+    assert (await join(world, group="c")).error_code == FULL
+    assert await new_id(world, group="a")
+
+
+@pytest.mark.parametrize("in_one_group", [True, False])
+def test_ids_that_nobody_comes_with_take_a_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch, in_one_group: bool
+) -> None:
+    """KIP-394: anyone may ask for ids, and be gone."""
+    most = 300
+    monkeypatch.setattr(pending_members, "PENDING_MAX", most)
+
+    async def ask(world: World, first: int, end: int) -> int:
+        for number in range(first, end):
+            group = "readers" if in_one_group else f"readers {number}"
+            await new_id(world, group=group, client_id="x" * 255, session_timeout_ms=1_800_000)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    @in_world(groups_max=10_000)
+    async def scenario(world: World) -> None:
+        await ask(world, 0, 10)
+        tracemalloc.start()
+        try:
+            one_third = await ask(world, 10, 100)
+            full = await ask(world, 100, most)
+            later = await ask(world, most, 5 * most)
+        finally:
+            tracemalloc.stop()
+        assert one_third < 90 * 4096
+        assert full - one_third < 200 * 4096
+        assert later < 2 * full, "however many were asked for, and before their deadlines go"
+        assert world.coordinator.group_count <= most
+
+    scenario()
+
+
+@in_world(groups_max=2, partitions=3)
+async def test_ids_that_nobody_comes_with_keep_no_group_out(world: World) -> None:
+    ids = {
+        number: await new_id(world, group=f"never {number}", session_timeout_ms=1_800_000)
+        for number in range(20)
+    }
+    assert world.coordinator.group_count == 0
+    await form(world, 1, group="a")
+    assert (await Consumer(world, "m", group="never 0").beat()).error_code == 0
+    assert world.coordinator.group_count == 2
+
+    assert (await join(world, ids[1], group="never 1")).error_code == FULL, "it needs room now"
+    assert (await join(world, group="never 2")).error_code == FULL
+    assert (await join(world, group="never 3", version=3)).error_code == FULL
+    assert (await Consumer(world, "m", group="never 4").beat()).error_code == FULL
+    await form(world, 2, group="a")
+
+
+@in_world(groups_max=2, partitions=8, offsets_retention_check_ms=600_000)
+async def test_a_group_without_members_makes_room_for_others(world: World) -> None:
+    """In whatever partition they are."""
+    places = {world.coordinator.partition_for(group) for group in ("a", "b", "c")}
+    assert len(places) == 3
+    for group in ("a", "b"):
+        (member,) = await form(world, 1, group=group)
+        await leave(world, (member.member_id, None), group=group)
+    assert (await join(world, group="c")).error_code == FULL
+    await asyncio.sleep(11)
+    assert await new_id(world, group="c")
+    assert world.coordinator.group_count == 0
+
+
+def test_ten_thousand_clients_that_ask_and_never_come() -> None:
+    @in_world(groups_max=100, partitions=2)
+    async def scenario(world: World) -> None:
+        for number in range(10_000):
+            await new_id(world, group=f"never {number}")
+        shards = world.coordinator._host.active_shards()
+        assert [len(shard.state.classic) for shard in shards] == [pending_members.PENDING_MAX] * 2
+        await form(world, 1, group="readers")
+        await asyncio.sleep(11)
+        left = [group for shard in shards for group in shard.state.classic]
+        assert left == ["readers"]
+        assert [shard.state.pending.unjoined_count for shard in shards] == [0, 0]
+
+    scenario()
