@@ -13,6 +13,7 @@ from lakelog.records.compression import Codec
 from lakelog.records.crc import crc32c
 from lakelog.storage import timestamps
 from lakelog.storage.errors import CorruptLog
+from lakelog.testing.randomness import SeededRandom
 from storage_kit import NOW, append, make_batch, memory_store
 
 BOMB_HEADERS = 100_000
@@ -124,3 +125,30 @@ def test_of_a_batch_that_is_too_large_to_look_into_the_header_is_told(
     assert log.offset_for_timestamp(NOW + 105) == (NOW + 109, 5, 3)
     log.truncate_to(12)
     assert log.max_timestamp() == (NOW + 109, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("codec", "size", "is_work"),
+    [
+        (Codec.NONE, 40_000, False),
+        (Codec.GZIP, 10, False),
+        (Codec.NONE, 10, False),
+        (Codec.GZIP, 40_000, True),
+    ],
+)
+def test_only_much_that_is_compressed_is_handed_to_a_thread(
+    codec: Codec, size: int, is_work: bool
+) -> None:
+    log = memory_store().create()
+    builder = BatchBuilder(codec)
+    builder.append(NOW, b"key", SeededRandom(1).bytes(size))
+    append(log, builder.build())
+    search = timestamps.search_timestamp(log, NOW)
+    steps = []
+    try:
+        while True:
+            work = next(search) if not steps or steps[-1] is None else search.send(steps[-1]())
+            steps.append(work)
+    except StopIteration as stop:
+        assert stop.value == (NOW, 0, 3)
+    assert any(step is not None for step in steps) == is_work

@@ -6,7 +6,7 @@ import pytest
 
 from compaction_kit import LIMITS, Cleaner, headers
 from lakelog.base.topic_config import LogConfig
-from lakelog.records.batch import read_header
+from lakelog.records.batch import LOG_APPEND_TIME, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import compress
 from lakelog.records.errors import CorruptRecord
@@ -147,6 +147,23 @@ def test_append_times_stay_those_of_the_broker() -> None:
     Cleaner(store).run()
     kept = [(r.offset, r.timestamp) for r in read_records(store.log)]
     assert kept == [(1, NOW + 7), (2, NOW + 7), (3, NOW + 9)]
+    batch = bytearray(read_batches(store.log)[0])
+    assert read_header(batch).has_delete_horizon
+    batch[22] &= ~LOG_APPEND_TIME
+    told = [record.timestamp for record in decode_records(batch, read_header(batch), 1 << 20)]
+    assert told == [NOW + 7, NOW + 7], "a reader that ignores the attribute finds the same"
+
+
+def test_the_bytes_read_and_written_are_counted(store: Store) -> None:
+    put(store.log, batch_of((b"a", b"1"), (b"b", b"1")))
+    put(closed(store), batch_of((b"a", b"2")))
+    before = store.log.segments[0].size
+    done = Cleaner(store).run()
+    assert done is not None
+    assert (done.stats.bytes_read, done.stats.bytes_written) == (
+        before,
+        store.log.segments[0].size,
+    )
 
 
 def test_the_last_batch_of_each_producer_stays_if_only_empty(store: Store) -> None:

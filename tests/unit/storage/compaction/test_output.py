@@ -1,0 +1,36 @@
+"""A cleaned segment on disk, compared with the batches that went into it."""
+
+from __future__ import annotations
+
+from lakelog.storage.compaction.output import CleanedSegment
+from lakelog.storage.index import SegmentIndex
+from lakelog.storage.names import CLEANED, INDEX, LOG, TIME_INDEX
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import DATA, NOW, ManualClock, make_batch
+
+BASE = 1000
+
+
+def test_a_segment_of_several_writes_holds_every_byte_in_order() -> None:
+    disk = MemoryDisk(ManualClock())
+    disk.make_dirs(DATA)
+    batches = [make_batch(1, size=700_000, timestamp=NOW + number) for number in range(5)]
+    segment = CleanedSegment(disk, DATA, BASE, interval=1)
+    for number, batch in enumerate(batches):
+        segment.append(batch, BASE + number, NOW + number)
+    segment.finish((), NOW)
+
+    def content(suffix: str) -> bytes:
+        path = DATA / f"{BASE:020}{suffix}{CLEANED}"
+        return bytes(disk.open(path).read_at(0, disk.size(path)))
+
+    assert content(LOG) == b"".join(batches)
+    expected = SegmentIndex()
+    position = 0
+    for number, batch in enumerate(batches):
+        if number:
+            expected.add(number, position)
+            expected.add_time(NOW + number, number)
+        position += len(batch)
+    assert content(INDEX) == expected.encode_offsets(0)
+    assert content(TIME_INDEX) == expected.encode_times(0)
