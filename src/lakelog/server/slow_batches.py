@@ -1,11 +1,12 @@
-"""Looks into record batches that would hold up the loop: millions of records, or much compressed.
+"""Looks into record batches that would hold up the loop: many records, or much compressed.
 
 Batches that come in are such, and those in which a time is looked for.
 
-Decompression goes to a thread, where it runs beside the loop; the walk over the records is Python
-and would take the loop's time there as well, so it is done here, a thousand records in a turn, and
-in at most half of the loop's time (`LoopShare`). Of all connections two batches are worked on at a
-time, since each may take 64 MiB decompressed. Those that wait count as received and not handled.
+Decompression goes to a thread, where it runs beside the loop. The walk over the records is Python:
+in a thread it would hold the interpreter for milliseconds at a time, so it is done here, in slices
+of half a millisecond, and in at most half of the loop's time (`LoopShare`). Of all connections two
+batches are worked on at a time, since each may take 64 MiB decompressed. Those that wait count as
+received and not handled.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.heads import RecordHead
+from lakelog.records.verify import STEP
 
 _SHOWN_MAX = 3
 _NAMED_MAX = 1000
-_STEP = 1000
 RecordError = tuple[int, str]
 """The record's place in its batch, from 0, and what is wrong with it."""
 
@@ -33,7 +33,7 @@ class RecordsRefusedError(KafkaError):
 def checking_records(
     records: Iterable[RecordHead], config: LogConfig, now_ms: int
 ) -> Iterator[None]:
-    """Looks at some thousand records at each step. Raises `RecordsRefusedError` 87 in the end for
+    """Looks at `STEP` records at each step. Raises `RecordsRefusedError` 87 in the end for
     records without a key, where compaction needs one, and 32 for timestamps out of bounds. A record
     is at fault once, for its key first.
     """
@@ -42,14 +42,14 @@ def checking_records(
     needs_key = "compact" in config.cleanup_policy
     bounds = _bounds(config, now_ms)
     for index, (_, timestamp, has_key) in enumerate(records):
+        if not index % STEP and index:
+            yield
         if needs_key and not has_key:
             keys.append((index, "a compacted topic accepts no record without a key"))
         elif bounds is not None and not (timestamp < 0 or bounds[0] <= timestamp <= bounds[1]):
             times.append((index, f"timestamp {timestamp} is not in {_range(bounds)}"))
         if len(keys) + len(times) == _NAMED_MAX:
             break
-        if not index % _STEP:
-            yield
     errors = tuple(sorted(keys + times))
     if times:
         text = f"{len(times)} records have a timestamp that is not in {_range(bounds)}"

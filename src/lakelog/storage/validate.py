@@ -36,7 +36,7 @@ from lakelog.records.crc import crc32c
 from lakelog.records.errors import RecordsTooLarge
 from lakelog.records.heads import iter_heads
 from lakelog.records.record import MIN_RECORD_SIZE, record_view
-from lakelog.records.verify import Extremes, verifying
+from lakelog.records.verify import STEP, Extremes, verifying
 from lakelog.runtime.api import Buffer
 from lakelog.storage.record_errors import checking_records
 
@@ -50,11 +50,11 @@ WALKED_MAX = 1_000_000
 """Records of one batch where each is to be looked at."""
 SAMPLED_MAX = 100_000
 """Records that are looked at of a batch that was sampled."""
-_STEPS_AT_ONCE = 8
-WALKED_AT_ONCE = 5_000
-"""The same of a batch that need not leave the loop to others meanwhile."""
-DECODED_AT_ONCE = 1 << 20
-"""What the records of such a batch may take decompressed."""
+_STEPS_AT_ONCE = 2
+WALKED_AT_ONCE = _STEPS_AT_ONCE * STEP
+"""Records of a batch that is walked in one turn of the loop, which takes a millisecond at most."""
+DECODED_AT_ONCE = 64 << 10
+"""What the records of such a batch may take decompressed: 0.2 ms of the slowest codec."""
 
 
 class LeastSizes(dict[int, float]):
@@ -254,8 +254,8 @@ def _walk_at_once(
     except CorruptRecord as error:
         raise _invalid(str(error)) from error
     steps = walking(data, header, config, now_ms, verifies=verifies)
-    for number, _ in enumerate(steps):
-        if number > _STEPS_AT_ONCE:  # a record may have a million headers
+    for number, _ in enumerate(steps, 1):
+        if number == _STEPS_AT_ONCE:  # a record may have a million headers
             raise SlowBatchError(sampled=verifies)
 
 

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counted_work import lines_run
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
 from lakelog.records.errors import CorruptRecord
 from lakelog.records.record import decode_records, record_view
-from lakelog.records.verify import Extremes, verifying
+from lakelog.records.verify import STEP, Extremes, verifying
 from poison import ODD, OFFSETS, REFUSED, TIMES, Poison, garbage, poisoned, sealed
 from storage_kit import NOW, make_batch
 
@@ -96,15 +97,64 @@ def test_what_is_sound_can_be_decoded(
     assert [record.offset for record in records] == [*range(max(count + claimed, 1))]
 
 
+def with_headers(records: int, headers: int) -> bytearray:
+    builder = BatchBuilder()
+    for _ in range(records):
+        builder.append(NOW, b"key", b"value", [("", None)] * headers)
+    return builder.build()
+
+
+def steps_of(count: int) -> int:
+    """What a walk over so many records or headers has."""
+    return (count - 1) // STEP
+
+
 def test_a_walk_is_made_in_steps_and_ends() -> None:
-    batch = make_batch(20_500, size=1)
-    assert verify(batch)[1] == 21
-    assert verify(batch, 3_000)[1] == 3
-    many = BatchBuilder()
-    many.append(NOW, b"key", b"value", [("", None)] * 20_000)
-    many.append(NOW, None, b"value", [("", None)] * 20_000)
-    assert verify(many.build())[1] == 41
-    assert verify(many.build(), 25_000)[1] == 26, "headers beyond that are passed over"
+    batch = make_batch(8_000, size=1)
+    assert verify(batch)[1] == steps_of(8_000)
+    assert verify(batch, 3_000)[1] == steps_of(3_000)
+    assert verify(with_headers(2, 20_000))[1] == steps_of(40_002)
+    assert verify(with_headers(2, 20_000), 25_000)[1] == steps_of(25_002), "the rest is passed over"
+    assert verify(with_headers(STEP, 1))[1] == steps_of(2 * STEP)
+
+
+def of_long_numbers(count: int) -> bytes:
+    """Records of which each number takes five bytes."""
+
+    def long(value: int) -> bytes:
+        return bytes((value << 1 >> shift & 0x7F) | 0x80 for shift in (0, 7, 14, 21)) + b"\0"
+
+    bodies = [
+        b"\0" + long(0) + long(number) + long(1) + b"k" + long(1) + b"v" + long(0)
+        for number in range(count)
+    ]
+    return b"".join(long(len(body)) + body for body in bodies)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        make_batch(10_000, size=100),
+        with_headers(50, STEP - 1),
+        with_headers(1, 20_000),
+        sealed(of_long_numbers(5_000), Codec.NONE, 5_000),
+    ],
+    ids=["records", "headers of each", "headers of one", "long numbers"],
+)
+def test_no_step_of_a_walk_is_long(batch: bytearray) -> None:
+    header = read_header(batch)
+    steps = verifying(record_view(batch, header, 1 << 26), header, 1 << 20)
+    end = object()
+    lines = [0]
+
+    def step() -> None:
+        ended.append(next(steps, end) is end)
+
+    ended = [False]
+    while not ended[-1]:
+        lines.append(lines_run(step))
+    assert len(lines) > 10
+    assert max(lines) < 50 * STEP
 
 
 def test_one_header_too_few_among_many_is_found() -> None:

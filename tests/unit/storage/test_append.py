@@ -266,7 +266,7 @@ def test_a_retry_under_the_brokers_time_gets_the_first_time() -> None:
 def test_a_compacted_topic_looks_for_keys_and_passes_over_headers() -> None:
     log = memory_store(LogConfig(cleanup_policy=frozenset({"compact"}))).create()
     builder = BatchBuilder(Codec.ZSTD)
-    builder.append(NOW, b"key", b"value", [("", None)] * 100_000)
+    builder.append(NOW, b"key", b"value", [("", None)] * 20_000)
     batch = builder.build()
     assert lines_run(lambda: append(log, batch)) < 3_000
     assert log.log_end_offset == 1

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from counted_work import lines_run
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import VERIFY_ALL, VERIFY_NONE, VERIFY_SAMPLED
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec, compress
 from lakelog.storage.log import Log
-from lakelog.storage.validate import SAMPLED_MAX, SlowBatchError
+from lakelog.storage.validate import (
+    DECODED_AT_ONCE,
+    SAMPLED_MAX,
+    WALKED_AT_ONCE,
+    SlowBatchError,
+)
 from poison import COUNT_MAX, REFUSED, Poison, garbage, poisoned, sealed
 from storage_kit import NOW, append, make_batch, memory_store, read_records
 
@@ -62,13 +68,14 @@ def test_a_record_takes_seven_bytes_at_least(run: bool) -> None:
 
 
 def test_the_smallest_records_that_there_are_fit_however_they_are_compressed() -> None:
-    log = make_log(VERIFY_ALL)
-    for codec in Codec:
-        builder = BatchBuilder(codec)
-        for _ in range(4_000):
-            builder.append(NOW, None, None)
-        assert refusal(log, builder.build()) is None
-    assert len(read_records(log)) == 20_000
+    for verify, count in ((VERIFY_NONE, 4_000), (VERIFY_ALL, WALKED_AT_ONCE)):
+        log = make_log(verify)
+        for codec in Codec:
+            builder = BatchBuilder(codec)
+            for _ in range(count):
+                builder.append(NOW, None, None)
+            assert refusal(log, builder.build()) is None
+        assert len(read_records(log)) == len(Codec) * count
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -124,15 +131,57 @@ def _future() -> bytes:
     return bytes(builder.build()[61:])
 
 
-def test_what_takes_long_is_left_to_another_turn() -> None:
+def with_headers(records: int, headers: int) -> bytearray:
+    builder = BatchBuilder()
+    for _ in range(records):
+        builder.append(NOW, b"key", b"value", [("", None)] * headers)
+    return builder.build()
+
+
+def decompressed(size: int, codec: Codec) -> bytearray:
+    """A batch of three records that takes `size` bytes decompressed, and something."""
+    return make_batch(3, size=size // 3, codec=codec)
+
+
+LONG = {
+    "many records": make_batch(WALKED_AT_ONCE + 1, size=1),
+    "many headers": with_headers(1, SAMPLED_MAX),
+    "some headers in each record": with_headers(100, 30),
+    **{
+        f"{codec.name.lower()} of many bytes": decompressed(DECODED_AT_ONCE, codec)
+        for codec in Codec
+        if codec
+    },
+}
+SHORT = {
+    "many records": make_batch(
+        WALKED_AT_ONCE,
+        size=1,
+    ),
+    "some headers": with_headers(50, 10),
+    "many bytes": decompressed(500_000, Codec.NONE),
+    **{
+        f"{codec.name.lower()} of some bytes": decompressed(DECODED_AT_ONCE - 100, codec)
+        for codec in Codec
+        if codec
+    },
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_what_takes_long_is_left_to_another_turn(name: str) -> None:
     log = make_log()
-    many = BatchBuilder()
-    many.append(NOW, b"key", b"value", [("", None)] * SAMPLED_MAX)
-    for batch in (many.build(), make_batch(6_000, size=1), make_batch(4_000, size=400, codec=4)):
-        with pytest.raises(SlowBatchError) as raised:
-            log.append(batch, leader_epoch=3, now_ms=NOW, sampled=True)
-        assert raised.value.sampled
-        assert refusal(log, batch, sampled=False) is None
+    with pytest.raises(SlowBatchError) as raised:
+        log.append(LONG[name], leader_epoch=3, now_ms=NOW, sampled=True)
+    assert raised.value.sampled
+    assert refusal(log, LONG[name], sampled=False) is None
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_what_is_done_soon_is_done_at_once(name: str) -> None:
+    log, batch = make_log(), bytearray(SHORT[name])
+    assert lines_run(lambda: refusal(log, batch)) < 50 * WALKED_AT_ONCE
+    assert log.log_end_offset
 
 
 def test_takes_runs_unless_each_record_is_looked_at() -> None:
