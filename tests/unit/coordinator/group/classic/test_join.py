@@ -462,3 +462,12 @@ async def test_a_member_that_waits_in_a_full_group_may_repeat_its_request(world:
     assert [(each.error_code, each.generation_id) for each in joined] == [
         (0, first.generation_id + 1)
     ] * 2
+
+
+@pytest.mark.parametrize(("asked", "taken"), [(-1, 10_000), (0, 0), (1, 1)])
+def test_the_session_timeout_stands_in_for_a_rebalance_timeout_not_sent(
+    asked: int, taken: int
+) -> None:
+    request = JoinGroupRequest(session_timeout_ms=10_000, rebalance_timeout_ms=asked)
+    made = Join.of(request, 1, "client", "/127.0.0.1", lambda response: None)
+    assert made.rebalance_timeout_ms == taken

@@ -24,6 +24,7 @@ from coordinator_world import World, in_world, run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, MigrationPolicy
+from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.protocol.describe_groups import DescribeGroupsRequest
 from lakelog.protocol.list_groups import ListGroupsRequest
 
@@ -154,7 +155,8 @@ async def test_cooperative_members_keep_what_they_may(world: World) -> None:
     assert await old.beat() == 0
     assert len(partitions(old)) == 4
     assert set(partitions(old)) < had
-    assert new.of() == set(), "the other half is being given up"
+    await new.beat()
+    assert new.of() == set(), "the member has yet to join without the other half"
     await converge(old, new)
     assert partitions(old, new) == list(range(8))
 
@@ -168,6 +170,16 @@ async def test_members_that_wait_for_a_rebalance_are_sent_to_join_again(world: W
     await Consumer(world, "new").beat()
     assert (await waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert await old[0].join() == 0
+
+
+@in_world(consumer=AT_ONCE)
+async def test_a_replaced_classic_member_leaves_no_timer(world: World) -> None:
+    old = Classic(world, instance_id="a")
+    await classic_group(world, old)
+    await Consumer(world, "new", instance_id="a").beat()
+    assert list(group_of(world).members) == ["new"]
+    deadlines = world.coordinator._host.shard(0).state.deadlines
+    assert TimerKey(TimerKind.SESSION, GROUP, old.member_id) not in deadlines
 
 
 @in_world(consumer=AT_ONCE)
