@@ -13,8 +13,10 @@ import pytest
 from broker_process import LAKELOG, eventually
 from clients.adapters.own import OwnAdmin
 from clients.adapters.transactions import COMMITTED, TIMEOUT_S, UNCOMMITTED, ConfluentTransactional
+from lakelog.client import cluster
 from lakelog.client.admin import Admin
 from lakelog.client.consumer import Consumer, PartitionReader
+from lakelog.client.errors import ClientError, OffsetOutOfRangeError
 from lakelog.client.offsets import LATEST
 from lakelog.records.record import decode_records
 
@@ -116,6 +118,28 @@ def test_ranges_of_a_partition(
                     expected = [value for value in expected if value in KEPT]
                 assert read(start, end) == expected, (start, end)
     producer.abort()
+
+
+def test_a_range_waits_for_its_transactions_and_not_for_offsets_that_are_not_there(
+    bootstrap: str, topic: str, producer: ConfluentTransactional, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retried: list[str] = []
+
+    def commit(error: ClientError, after_s: float) -> None:
+        retried.append(error.code.name)
+        if len(retried) == 1:
+            producer.commit()
+
+    monkeypatch.setattr(cluster, "log_retry", commit)
+    producer.begin()
+    producer.send(topic, b"open")
+    with PartitionReader(bootstrap, read_committed=True) as reader:
+        assert [header.last_offset for header, _ in reader.read(topic, 0, END, END + 1)] == [END]
+        assert set(retried) == {"OFFSET_NOT_AVAILABLE"}
+        retried.clear()
+        with pytest.raises(OffsetOutOfRangeError, match=rf"0 to {END + 2} \(exclusive\)"):
+            list(reader.read(topic, 0, END, END + 3))
+        assert retried == []
 
 
 def test_the_command(bootstrap: str, topic: str, producer: ConfluentTransactional) -> None:

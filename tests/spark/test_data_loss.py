@@ -154,6 +154,26 @@ def test_records_that_are_deleted_during_a_read(
     assert "records are lost" in caplog.text
 
 
+def test_a_tail_that_is_cut_during_a_read(
+    broker: BrokerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without new records after it. Nobody waits for the end of the range to come back."""
+    with Admin(broker.bootstrap) as admin:
+        admin.topics.create("large", partitions=1)
+    with Producer(broker.bootstrap) as producer:
+        for number in range(40):
+            producer.send("large", b"x" * (512 << 10), b"%d" % number)
+    strict, tolerant = (BatchQuery(broker.bootstrap, "large", **how) for how in ({}, ACCEPTED))
+
+    with caplog.at_level(logging.INFO):
+        found = keys_read(tolerant, lambda: lose_tail(broker, "large", 0, batches_kept=36))
+        with pytest.raises(DataLossError, match=r"cut and ends at 36.*failOnDataLoss=false"):
+            strict.run()
+    assert found == list(range(36))
+    assert "records are lost: large-0 [36, 40): the log was cut and ends at 36" in caplog.text
+    assert "does not know its end yet" not in caplog.text, "this is tried for a minute"
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "deleted and created again"])
 def test_a_topic_that_is_deleted_during_a_read(
     bootstrap: str, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture, again: bool

@@ -19,6 +19,7 @@ from lakelog.client.consumer.fetch import (
     newest_version,
     read_response,
 )
+from lakelog.client.epochs import epoch_ends_at_once
 from lakelog.client.errors import (
     ClientError,
     ConnectionLostError,
@@ -93,8 +94,7 @@ class PartitionReader:
         `max_bytes`.
 
         The views stay valid for as long as they are held. Raises `OffsetOutOfRangeError` when
-        `start` is not in the log (or `end` does not come within the time limit),
-        `LogTruncatedError` when the log is cut below what was read, `KafkaError` otherwise; with
+        `start` is not in the log, or the log ends before `end`, `LogTruncatedError` when the log is cut below what was read, `KafkaError` otherwise; with
         `topic_id`, and after the first fetch in any case, `TopicRecreatedError` if the topic's id
         is another one.
         """
@@ -173,8 +173,11 @@ class _Session:
             except KafkaError:
                 self._start_over()
                 raise
-            is_stuck = fetched.next_offset == position
-            if is_stuck and (end is not None or fetched.readable_end > position):
+            if fetched.next_offset > position:
+                return fetched
+            if end is not None and self._ends_before(end, fetched):
+                raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, self._where(position))
+            if end is not None or fetched.readable_end > position:
                 raise refused(ErrorCode.OFFSET_NOT_AVAILABLE, self._where(position))
             return fetched
 
@@ -247,6 +250,19 @@ class _Session:
             self._connection.close()
         self.release()
         self._cluster.refresh([self._topic])
+
+    def _ends_before(self, end: int, fetched: Fetched) -> bool:
+        """Whether the leader's log is shorter than `end`.
+
+        A high watermark below `end` does not show it: that of a new leader lags behind its log
+        (KIP-207). Where the leader's own epoch ends, its log does.
+        """
+        target = fetched.target
+        if fetched.readable_end >= end or target.leader_epoch < 0:
+            return False
+        key = self._topic, self._partition
+        found, _ = epoch_ends_at_once(self._cluster, {key: target.leader_epoch})
+        return key in found and 0 <= found[key].end_offset < end
 
     def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
         key = self._topic, self._partition
