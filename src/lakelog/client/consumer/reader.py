@@ -94,9 +94,9 @@ class PartitionReader:
         `max_bytes`.
 
         The views stay valid for as long as they are held. Raises `OffsetOutOfRangeError` when
-        `start` is not in the log, or the log ends before `end`, `LogTruncatedError` when the log is cut below what was read, `KafkaError` otherwise; with
-        `topic_id`, and after the first fetch in any case, `TopicRecreatedError` if the topic's id
-        is another one.
+        `start` is not in the log or the log ends before `end`, `LogTruncatedError` when the log is
+        cut below what was read, `KafkaError` otherwise; with `topic_id`, and after the first fetch
+        in any case, `TopicRecreatedError` if the topic's id is another one.
         """
         if end is not None and end <= start:
             return
