@@ -106,5 +106,12 @@ def test_an_archive_stops_at_what_is_lost_or_skips_it(
 
     with pytest.raises(SyncError, match=r"-2 \[15, 17\): retention or DeleteRecords removed"):
         sync_topic(bootstrap, topic, warehouse, spark=spark)
-    result = sync_topic(bootstrap, topic, warehouse, skip_lost=True, spark=spark)
+    notes: list[str] = []
+    result = sync_topic(
+        bootstrap, topic, warehouse, skip_lost=True, spark=spark, notice=notes.append
+    )
     assert (result.rows, result.rows_total, result.ends) == (3, 18, {0: 18, 1: 18, 2: 18})
+    gone = ", ".join(f"{topic}-{partition} [15, 17)" for partition in range(3))
+    assert notes == [
+        f"{topic}: skipped {gone}: the topic lost these offsets before they were archived"
+    ]

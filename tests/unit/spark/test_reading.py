@@ -159,8 +159,10 @@ def test_a_topic_that_is_gone_ends_the_reading(topic_id: str | None, text: str) 
 def test_the_archive_skips_removed_records_alone() -> None:
     """What a cut log lost is not archived: the job plans the range again, and loses nothing."""
     with pytest.raises(DataLossError, match=r"t-0 \[10, 20\): retention or.*--skip-lost"):
-        read(Log(20), policy(skip_lost=False))
-    assert read(Log(20), policy(skip_lost=True)) == [20, 30]
+        read(Log(20), policy(None))
+    skipped: list[OffsetRange] = []
+    assert read(Log(20, OUT_OF_RANGE, 30, 90), policy(skipped)) == [20]
+    assert [(lost.start, lost.end) for lost in skipped] == [(10, 20), (30, 40)]
     for error in (TopicGoneError("gone"), LogReplacedError("cut")):
         with pytest.raises(type(error)):
-            read(Log(0, error, 20, 30), policy(skip_lost=True))
+            read(Log(0, error, 20, 30), policy(skipped))

@@ -31,6 +31,7 @@ from lakelog.spark.archive.progress import (
     standing,
 )
 from lakelog.spark.archive.references import remove_unreferenced
+from lakelog.spark.archive.skipped import Skipped, before_extents, summary_entry
 from lakelog.spark.archive.table import load_for_commit
 
 _log = logging.getLogger("lakelog.spark.archive")
@@ -51,6 +52,7 @@ class Batch:
     number: int
     extents: Mapping[int, Extent]
     paths: tuple[str, ...]
+    skipped: tuple[Skipped, ...] = ()
 
 
 def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
@@ -92,16 +94,22 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
 def append(table: Table, batch: Batch, before: Progress) -> None:
     """One transaction. Without files it still makes a snapshot, which is what fences it."""
     after = advance(before, batch.extents, query_id=batch.query_id, number=batch.number)
+    skipped = (*batch.skipped, *before_extents(before, batch.extents))
     with table.transaction() as transaction:
-        record(transaction, batch.topic_id, after, batch.paths)
+        record(transaction, batch.topic_id, after, batch.paths, skipped)
 
 
 def record(
-    transaction: Transaction, topic_id: str, progress: Progress, paths: Iterable[str] = ()
+    transaction: Transaction,
+    topic_id: str,
+    progress: Progress,
+    paths: Iterable[str] = (),
+    skipped: Iterable[Skipped] = (),
 ) -> None:
     """Adds the files and the progress to a transaction: property and summary change together."""
     entry = {property_name(topic_id): progress.to_text()}
-    transaction.add_files(list(paths), snapshot_properties=entry, check_duplicate_files=False)
+    summary = {**entry, **summary_entry(skipped)}
+    transaction.add_files(list(paths), snapshot_properties=summary, check_duplicate_files=False)
     transaction.set_properties(entry)
 
 

@@ -27,9 +27,12 @@ _WAY_ON = (
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFile:
-    path: str
+class Written:
+    """What came of some ranges: a file unless they had no records, and the skipped offsets."""
+
+    path: str | None
     rows: int
+    skipped: list[OffsetRange]
 
 
 def write_ranges(
@@ -40,8 +43,8 @@ def write_ranges(
     catalog: Mapping[str, str],
     *,
     skip_lost: bool,
-) -> WrittenFile | None:
-    """Writes every record of `ranges` to the new file `path`, a URI; `None` if there are none.
+) -> Written:
+    """Writes every record of `ranges` to the new file `path`, a URI, unless there are none.
 
     `catalog` holds PyIceberg's properties, for a path that is not on this machine. Raises
     `DataLossError` when the log no longer holds all of a range, unless `skip_lost`. The file is
@@ -49,6 +52,8 @@ def write_ranges(
     """
     target = data_file(path, catalog)
     rows = 0
+    skipped: list[OffsetRange] = []
+    on_loss = policy(skipped if skip_lost else None)
     try:
         with (
             target.writing() as file,
@@ -56,14 +61,13 @@ def write_ranges(
             Broker(bootstrap, client_id="lakelog-archive") as broker,
         ):
             for each in ranges:
-                rows += _copy(broker, each, _rows(schema), writer, skip_lost=skip_lost)
+                rows += _copy(Reading(broker, each, on_loss), _rows(schema), writer)
     except BaseException:
         target.remove()
         raise
     if rows == 0:
         target.remove()
-        return None
-    return WrittenFile(path, rows)
+    return Written(path if rows else None, rows, skipped)
 
 
 def _rows(schema: pa.Schema) -> ArrowRows:
@@ -71,10 +75,7 @@ def _rows(schema: pa.Schema) -> ArrowRows:
     return ArrowRows(schema, null_timestamps=nullable, way_on=_WAY_ON)
 
 
-def _copy(
-    broker: Broker, each: OffsetRange, rows: ArrowRows, writer: pq.ParquetWriter, *, skip_lost: bool
-) -> int:
-    reading = Reading(broker, each, policy(skip_lost=skip_lost))
+def _copy(reading: Reading, rows: ArrowRows, writer: pq.ParquetWriter) -> int:
     count = 0
     group: list[pa.RecordBatch] = []
     while reading.find_remaining():
@@ -89,13 +90,17 @@ def _copy(
     return count
 
 
-def policy(*, skip_lost: bool) -> OnLoss:
-    """Only removed records may be skipped: the job plans a range of a cut log again."""
+def policy(skipped: list[OffsetRange] | None) -> OnLoss:
+    """Raise for every loss, or add removed records to `skipped`.
+
+    Others may not be skipped: the job plans a range of a cut log again.
+    """
 
     def on_loss(lost: OffsetRange, error: DataLossError) -> None:
         if not isinstance(error, RecordsRemovedError):
             raise error
-        if not skip_lost:
+        if skipped is None:
             raise DataLossError(lost_before([str(lost)]))
+        skipped.append(lost)
 
     return on_loss

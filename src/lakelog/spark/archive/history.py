@@ -50,7 +50,7 @@ def agreed_progress(table: Table, topic_id: str) -> Progress:
 
 def recorded_progress(table: Table, topic_id: str) -> Recorded:
     """Return the progress in the kept snapshots. Raises `ProgressFormatError`."""
-    for snapshot in _ancestors(table):
+    for snapshot in ancestors(table):
         summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
         if property_name(topic_id) in summary:
             progress = read_progress(summary, topic_id)
@@ -66,7 +66,7 @@ def _query(claimed: Progress) -> tuple[str, int] | None:
     return (claimed.query_id, claimed.batch) if claimed.extents else None
 
 
-def _ancestors(table: Table) -> Iterator[Snapshot]:
+def ancestors(table: Table) -> Iterator[Snapshot]:
     """The current snapshot and those before it, as far as they are kept."""
     snapshot = table.current_snapshot()
     while snapshot is not None:

@@ -152,7 +152,8 @@ class Reconciler:
         return moved
 
     def _check_kept(self, broker: Broker) -> None:
-        """A task that reads a range checks the same again: retention goes on."""
+        """A task that reads a range checks the same again: retention goes on. The commit names what
+        was skipped in the end."""
         topic = self.job.topic
         ends = agreed_progress(self.job.address.load(), self.job.topic_id).ends
         first = broker.earliest([(topic, partition) for partition in ends])
@@ -163,8 +164,6 @@ class Reconciler:
         ]
         if lost and not self.job.skip_lost:
             raise DataLossError(lost_before(lost))
-        if lost:
-            self.notice(f"{topic}: continues without {', '.join(lost)}, which are lost")
 
     def _enrol(self, broker: Broker, partitions: tuple[int, ...]) -> None:
         """Names all partitions in the progress, with their leader epochs."""

@@ -32,6 +32,7 @@ from lakelog.spark.archive.progress import (
     read_progress,
 )
 from lakelog.spark.archive.reconcile import Reconciler
+from lakelog.spark.archive.skipped import skipped_between
 from lakelog.spark.archive.stream import FORMAT, ArchiveJob, ArchiveSource
 from lakelog.spark.broker import Broker
 from lakelog.spark.errors import (
@@ -138,6 +139,7 @@ class Run:
 
         Raises `SyncError`, and `KafkaError` when the broker does not return in time.
         """
+        self._snapshot_id = state_of(self._job).snapshot_id
         try:
             while not self.stop.is_set():
                 if self._attempt():
@@ -163,7 +165,7 @@ class Run:
         with Broker(self._job.bootstrap, client_id="lakelog-archive") as broker:
             self.rows_moved += self.reconciler.run(broker)
         self.reconciler = replace(self.reconciler, progress_from=None)
-        self._snapshot_id = state_of(self._job).snapshot_id
+        self._note_skipped(state_of(self._job).snapshot_id)
 
     def _query(self) -> bool:
         """Returns whether the work is done."""
@@ -198,9 +200,20 @@ class Run:
     def _report(self) -> None:
         state = state_of(self._job)
         if state.snapshot_id != self._snapshot_id:
-            self._snapshot_id = state.snapshot_id
+            self._note_skipped(state.snapshot_id)
             self._failures, self._told = 0, ""
             self.progress(state)
+
+    def _note_skipped(self, newest: int | None) -> None:
+        """Names the offsets that commits skipped since the last look, up to snapshot `newest`."""
+        found = skipped_between(self._job.address.load(), self._snapshot_id, newest)
+        self._snapshot_id = newest
+        if found:
+            topic = self._job.topic
+            text = ", ".join(f"{topic}-{p} [{start}, {end})" for p, start, end in found)
+            self.reconciler.notice(
+                f"{topic}: skipped {text}: the topic lost these offsets before they were archived"
+            )
 
     def _failed(self, reason: str) -> None:
         """Waits for an unreachable broker, else counts failures in a row without progress.

@@ -245,6 +245,7 @@ class Archived(WriterCommitMessage):  # type: ignore[misc]
     ranges: list[OffsetRange]
     path: str | None
     rows: int
+    skipped: list[OffsetRange]
 
 
 class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -265,9 +266,7 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             self._job.catalog,
             skip_lost=self._job.skip_lost,
         )
-        if written is None:
-            return Archived(query_id, ranges, None, 0)
-        return Archived(query_id, ranges, written.path, written.rows)
+        return Archived(query_id, ranges, written.path, written.rows, written.skipped)
 
     def commit(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803
         """Raises `ProgressConflictError` when another job archived something else meanwhile."""
@@ -275,8 +274,16 @@ class ArchiveWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         extents = merge_ranges(each for message in done for each in message.ranges)
         if extents:
             from lakelog.spark.archive.commit import Batch, commit_batch
+            from lakelog.spark.archive.skipped import Skipped
 
-            batch = Batch(self._job.topic_id, done[0].query_id, batchId, extents, _paths(done))
+            skipped = [
+                Skipped(lost.partition, lost.start, lost.end)
+                for message in done
+                for lost in message.skipped
+            ]
+            query_id, paths = done[0].query_id, _paths(done)
+            topic_id = self._job.topic_id
+            batch = Batch(topic_id, query_id, batchId, extents, paths, tuple(skipped))
             commit_batch(self._job.address, batch)
 
     def abort(self, messages: list[Archived | None], batchId: int) -> None:  # noqa: N803

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from lakelog.spark.archive.availability import Availability
 from lakelog.spark.archive.commit import commit_batch
 from lakelog.spark.archive.reconcile import Reconciler
 from lakelog.spark.archive.run import Run, SyncError
+from lakelog.spark.archive.skipped import Skipped
 from lakelog.spark.archive.stream import ArchiveJob
 from unit.spark.archive.archive_table import TOPIC_ID, write_batch
 
@@ -125,6 +127,28 @@ def test_a_catalog_that_cannot_be_read_is_a_failure_like_others(
         run._failed("OperationalError: database is locked")
     with pytest.raises(SyncError, match="database is locked"):
         run._failed("OperationalError: database is locked")
+
+
+def test_what_a_commit_skipped_is_said_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch, address: TableAddress, lines: list[str]
+) -> None:
+    """Tasks skip what goes while they read, in pieces, each in a range of its own."""
+    set_away(monkeypatch, True)
+    gone = (Skipped(0, 5, 7), Skipped(1, 0, 3), Skipped(0, 2, 5))
+    commit_batch(address, replace(write_batch(address, 0, 9), skipped=gone))
+    commit_batch(address, write_batch(address, 9, 12, 1))
+    for _ in range(2):
+        run._report()
+    commit_batch(address, replace(write_batch(address, 12, 20, 2), skipped=(Skipped(0, 12, 14),)))
+    run._report()
+
+    lost = "the topic lost these offsets before they were archived"
+    assert lines == [
+        f"orders: skipped orders-0 [2, 7), orders-1 [0, 3): {lost}",
+        "12 rows",
+        f"orders: skipped orders-0 [12, 14): {lost}",
+        "20 rows",
+    ]
 
 
 def test_lost_connections_are_said_once_and_tried_again_while_following(
