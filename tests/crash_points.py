@@ -362,7 +362,7 @@ class Workload:
     def _delete_records(self) -> None:
         """What a client asks for, up to the last record; it is answered after the checkpoint."""
         history = self.history
-        before = self._rng.randint(self._log.log_start_offset, self._partition.high_watermark)
+        before = self._rng.randint(self._log.log_start_offset, self._partition.watermark.offset)
         history.start = max(history.start, before)
         assert self._partition.delete_records(before) == history.start
         self._checkpoint()

@@ -13,6 +13,7 @@ import pytest
 from lakelog.base.topic_keys import PAGE_CACHE
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.partition import Partition
+from lakelog.replica.watermark import HighWatermark
 from lakelog.server import offsets_log
 from lakelog.server.handlers import produce
 from lakelog.storage import local_log, run
@@ -30,10 +31,11 @@ AT_ONCE = {"log.flush.interval.messages": "1"}
 
 @bug("committed by the append", Law.DURABLE, "idempotent", faults=POWER, settings=BY_FLUSH)
 def _committed_by_append(monkeypatch: pytest.MonkeyPatch) -> None:
-    def note_flush(self: Partition) -> None:
-        self._commit(self.log.log_end_offset)
+    def advance(self: HighWatermark) -> bool:
+        self.offset, before = self._log.log_end_offset, self.offset
+        return self.offset > before
 
-    monkeypatch.setattr(Partition, "note_flush", note_flush)
+    monkeypatch.setattr(HighWatermark, "advance", advance)
 
 
 @bug("a produce waits for no flush", Law.DURABLE, "plain", faults=POWER, settings=BY_FLUSH)
@@ -63,7 +65,7 @@ def _run_waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
 @bug("no flush at an append", Law.DURABLE, "idempotent", faults=POWER, settings=AT_ONCE)
 def _no_flush_at_append(monkeypatch: pytest.MonkeyPatch) -> None:
     def follow(self: Partition) -> None:
-        self.high_watermark = self.log.log_end_offset
+        self.watermark.offset = self.log.log_end_offset
 
     monkeypatch.setattr(Partition, "_follow_append", follow)
 

@@ -56,7 +56,7 @@ def _watermark_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def ahead(self: Partition) -> None:
         follow(self)
-        self.high_watermark += 1
+        self.watermark.offset += 1
 
     monkeypatch.setattr(Partition, "_follow_append", ahead)
 
@@ -69,7 +69,7 @@ def _watermark_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def _watermark_back(monkeypatch: pytest.MonkeyPatch) -> None:
     def note_flush(self: Partition) -> None:
-        self.high_watermark = self.log.recovery_point - 1
+        self.watermark.offset = self.log.recovery_point - 1
 
     monkeypatch.setattr(Partition, "note_flush", note_flush)
 
@@ -230,7 +230,7 @@ def _from_another(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def confused(self: Partition, offset: int, max_bytes: int, **named: Any) -> Any:
         other = first.get(self.topic, self)
-        is_there = other.log.log_start_offset <= offset < other.high_watermark
+        is_there = other.log.log_start_offset <= offset < other.watermark.offset
         return read(other if is_there else self, offset, max_bytes, **named)
 
     monkeypatch.setattr(Partition, "become_leader", noting)

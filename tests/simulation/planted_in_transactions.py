@@ -257,7 +257,7 @@ def _beyond_stable(monkeypatch: pytest.MonkeyPatch) -> None:
     read = Partition.read
 
     def further(self: Partition, offset: int, max_bytes: int, **named: Any) -> Any:
-        return read(self, offset, max_bytes, **{**named, "end": self.high_watermark})
+        return read(self, offset, max_bytes, **{**named, "end": self.watermark.offset})
 
     monkeypatch.setattr(Partition, "read", further)
 

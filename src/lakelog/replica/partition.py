@@ -1,9 +1,8 @@
 """One partition as this broker holds it: a log, a leader epoch and the high watermark.
 
-A partition has one owner, the loop; no method suspends. With a single replica a record is
-committed once it is appended, or with `durability=fsync` once it is durable: the high watermark
-follows the log end offset, or the end of what was flushed. Consumers of committed records only are
-served up to the last stable offset, before the first transaction that is under way.
+A partition has one owner, the loop; no method suspends. Consumers read up to the high watermark
+(`lakelog.replica.watermark`), and consumers of committed transactions up to the last stable offset,
+before the first transaction that is under way.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.shortage import OutOfRoomError, is_shortage
 from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import FSYNC, PAGE_CACHE
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.recompressed import recompressed
+from lakelog.replica.watermark import HighWatermark
 from lakelog.replica.written import Written
 from lakelog.storage.checking import UncheckedSlice, begin_check
 from lakelog.storage.errors import CorruptLog
@@ -48,7 +47,6 @@ class Partition:
         "_settled",
         "fetched_bytes",
         "flushed_ms",
-        "high_watermark",
         "index",
         "key",
         "leader_epoch",
@@ -56,6 +54,7 @@ class Partition:
         "offline_reason",
         "topic",
         "topic_id",
+        "watermark",
         "written",
     )
 
@@ -85,8 +84,7 @@ class Partition:
         self._flush_soon = flush_soon
         self._settled = settled
         self._note_shortage = note_shortage
-        self.high_watermark = log.log_end_offset
-        """The end of what consumers may read, exclusive."""
+        self.watermark = HighWatermark(log)
         self.written = Written(log)
         self._damage_told = ""
         self.fetched_bytes = 0
@@ -96,31 +94,22 @@ class Partition:
     def last_stable_offset(self) -> int:
         """The end of what `read_committed` consumers may read, exclusive."""
         if self.log.producers.first_unstable_offset < 0:
-            return self.high_watermark
-        return min(self.log.last_stable_offset, self.high_watermark)
-
-    @property
-    def commits_durable(self) -> bool:
-        """Whether records are committed by a flush, and not by their append."""
-        return self.log.config.durability == FSYNC
+            return self.watermark.offset
+        return min(self.log.last_stable_offset, self.watermark.offset)
 
     @property
     def is_online(self) -> bool:
         return not self._retired and self.offline_reason is None
 
     def use_config(self, config: LogConfig) -> None:
-        """What was waiting for a flush need not wait any longer if the new settings say so."""
+        """Adopt new settings; records need not wait for a flush any longer if these say so."""
         self.log.config = config
-        if not self.commits_durable:
-            self._commit(self.log.log_end_offset)
+        self.watermark.use_config()
+        self.note_flush()
 
     def note_flush(self) -> None:
-        """A flush has ended; what it made durable is committed."""
-        self._commit(self.log.recovery_point)
-
-    def _commit(self, end_offset: int) -> None:
-        if end_offset > self.high_watermark:
-            self.high_watermark = end_offset
+        """Commit what a flush that has ended made durable."""
+        if self.watermark.advance():
             self._settled(self)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -180,15 +169,16 @@ class Partition:
                 unflushed = KafkaError(failure.code, failure.message)
                 if not self.is_online:
                     raise unflushed from error
-        if log.config.durability == PAGE_CACHE:
-            self.high_watermark = log.log_end_offset
+        watermark = self.watermark
+        if watermark.by_flush:
+            self.note_flush()
+            if watermark.offset < log.log_end_offset:
+                self._flush_soon(self)
+        else:
+            watermark.advance()
             if unflushed is not None:
                 self._flush_soon(self)
                 raise unflushed
-        else:
-            self.note_flush()
-            if self.high_watermark < log.log_end_offset:
-                self._flush_soon(self)
         if self.written.note_roll():
             self._flush_soon(self)
 
@@ -205,7 +195,7 @@ class Partition:
         except (OSError, CorruptLog) as error:
             raise self._storage_error(error) from error
         if offsets:
-            self.high_watermark = log.log_end_offset
+            self.watermark.advance()
         return offsets
 
     def start_verification(
@@ -280,7 +270,7 @@ class Partition:
         for to find the offset."""
         self.check_online()
         if end is None:
-            end = self.high_watermark
+            end = self.watermark.offset
         try:
             found = self.log.read(
                 offset, max_bytes, end_offset=end, min_one=min_one, may_wait=False
@@ -326,7 +316,7 @@ class Partition:
         return self._if_committed(found)
 
     def _if_committed(self, found: TimestampOffset | None) -> TimestampOffset | None:
-        return found if found is not None and found.offset < self.high_watermark else None
+        return found if found is not None and found.offset < self.watermark.offset else None
 
     def delete_records(self, before: int) -> int:
         """Lets the log begin at `before` unless it does so later; returns where it begins.
@@ -340,9 +330,9 @@ class Partition:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, "records of a compacted topic cannot be deleted"
             )
-        if not 0 <= before <= self.high_watermark:
+        if not 0 <= before <= self.watermark.offset:
             raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{before} is not in 0 to {self.high_watermark}"
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{before} is not in 0 to {self.watermark.offset}"
             )
         log.advance_log_start(before)
         return log.log_start_offset
@@ -351,7 +341,7 @@ class Partition:
         """Applies retention to what is committed; how many segments went."""
         self.check_online()
         try:
-            return self.log.delete_old_segments(now_ms, self.high_watermark)
+            return self.log.delete_old_segments(now_ms, self.watermark.offset)
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
 

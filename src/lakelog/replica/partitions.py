@@ -97,7 +97,7 @@ class Partitions:
     @property
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """Of each partition now, by topic name and number."""
-        return {(entry.topic, entry.index): entry.high_watermark for entry in self}
+        return {(entry.topic, entry.index): entry.watermark.offset for entry in self}
 
     def marks(self) -> tuple[list[Partition], list[int], list[int], list[int]]:
         """All that the checkpoint files say of the partitions, to be compared with what it was.
@@ -108,7 +108,7 @@ class Partitions:
         logs = [entry.log for entry in every]
         return (
             every,
-            [entry.high_watermark for entry in every],
+            [entry.watermark.offset for entry in every],
             [log.recovery_point for log in logs],
             [log.log_start_offset for log in logs],
         )

@@ -27,11 +27,11 @@ class Appended(NamedTuple):
     def is_settled(self) -> bool:
         """Whether it is, or never will be from here."""
         partition = self.partition
-        return partition.high_watermark >= self.end_offset or not partition.is_online
+        return partition.watermark.offset >= self.end_offset or not partition.is_online
 
     def check(self) -> None:
         """Raises `KafkaError` if it is not: why it never will be, or that it is not yet."""
-        if self.partition.high_watermark < self.end_offset:
+        if self.partition.watermark.offset < self.end_offset:
             self.partition.check_online()
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it is written, and not yet durable")
 

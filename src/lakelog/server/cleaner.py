@@ -134,7 +134,7 @@ class Cleaner:
         now = self._clock.wall_ms()
         for partition in self._compacted():
             try:
-                partition.log.delete_old_segments(now, partition.high_watermark)
+                partition.log.delete_old_segments(now, partition.watermark.offset)
             except (OSError, StorageError) as error:
                 if is_shortage(error):
                     self._note_shortage(error)

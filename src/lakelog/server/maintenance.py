@@ -199,7 +199,7 @@ class Maintenance:
             return
         log.finish_flush(job)
         partition.note_flush()
-        if partition.high_watermark < log.log_end_offset or len(log.unflushed_segments()) > 1:
+        if partition.watermark.offset < log.log_end_offset or len(log.unflushed_segments()) > 1:
             self.flush_soon(partition)
 
     def _flush_later(self, partition: Partition, error: OSError) -> None:

@@ -148,17 +148,17 @@ def test_without_descriptors_to_flush_a_batch_is_committed_or_waits() -> None:
         partition.append(make_batch(1), NOW)
     assert code_of(error) is ErrorCode.KAFKA_STORAGE_ERROR
     assert partition.offline_reason is None
-    assert (partition.high_watermark, partition.log.log_end_offset) == (1, 1)
+    assert (partition.watermark.offset, partition.log.log_end_offset) == (1, 1)
     partition.append(make_batch(1), NOW)
     assert partition.log.recovery_point == 2
 
     partition.use_config(partition.log.config._replace(durability=FSYNC))
     disk.fail("sync", errno.EMFILE, suffix=".log")
     partition.append(make_batch(1), NOW)
-    assert (partition.high_watermark, partition.log.log_end_offset) == (2, 3)
+    assert (partition.watermark.offset, partition.log.log_end_offset) == (2, 3)
     partition.log.flush()
     partition.note_flush()
-    assert partition.high_watermark == 3
+    assert partition.watermark.offset == 3
 
 
 def test_a_flush_that_ends_well_after_another_failed_proves_nothing() -> None:
@@ -283,7 +283,7 @@ def test_what_is_not_decided_is_not_read_as_committed() -> None:
     assert committed(partition) == (2, [])
     begin_transaction(partition, 7, 3)
     partition.append(make_batch(1), NOW)
-    assert (partition.last_stable_offset, partition.high_watermark) == (2, 6)
+    assert (partition.last_stable_offset, partition.watermark.offset) == (2, 6)
     assert committed(partition) == (2, [])
     assert committed(partition, 2) == (0, [])
     assert partition.append_marker(7, 0, False, 0, NOW, transaction_version=0) == 6
@@ -386,10 +386,10 @@ def test_a_transaction_is_unstable_until_its_marker_is_durable(commit: bool) -> 
     first = in_transaction(partition, 7)
     make_durable(partition)
     assert end(partition, 7, commit=commit) == 1
-    assert (partition.last_stable_offset, partition.high_watermark) == (first, 1)
+    assert (partition.last_stable_offset, partition.watermark.offset) == (first, 1)
     assert committed_bytes(partition) == 0
     make_durable(partition)
-    assert partition.last_stable_offset == partition.high_watermark == 2
+    assert partition.last_stable_offset == partition.watermark.offset == 2
     found, aborted = partition.read_committed(0, 1 << 20, min_one=True)
     assert found is not None
     found.release()
@@ -414,13 +414,13 @@ def test_the_first_transaction_that_is_not_durable_bounds_what_is_stable() -> No
     job.run()
     partition.log.finish_flush(job)
     partition.note_flush()
-    assert (partition.last_stable_offset, partition.high_watermark) == (2, 5)
+    assert (partition.last_stable_offset, partition.watermark.offset) == (2, 5)
     make_durable(partition)
     assert partition.last_stable_offset == 5
     end(partition, 7, commit=False)
     assert partition.last_stable_offset == 5
     make_durable(partition)
-    assert partition.last_stable_offset == partition.high_watermark == 8
+    assert partition.last_stable_offset == partition.watermark.offset == 8
 
 
 def test_a_flush_up_to_a_marker_does_not_commit_the_marker() -> None:
@@ -433,16 +433,16 @@ def test_a_flush_up_to_a_marker_does_not_commit_the_marker() -> None:
     job.run()
     partition.log.finish_flush(job)
     partition.note_flush()
-    assert (partition.last_stable_offset, partition.high_watermark) == (0, 1)
+    assert (partition.last_stable_offset, partition.watermark.offset) == (0, 1)
     make_durable(partition)
-    assert partition.last_stable_offset == partition.high_watermark == 2
+    assert partition.last_stable_offset == partition.watermark.offset == 2
 
 
 def test_where_appends_commit_a_transaction_is_over_with_its_marker() -> None:
     partition = open_partition()
     in_transaction(partition, 7)
     end(partition, 7, commit=True)
-    assert partition.last_stable_offset == partition.high_watermark == 2
+    assert partition.last_stable_offset == partition.watermark.offset == 2
     assert partition.log.recovery_point == 0
 
 
@@ -450,9 +450,9 @@ def test_a_topic_that_no_longer_waits_for_the_device_holds_no_transaction_back()
     partition = open_partition(durability="fsync")
     in_transaction(partition, 7)
     end(partition, 7, commit=True)
-    partition.log.config = LogConfig()
+    partition.use_config(LogConfig())
     partition.append(make_batch(), NOW)
-    assert partition.last_stable_offset == partition.high_watermark == 3
+    assert partition.last_stable_offset == partition.watermark.offset == 3
 
 
 def test_a_marker_counts_neither_as_a_record_nor_as_its_bytes() -> None:

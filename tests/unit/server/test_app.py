@@ -229,7 +229,7 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
 
     async def look(running: Running) -> None:
         partition = running.partition("orders")
-        assert partition.high_watermark == partition.log.recovery_point == 3
+        assert partition.watermark.offset == partition.log.recovery_point == 3
         assert partition.leader_epoch == 1
 
     run(tmp_path, write)
@@ -249,7 +249,7 @@ def test_a_stop_leaves_the_checkpoints_of_that_moment(tmp_path: Path) -> None:
         now = running.clock.wall_ms()
         partition = running.partition("orders")
         partition.append(make_batch(5, timestamp=now), now)
-        partition.delete_records(partition.high_watermark - 2)
+        partition.delete_records(partition.watermark.offset - 2)
 
     never = "3600000"
     run(tmp_path, first, replica_high_watermark_checkpoint_interval_ms=never)
@@ -365,7 +365,7 @@ def test_internal_topics_are_as_durable_as_the_most_durable_topic(tmp_path: Path
     internal = ("__consumer_offsets", "__transaction_state")
 
     def commits_durable(running: Running) -> list[bool]:
-        return [running.partition(name).commits_durable for name in internal]
+        return [running.partition(name).watermark.by_flush for name in internal]
 
     async def first(running: Running) -> None:
         await running.broker.topics.ensure_group_topic()
@@ -375,7 +375,7 @@ def test_internal_topics_are_as_durable_as_the_most_durable_topic(tmp_path: Path
         await running.create("payments")
         await running.configure(ResourceType.TOPIC, "payments", "durability", "fsync")
         assert commits_durable(running) == [True, True]
-        assert not running.partition("cheap").commits_durable
+        assert not running.partition("cheap").watermark.by_flush
 
     async def second(running: Running) -> None:
         assert commits_durable(running) == [True, True], "after a start, too"

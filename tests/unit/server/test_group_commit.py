@@ -221,7 +221,7 @@ def test_many_answers_share_a_sync(tmp_path: Path, connections: int) -> None:
                     left[client] -= 1
                     if left[client] >= in_flight // connections:
                         client.produce()
-        assert world.partition.high_watermark == in_flight * rounds
+        assert world.partition.watermark.offset == in_flight * rounds
         assert world.gate.syncs / (in_flight * rounds) < 0.1
 
     run(tmp_path, scenario)
@@ -253,7 +253,7 @@ def test_a_device_that_fails_is_no_acknowledgement(tmp_path: Path) -> None:
             assert client.produced().error_code == ErrorCode.KAFKA_STORAGE_ERROR
         client.produce()
         assert client.produced().error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert world.partition.high_watermark == 0
+        assert world.partition.watermark.offset == 0
 
     run(tmp_path, scenario)
 
@@ -285,10 +285,10 @@ def test_the_mode_may_change_while_it_runs(tmp_path: Path) -> None:
         client.produce()
         await world.until_syncing()
         assert client.answers() == 0
-        assert partition.high_watermark == 1, "it never goes back"
+        assert partition.watermark.offset == 1, "it never goes back"
         partition.use_config(partition.log.config._replace(durability="page-cache"))
         assert client.produced().base_offset == 1, "there is nothing to wait for any more"
-        assert partition.high_watermark == 2
+        assert partition.watermark.offset == 2
 
     run(tmp_path, scenario, log_durability="page-cache")
 

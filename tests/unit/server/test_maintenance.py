@@ -266,7 +266,7 @@ async def test_whoever_waits_for_a_checkpoint_has_written_what_is_known_by_then(
     broker.tasks.held = False
     broker.tasks.release()
     await asyncio.gather(first, second)
-    assert broker.offsets(HIGH_WATERMARKS) == [partition.high_watermark]
+    assert broker.offsets(HIGH_WATERMARKS) == [partition.watermark.offset]
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])

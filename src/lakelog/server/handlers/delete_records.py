@@ -56,7 +56,7 @@ def _delete(
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
         partition = broker.partitions.find(topic, index)
-        before = partition.high_watermark if entry.offset == _HIGH_WATERMARK else entry.offset
+        before = partition.watermark.offset if entry.offset == _HIGH_WATERMARK else entry.offset
         start = partition.log.log_start_offset
         low = partition.delete_records(before)
         if low > start:

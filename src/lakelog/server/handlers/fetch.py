@@ -185,7 +185,7 @@ class PendingFetch:
             aborted = [AbortedTransaction(producer_id=e[0], first_offset=e[1]) for e in ended]
         return PartitionData(
             partition_index=target.partition,
-            high_watermark=partition.high_watermark,
+            high_watermark=partition.watermark.offset,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=log.log_start_offset,
             aborted_transactions=aborted,
@@ -196,7 +196,7 @@ class PendingFetch:
         partition = self._broker.partitions.find(target.topic, target.partition)
         return PartitionData(
             partition_index=target.partition,
-            high_watermark=partition.high_watermark,
+            high_watermark=partition.watermark.offset,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
             diverging_epoch=EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset),

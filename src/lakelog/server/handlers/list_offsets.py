@@ -105,7 +105,7 @@ def _offset(
     if wanted < EARLIEST_PENDING_UPLOAD or version < _SINCE_VERSION.get(wanted, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if wanted == LATEST:
-        end = partition.last_stable_offset if committed else partition.high_watermark
+        end = partition.last_stable_offset if committed else partition.watermark.offset
         return ListOffsetsPartitionResponse(offset=end, leader_epoch=partition.leader_epoch)
     if wanted in (EARLIEST, EARLIEST_LOCAL):
         log = partition.log

@@ -122,7 +122,7 @@ def _produce(
                         log_start_offset=result.log_start_offset,
                     )
                 )
-                if partition.high_watermark > result.last_offset:
+                if partition.watermark.offset > result.last_offset:
                     touched.append(partition)
                 else:
                     waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
@@ -203,7 +203,7 @@ async def _append_slowly(
             result.base_offset = appended.base_offset
             result.log_append_time_ms = appended.append_time_ms
             result.log_start_offset = appended.log_start_offset
-            if partition.high_watermark > appended.last_offset:
+            if partition.watermark.offset > appended.last_offset:
                 broker.purgatory.check(partition.key)
             else:
                 waiting.append((Appended(partition, appended.last_offset + 1), result))

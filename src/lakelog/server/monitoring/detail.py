@@ -13,7 +13,7 @@ from lakelog.server.monitoring.sources import Sources
 _OF_PARTITIONS: dict[str, Callable[[Partition], int]] = {
     "partition_log_start_offset": lambda p: p.log.log_start_offset,
     "partition_log_end_offset": lambda p: p.log.log_end_offset,
-    "partition_high_watermark": lambda p: p.high_watermark,
+    "partition_high_watermark": lambda p: p.watermark.offset,
     "partition_last_stable_offset": lambda p: p.last_stable_offset,
     "partition_leader_epoch": lambda p: p.leader_epoch,
     "partition_log_size_bytes": lambda p: p.log.size,
@@ -64,7 +64,7 @@ def _compat_topics(sources: Sources) -> Iterator[str]:
     counts: Iterator[Sample] = (((topic.name,), len(topic.partitions)) for topic in topics)
     yield from exposed(COMPAT["kafka_topic_partitions"], counts)
     here = sorted(sources.broker.partitions, key=lambda p: (p.topic, p.index))
-    ends: Iterator[Sample] = ((_place(p), p.high_watermark) for p in here)
+    ends: Iterator[Sample] = ((_place(p), p.watermark.offset) for p in here)
     yield from exposed(COMPAT["kafka_topic_partition_current_offset"], ends)
     starts: Iterator[Sample] = ((_place(p), p.log.log_start_offset) for p in here)
     yield from exposed(COMPAT["kafka_topic_partition_oldest_offset"], starts)

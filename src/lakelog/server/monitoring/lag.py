@@ -72,7 +72,7 @@ class LagClock:
                     partition = partitions.get(topic, index)
                     if partition is None:
                         continue
-                    end = ends[partition.key] = partition.high_watermark
+                    end = ends[partition.key] = partition.watermark.offset
                     records = max(0, end - committed.offset)
                     self._note(partition.key, end, now)
                     seconds = self._seconds(partition.key, committed.offset, records, now)

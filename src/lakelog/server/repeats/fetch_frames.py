@@ -71,7 +71,7 @@ class FetchFrames:
     ) -> bytes:
         """A response up to its `size` bytes of records; what it tells is noted in `target`."""
         response = self._response
-        target.sent_high_watermark = high_watermark = partition.high_watermark
+        target.sent_high_watermark = high_watermark = partition.watermark.offset
         target.sent_log_start_offset = log_start = partition.log.log_start_offset
         known, rest, length = self._length
         if known != size:

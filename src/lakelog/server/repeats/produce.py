@@ -135,7 +135,7 @@ class ProduceRepeat(KnownRequest[_Key]):
     ) -> int:
         """Whether the first batch was appended, or refused: not if either would have to wait."""
         broker, key, sampling = self._broker, self.key, self._sampling
-        if partition.commits_durable:
+        if partition.watermark.by_flush:
             return 0
         try:
             check_entry(partition, batch, key.acks, key.version, None)

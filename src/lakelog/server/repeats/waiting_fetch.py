@@ -54,7 +54,7 @@ class WaitingFetch(PendingFetch):
             records.release()
         if aborted or size < at_least:
             return None if aborted else False
-        high_watermark, log_start = partition.high_watermark, partition.log.log_start_offset
+        high_watermark, log_start = partition.watermark.offset, partition.log.log_start_offset
         if not self._plan.includes(target, 0, size, high_watermark, log_start):
             self._context.complete([self._frames.nothing(self._correlation_id)])
             return True

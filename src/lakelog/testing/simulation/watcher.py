@@ -35,7 +35,7 @@ def marks_of(partition: Partition) -> Marks:
         log.log_start_offset,
         log.recovery_point,
         partition.last_stable_offset,
-        partition.high_watermark,
+        partition.watermark.offset,
         log.log_end_offset,
         partition.leader_epoch,
     )

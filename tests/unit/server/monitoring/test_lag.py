@@ -13,10 +13,10 @@ class World:
 
     def __init__(self) -> None:
         self.clock = LagClock()
-        self.partition = SimpleNamespace(key=KEY, high_watermark=0)
+        self.partition = SimpleNamespace(key=KEY, watermark=SimpleNamespace(offset=0))
 
     def lag(self, now: float, *, end: int, committed: int) -> Lag:
-        self.partition.high_watermark = end
+        self.partition.watermark.offset = end
         offsets = {"t": {0: SimpleNamespace(offset=committed), 7: SimpleNamespace(offset=1)}}
         standing: Any = SimpleNamespace(group_id="g", members=1, offsets=offsets)
         partitions: Any = SimpleNamespace(get=lambda _, i: self.partition if i == 0 else None)
