@@ -1,0 +1,74 @@
+"""Phrases that make text hard to read, and the files in which they are counted.
+
+A match is an indication, not an error: `who` is right in a sentence about people. The counts are
+made to compare two versions of the same text.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+_WORDS = {
+    "what is": r"what(?:ever)? (?:is|are|was|were|it|they|has|have|had|there|no|can|may|must)",
+    "what": r"what(?:ever)? (?:the|a|an|this|that|of|comes|came|goes|follows|stands|waits|others?)",
+    "who": r"who|whom|whoever",
+    "somebody": r"somebody|someone|anybody|anyone|everybody|everyone",
+    "nobody": r"nobody|no one",
+    "he": r"he|him|his|himself",
+    "those that": r"those (?:that|which|who|of|in|there|before|whose|without|with)",
+    "that there are": r"that there (?:is|are|was|were)|there (?:is|are) (?:that|whose)",
+    "one that": r"ones? (?:that|with|without|which)|none (?:that|of|too)",
+    "anew": r"anew",
+    "told": r"told|tells?|telling",
+    "of before": r"of before|from before|that (?:was|were|is|are) before|as before it",
+    "taken for": r"tak(?:e|es|en|ing) (?:it|itself|them|this|that)? ?for (?:it|a|an|the)",
+    "goes on": r"(?:goes?|going|went) on|le(?:ads?|d) on|let(?:s|ting)? (?:it|them)? ?go",
+    "save for": r"save for|save that|but for",
+    "other idioms": r"com(?:es?|ing) to (?:an|its|their) end|last breath|so it is|by means of",
+}
+PHRASES = {name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for name, words in _WORDS.items()}
+_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_PROSE = (
+    *("src/**/*.py", "src/**/*.txt", "tests/**/*.py", "benchmarks/*.py"),
+    *("*.md", "docs/**/*.md"),
+)
+_QUOTING = ("tests/phrases.py", "tests/unit/test_phrases.py")
+"""Files that contain the phrases as examples."""
+
+
+def prose_files(project: Path) -> list[Path]:
+    """Return all source files, tests, stored help pages and documents of the project."""
+    found = {path for pattern in _PROSE for path in project.glob(pattern)}
+    return sorted(found - {project / path for path in _QUOTING})
+
+
+def count_phrases(path: Path) -> Counter[str]:
+    """Count each phrase in the prose of a file."""
+    text = " ".join(_prose(path).split())
+    counts = Counter({name: len(phrase.findall(text)) for name, phrase in PHRASES.items()})
+    return +counts
+
+
+def _prose(path: Path) -> str:
+    text = path.read_text()
+    if path.suffix == ".md":
+        return _FENCED.sub("", text)
+    return "\n".join(_prose_of_source(text)) if path.suffix == ".py" else text
+
+
+def _prose_of_source(text: str) -> Iterator[str]:
+    """Yield comments, strings of several words, and the names of tests."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string.removeprefix("#")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.value
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.name.removeprefix("test_").replace("_", " ")
