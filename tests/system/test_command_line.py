@@ -339,11 +339,11 @@ def test_a_reader_that_goes_away_is_a_clean_end(shell: Shell, topic: str) -> Non
 
 def test_nobody_listens() -> None:
     nobody = Shell("127.0.0.1:1")
-    refused = nobody.refusal("topic", "list", "--timeout", "1s")
+    refused = nobody.refusal("topic", "list", "--timeout", "100ms")
     assert refused[:2] == (5, "LL0301")
     assert "127.0.0.1:1" in refused[2]
-    assert nobody.refusal("produce", "t", "--timeout", "1s", given=b"x")[:2] == (5, "LL0301")
-    assert nobody.refusal("consume", "t", "--timeout", "1s")[:2] == (5, "LL0301")
+    assert nobody.refusal("produce", "t", "--timeout", "100ms", given=b"x")[:2] == (5, "LL0301")
+    assert nobody.refusal("consume", "t", "--timeout", "100ms")[:2] == (5, "LL0301")
 
 
 def test_dev_says_what_to_do_next(tmp_path: Path) -> None:

@@ -179,7 +179,8 @@ _ENTRIES = (
         "LL0301",
         "cannot reach the broker",
         ExitCode.UNREACHABLE,
-        "Nothing accepts connections at the address, or the connection broke. Is the broker "
+        "Nothing accepts connections at the address, or the connection broke. A broker on this "
+        "machine that is starting is waited for, for up to 5 s (`--timeout`). Is the broker "
         "running (`lakelog dev`), and are host and port right (`-b`, LAKELOG_BROKERS)? If the "
         "first connection works and a later one fails, the broker advertises an address that this "
         "host cannot reach: start it with `--advertise NAME=HOST:PORT`.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from lakelog.base.errors import KafkaError
+from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
@@ -106,7 +107,7 @@ def get(
     if offline is not None:
         show(_stored_listing(offline, of, keys), output.format)
         return
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         entries = _described(admin, of, keys)
     shown = [entry for entry in entries if keys or everything or not entry.is_default]
     show(listing(shown), output.format)
@@ -142,7 +143,7 @@ def set_values(
     if offline is not None:
         kind, name = _change_offline(offline, of, values, dry_run=dry_run)
     else:
-        with _admin(session) as admin:
+        with open_admin(session) as admin:
             kind, name = of.resource(admin)
             change_settings(admin, kind, name, values, dry_run=dry_run)
     if output.format != "table":
@@ -167,7 +168,7 @@ def explain(
     key
         Keys to explain.
     """
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         entries = _described(admin, of, (key, *keys))
     show_all([document(entry) for entry in entries], output.format)
 
@@ -199,12 +200,6 @@ def _change_offline(
         raise CliError("LL0902", f"{what} with --offline", hint)
     change_stored(folder, records.ResourceType(int(named[0])), named[1], values)
     return named
-
-
-def _admin(session: Session) -> Admin:
-    from lakelog.client.admin import Admin
-
-    return Admin(session.brokers, timeout_s=session.timeout_s)
 
 
 def _described(admin: Admin, of: Of, keys: tuple[str, ...]) -> Iterable[ConfigEntry]:

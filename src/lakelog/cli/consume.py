@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
+from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
 from lakelog.cli.group_progress import GroupProgress
 from lakelog.cli.json_records import json_line
@@ -80,7 +81,7 @@ def consume(
     offset = offset or ("start" if exit_at_end else "end")
     position = parse_position(offset, time.time_ns() // 1_000_000)
     _check_options(count, position, partition, is_member=group is not None)
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         chosen = _partitions(admin, topic, partition)
         bounds = read_bounds(admin, chosen, read_committed=isolation == "read_committed")
         starts = {} if group is not None else _starts(admin, position, bounds, session)
@@ -116,12 +117,6 @@ def _check_options(
             "with --group, --offset is start or end",
             "lakelog group reset moves a group elsewhere",
         )
-
-
-def _admin(session: Session) -> Admin:
-    from lakelog.client.admin import Admin
-
-    return Admin(session.brokers, timeout_s=session.timeout_s)
 
 
 def _partitions(admin: Admin, topic: str, chosen: Sequence[int] | None) -> list[TopicPartition]:

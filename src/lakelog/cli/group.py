@@ -12,6 +12,7 @@ from cyclopts.validators import Number
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm, for_each
 from lakelog.cli.bounds import TopicPartition, read_bounds
+from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.group_plan import chosen, cut_short, existing, plan, resolve_inside, shifted
 from lakelog.cli.options import (
@@ -50,7 +51,7 @@ _MEMBER_COLUMNS = (
 @app.command(name="list")
 def list_groups(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT) -> None:
     """List groups."""
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         show(listing(admin.groups.list()), output.format)
 
 
@@ -67,7 +68,7 @@ def describe(
     group
         Group to describe.
     """
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         described = _find(admin, group)
         committed = _committed(admin, group)
         assigned = [key for member in described.members for key in member.partitions]
@@ -135,7 +136,7 @@ def reset(
         str(to): to is not None,
     }
     position = _target(named, shifts=shift_by is not None)
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         found, committed = _lookup(admin, group), _committed(admin, group)
         other = "" if found else _suggestion(admin, group)
         if not committed and not topic:
@@ -174,7 +175,7 @@ def delete(
         Groups to delete.
     """
     names = [group, *groups]
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         present = [name for name in names if _lookup(admin, name) is not None]
         if present:
             what = ", ".join(f"'{name}'" for name in present)
@@ -195,12 +196,6 @@ def _target(named: Mapping[str, bool], *, shifts: bool) -> Position | None:
     if len(targets) + shifts != 1:
         raise CliError("LL0902", "specify exactly one target", "for example --to-earliest")
     return parse_position(targets[0], time.time_ns() // 1_000_000) if targets else None
-
-
-def _admin(session: Session) -> Admin:
-    from lakelog.client.admin import Admin
-
-    return Admin(session.brokers, timeout_s=session.timeout_s)
 
 
 def _find(admin: Admin, name: str) -> Group:

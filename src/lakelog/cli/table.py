@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
 from lakelog.cli.moments import parse_duration_s
 from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_SESSION, Output, Session, noun
@@ -119,9 +120,7 @@ def _places(session: Session, warehouse: str | None, catalog: str | None) -> tup
 
 def _default_folder(session: Session, option: str) -> str:
     """In the data folder of a broker on this machine, as that broker names it."""
-    from lakelog.client.admin import Admin
-
-    with Admin(session.brokers, timeout_s=session.timeout_s) as admin:
+    with open_admin(session) as admin:
         folders = [Path(folder.path) for folder in admin.log_dirs()]
     for folder in folders:
         if folder.is_dir():
@@ -145,6 +144,7 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
     def say(line: str) -> None:
         note(line, quiet=session.quiet)
 
+    open_admin(session).close()  # which waits for a broker that is starting
     source = options.pop("progress_from")
     options["progress_from"] = None if source is None else ProgressSource(source)
     try:

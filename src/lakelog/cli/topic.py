@@ -12,6 +12,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.uuids import encode_uuid
 from lakelog.cli.asking import confirm, for_each
 from lakelog.cli.bounds import TopicPartition, check_reached, read_bounds, resolve_position
+from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import (
     DEFAULT_OUTPUT,
@@ -64,7 +65,7 @@ def list_topics(
     internal
         Show the brokers' own topics as well.
     """
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         show(listing(admin.topics.list(internal=internal)), output.format)
 
 
@@ -95,7 +96,7 @@ def create(
         A topic that exists is no error.
     """
     configs = parse_settings(config or (), "--config")
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
 
         def make(topic: str) -> None:
             created = admin.topics.create(
@@ -127,7 +128,7 @@ def describe(
         Topics to describe.
     """
     documents: list[Document] = []
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         status = for_each([name, *names], lambda topic: documents.append(_describe(admin, topic)))
     show_all(documents, output.format)
     return status
@@ -161,7 +162,7 @@ def alter(
     changes = parse_changes(config or (), "--config", unset or ())
     if partitions is None and not changes:
         raise CliError("LL0902", "nothing to change", "specify --partitions, --config or --unset")
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         admin.topics.describe(name)
         if changes:
             change_settings(admin, ResourceType.TOPIC, name, changes)
@@ -186,7 +187,7 @@ def delete(
         Topics to delete.
     """
     topics = [name, *names]
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         known = {topic.name for topic in admin.topics.list(internal=True)}
         present = [topic for topic in topics if topic in known]
         if present:
@@ -227,7 +228,7 @@ def delete_records(
         Partition to shorten; may be repeated (default: all).
     """
     position = parse_position(before, time.time_ns() // 1_000_000)
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         keys = [(name, index) for index in _chosen(admin.topics.describe(name), partition)]
         bounds = read_bounds(admin, keys)
         check_reached(position, bounds, "--before end deletes every record")
@@ -257,12 +258,6 @@ def shortened(
     ]
     columns = ("partition", "log_start_offset", "log_end_offset", "deleted")
     return Listing(rows, columns)
-
-
-def _admin(session: Session) -> Admin:
-    from lakelog.client.admin import Admin
-
-    return Admin(session.brokers, timeout_s=session.timeout_s)
 
 
 def _describe(admin: Admin, name: str) -> Document:

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.cli.asking import confirm
+from lakelog.cli.connecting import open_admin
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.moments import iso_utc, parse_duration_s
 from lakelog.cli.options import (
@@ -60,7 +61,7 @@ def list_transactions(
     states: Sequence[str] = [known_state(text) for text in state or ()]
     if longer_than is not None:
         states = states or _RUNNING
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         try:
             found = admin.transactions.list(
                 states=states, longer_than_ms=duration_ms, pattern=match
@@ -88,7 +89,7 @@ def describe(
     transactional_id
         Id to describe.
     """
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         try:
             found = admin.transactions.describe(transactional_id)
         except KafkaError as error:
@@ -127,7 +128,7 @@ def abort(
         Also if its coordinator has it as ongoing. Its other partitions may then commit.
     """
     key = (topic, partition)
-    with _admin(session) as admin:
+    with open_admin(session) as admin:
         producer = chosen(admin.transactions.producers(key), key, producer_id)
         if not force:
             _check_hangs(admin, producer)
@@ -137,12 +138,6 @@ def abort(
     if output.format != "table":
         show(aborted(key, producer), output.format)
     note(f"aborted the transaction of {what} in {topic}-{partition}", quiet=session.quiet)
-
-
-def _admin(session: Session) -> Admin:
-    from lakelog.client.admin import Admin
-
-    return Admin(session.brokers, timeout_s=session.timeout_s)
 
 
 def _check_hangs(admin: Admin, producer: ActiveProducer) -> None:

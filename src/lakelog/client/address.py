@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from lakelog.base.errors import AddressError
 
 DEFAULT_PORT = 9092
@@ -15,6 +17,14 @@ def parse_bootstrap(text: str) -> list[Address]:
     if not addresses:
         raise AddressError("no broker address was given")
     return addresses
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its name alone: no name is resolved."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def parse_address(text: str) -> Address:

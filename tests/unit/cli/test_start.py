@@ -48,10 +48,11 @@ def test_help_reads_a_page_and_imports_no_parser(name: tuple[str, str, str]) -> 
 
 
 @pytest.fixture(scope="module")
-def closed_port() -> int:
+def closed_address() -> str:
+    """Refuses connections, and is not a loopback address: commands do not wait for a broker."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+        taken.bind(("0.0.0.0", 0))
+        return f"0.0.0.0:{taken.getsockname()[1]}"
 
 
 @pytest.mark.parametrize(
@@ -66,14 +67,16 @@ def closed_port() -> int:
     ],
     ids=" ".join,
 )
-def test_administration_imports_neither_loop_nor_records(argv: list[str], closed_port: int) -> None:
-    command = [*argv, "-b", f"127.0.0.1:{closed_port}"]
+def test_administration_imports_neither_loop_nor_records(
+    argv: list[str], closed_address: str
+) -> None:
+    command = [*argv, "-b", closed_address]
     found = heavy(command, CODECS, LOOP, SPARK, BROKER, RECORDS, ["rich"])
     assert found == set()
 
 
-def test_listing_topics_declares_no_messages_of_groups(closed_port: int) -> None:
-    found = modules_of(["topic", "list", "-b", f"127.0.0.1:{closed_port}"])
+def test_listing_topics_declares_no_messages_of_groups(closed_address: str) -> None:
+    found = modules_of(["topic", "list", "-b", closed_address])
     assert "lakelog.client.admin.topics" in found
     assert not {name for name in found if name.startswith("lakelog.client.admin.group")}
 

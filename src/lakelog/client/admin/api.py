@@ -87,12 +87,12 @@ class Admin:
     ) -> None:
         self.close()
 
-    def connect(self) -> None:
+    def connect(self, timeout_s: float | None = None) -> None:
         """Wait for a broker that answers, as one that is just starting does soon.
 
-        Raises `UnreachableError` when none has within the time limit.
+        Raises `UnreachableError` when none has within `timeout_s`, by default that of the client.
         """
-        self._cluster.retrying(lambda: self._cluster.refresh([]))
+        self._cluster.retrying(lambda: self._cluster.refresh([]), timeout_s)
 
     def describe_cluster(self) -> ClusterView:
         """Cluster id, controller, brokers and all topics."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
-
-from lakelog.client.address import parse_bootstrap
+from lakelog.client.address import is_loopback, parse_bootstrap
 from lakelog.spark.archive.warehouse import Warehouse, is_remote
 from lakelog.spark.session import has_local_workers
 
@@ -23,15 +21,8 @@ def check_reachable(master: str, place: Warehouse, bootstrap: str, *, is_shared:
             f"warehouse {place.location} is a local folder: name one in an object store, or pass "
             "--shared-warehouse if all hosts have this folder mounted"
         )
-    loopback = [host for host, _ in parse_bootstrap(bootstrap) if _is_loopback(host)]
+    loopback = [host for host, _ in parse_bootstrap(bootstrap) if is_loopback(host)]
     return [
         f"workers of {master} may be on other hosts, which do not reach a broker at {host}"
         for host in loopback
     ]
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
