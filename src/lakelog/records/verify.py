@@ -48,31 +48,25 @@ def verifying(
 def _walk(  # noqa: C901 - calls cost too much
     data: bytes, header: BatchHeader, records_max: int
 ) -> Generator[None, None, Extremes]:
-    """Varints of one byte, and the common ones of two, are decoded in line.
+    """Varints of one or two bytes are decoded in line; a longer one counts like a record.
 
-    `zig` is a number before its sign is unfolded; an odd one is negative. `left` of the step are
-    records, headers, and numbers that take a call.
+    `zig` is a number before its sign is unfolded; an odd one is negative. `end` is the record's.
     """
-    start = oldest = newest = headers = 0
-    left = STEP
-    has_null_key = False
-    count = min(header.records_count, records_max)
-    for number in range(count):
+    end = oldest = newest = 0
+    left, headers, has_null_key = STEP, records_max, False
+    for number in range(min(header.records_count, records_max)):
         if left <= 0:
             left = STEP
             yield
         left -= 1
-        zig = data[start]
-        if zig < 0x80:
-            position = start + 2
-        elif (high := data[start + 1]) < 0x80:
-            zig, position = zig & 0x7F | high << 7, start + 3
+        zig = data[end]
+        if zig < 0x80 and not zig & 1:
+            position, end = end + 2, end + 1 + (zig >> 1)
+        elif (high := data[end + 1]) < 0x80 and not zig & 1:
+            position, end = end + 3, end + 2 + ((zig & 0x7F | high << 7) >> 1)
         else:
-            size, position = _read_size(data, start)
-            zig, position, left = size << 1, position + 1, left - 1
-        if zig & 1:
-            raise CorruptRecord(f"record {number} of the batch has a negative length")
-        end = position - 1 + (zig >> 1)
+            size, position = _read_size(data, end)
+            position, end, left = position + 1, position + size, left - 1
         zig = data[position]
         if zig < 0x80:
             delta_ms, position = zig >> 1 ^ -(zig & 1), position + 1
@@ -80,8 +74,7 @@ def _walk(  # noqa: C901 - calls cost too much
             zig = zig & 0x7F | high << 7
             delta_ms, position = zig >> 1 ^ -(zig & 1), position + 2
         else:
-            delta_ms, position = read_varint(data, position)
-            left -= 1
+            (delta_ms, position), left = read_varint(data, position), left - 1
         if delta_ms > newest:
             newest = delta_ms
         elif delta_ms < oldest:
@@ -102,8 +95,7 @@ def _walk(  # noqa: C901 - calls cost too much
         elif zig < 0x80 and not zig & 1:
             position += 1 + (zig >> 1)
         else:
-            size, position = _read_size(data, position)
-            position, left = position + size, left - 1
+            position, left = _skip_bytes(data, position), left - 1
         zig = data[position]
         if zig == _NULL:
             position += 1
@@ -112,45 +104,48 @@ def _walk(  # noqa: C901 - calls cost too much
         elif (high := data[position + 1]) < 0x80 and not zig & 1:
             position += 2 + ((zig & 0x7F | high << 7) >> 1)
         else:
-            size, position = _read_size(data, position)
-            position, left = position + size, left - 1
-        if not data[position]:
-            position += 1
+            position, left = _skip_bytes(data, position), left - 1
+        if data[position]:
+            position, left, headers = yield from _skip_headers(data, position, end, left, headers)
         else:
-            size, position = _read_size(data, position)
-            most = min(size, records_max - headers)
-            headers += most
-            position, left = yield from _skip_headers(data, position, end, size, most, left)
+            position += 1
         if position != end:
             raise CorruptRecord(f"record {number} of the batch does not end where it says")
-        start = end
-    if count == header.records_count and start != len(data):
+    if header.records_count <= records_max and end != len(data):
         raise CorruptRecord("the records do not end where the batch does")
     base = header.base_timestamp
     return Extremes(base + oldest, base + newest, has_null_key)
 
 
 def _skip_headers(
-    data: bytes, position: int, end: int, count: int, most: int, left: int
-) -> Generator[None, None, tuple[int, int]]:
-    """Where `count` headers end, and what is left of the step. Beyond `most` that is believed."""
+    data: bytes, position: int, end: int, left: int, headers_max: int
+) -> Generator[None, None, tuple[int, int, int]]:
+    """Where the headers of a record end, and what is then left of the step and of `headers_max`.
+
+    Those beyond `headers_max` are believed.
+    """
+    count, position = _read_size(data, position)
     if count > (end - position) // 2:
         raise CorruptRecord(f"{count} headers cannot fit into {end - position} bytes")
-    for _ in range(most):
+    for _ in range(min(count, headers_max)):
         if left <= 0:
             left = STEP
             yield
         left -= 1
-        size, position = _read_size(data, position)
-        position += size
+        position = _skip_bytes(data, position)
         if data[position] == _NULL:
             position += 1
         else:
-            size, position = _read_size(data, position)
-            position += size
+            position = _skip_bytes(data, position)
         if position > end:
             raise CorruptRecord("a header does not fit into its record")
-    return (position if most == count else end), left
+    return (position if count <= headers_max else end), left, max(headers_max - count, 0)
+
+
+def _skip_bytes(data: bytes, position: int) -> int:
+    """Where the bytes end whose length is at `position`."""
+    size, position = _read_size(data, position)
+    return position + size
 
 
 def _read_size(data: bytes, position: int) -> tuple[int, int]:
