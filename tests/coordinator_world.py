@@ -192,7 +192,20 @@ class World:
         for partition in range(self.config.partitions):
             await self.coordinator.load_partition(partition)
 
+    def check_counts(self) -> None:
+        """Groups are counted as they come and go; a sum over all of them must be the same."""
+        groups = offset_groups = 0
+        for shard in self.coordinator._host.active_shards():
+            state = shard.state
+            live = {*state.classic, *state.consumers.by_id}
+            groups += len(live) - state.pending.unjoined_count
+            groups -= len(live.intersection(state.evicting))
+            offset_groups += len(state.offsets) - len(state.evicting)
+        limits = self.coordinator._limits
+        assert (limits.groups.total, limits.offset_groups.total) == (groups, offset_groups)
+
     async def restart(self) -> None:
+        self.check_counts()
         self.coordinator.close()
         await self.log.idle.wait()
         self.coordinator = self.new_coordinator()
@@ -212,9 +225,12 @@ def run(
         async def main() -> T:
             await world.start()
             try:
-                return await scenario(world)
+                result = await scenario(world)
+                world.check_counts()
+                return result
             finally:
                 world.coordinator.close()
+                world.check_counts()
                 await asyncio.sleep(1)
                 await _cancel_what_is_left()
 

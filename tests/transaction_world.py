@@ -17,10 +17,10 @@ from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
-from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.coordinator.transaction.markers import Marker
+from lakelog.coordinator.transaction.producer_reply import ProducerReply
 from lakelog.coordinator.transaction.records import TransactionRecord, encode_record
 from lakelog.coordinator.transaction.state import TopicPartition, Transaction, TransactionVersion
 from lakelog.coordinator.transaction.transitions import Producer
@@ -199,7 +199,13 @@ class World:
         """What the log has may no longer be all that was written to it."""
         self.forgotten_epochs_end = 1000 + self.producer_ids
 
+    def check_count(self) -> None:
+        """Transactional ids are counted as they come and go."""
+        shards = self.coordinator._host.active_shards()
+        assert self.coordinator.id_count == sum(len(each.transactions) for each in shards)
+
     async def restart(self) -> None:
+        self.check_count()
         self.coordinator.close()
         self.groups.close()
         await self.log.idle.wait()
@@ -214,7 +220,7 @@ class World:
         transactional_id: str = "t",
         expected: Producer | None = None,
         timeout_ms: int = TIMEOUT_MS,
-    ) -> Answer:
+    ) -> ProducerReply:
         held = expected or Producer(-1, -1)
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -222,7 +228,7 @@ class World:
             producer_id=held.producer_id,
             producer_epoch=held.epoch,
         )
-        answer: Answer = await self.coordinator.init_producer_id(request)
+        answer: ProducerReply = await self.coordinator.init_producer_id(request)
         return answer
 
     async def ready(self, transactional_id: str = "t", **settings: Any) -> Producer:
@@ -269,7 +275,7 @@ class World:
         commit: bool,
         transactional_id: str = "t",
         version: TransactionVersion = CLASSIC,
-    ) -> Answer:
+    ) -> ProducerReply:
         request = EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=producer.producer_id,
@@ -277,7 +283,7 @@ class World:
             committed=commit,
         )
         spoken = 5 if version is BUMPING else 3
-        answer: Answer = await self.coordinator.end_txn(request, spoken)
+        answer: ProducerReply = await self.coordinator.end_txn(request, spoken)
         return answer
 
     def state(self, transactional_id: str = "t") -> str:
@@ -307,9 +313,12 @@ def run(
         async def main() -> T:
             await world.start()
             try:
-                return await scenario(world)
+                result = await scenario(world)
+                world.check_count()
+                return result
             finally:
                 world.coordinator.close()
+                world.check_count()
                 world.groups.close()
                 await asyncio.sleep(5)
                 left = asyncio.all_tasks() - {asyncio.current_task()}

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.shortage import OutOfRoomError
+from lakelog.coordinator.log_replay import replay_log
 from lakelog.coordinator.reloads import UNREADABLE, Reloads
 from lakelog.coordinator.shard import (
     NOT_APPENDED,
@@ -30,25 +31,17 @@ from lakelog.coordinator.shard import (
     Shard,
     coordinator_code,
 )
-from lakelog.records.batch import BatchHeader, check_crc, iter_batches
 from lakelog.records.builder import BatchBuilder
-from lakelog.records.errors import CorruptRecord
-from lakelog.records.record import decode_records
 from lakelog.runtime.api import Clock, Tasks, Timer
 from lakelog.wire.errors import WireError
 
 logger = logging.getLogger(__name__)
 
-R = TypeVar("R")
 S = TypeVar("S", bound=Shard[Any])
 
 _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 32
 """More than a record takes beside its key and value."""
-_ABORT, _COMMIT = b"\x00\x00", b"\x00\x01"
-"""Types of a control record, which follow the version in its key."""
-_LOADED_RECORDS_BYTES_MAX = 64 << 20
-"""What one batch may decompress to while loading."""
 
 _Encoded = tuple[bytes, bytes | None]
 
@@ -75,6 +68,8 @@ class ShardHost(Generic[S]):
     Args:
         topic: its name, for the log lines.
         new_shard: makes an empty shard for a partition.
+        partition_for: returns the partition of a key: a group id or a transactional id.
+        empty_key_code: the refusal of a request with an empty key.
         batch_bytes_max: decisions share a batch up to this size; a larger one goes alone.
         codec: compression of the batches.
     """
@@ -86,7 +81,9 @@ class ShardHost(Generic[S]):
         clock: Clock,
         tasks: Tasks,
         new_shard: Callable[[int], S],
+        partition_for: Callable[[str], int],
         *,
+        empty_key_code: ErrorCode,
         batch_bytes_max: int,
         codec: int = 0,
     ) -> None:
@@ -95,6 +92,8 @@ class ShardHost(Generic[S]):
         self._clock = clock
         self._tasks = tasks
         self._new_shard = new_shard
+        self._partition_for = partition_for
+        self._empty_key_code = empty_key_code
         self._batch_bytes_max = batch_bytes_max
         self._codec = codec
         self._hosted: dict[int, _Hosted[S]] = {}
@@ -116,18 +115,49 @@ class ShardHost(Generic[S]):
 
     def shard(self, partition: int) -> S:
         """Raises `NOT_COORDINATOR`, or `COORDINATOR_LOAD_IN_PROGRESS` until it is replayed."""
+        return self._active(partition).shard
+
+    def shard_of(self, key: str, *, allows_empty: bool = False) -> S:
+        """Return the shard that coordinates `key`. Raises as `shard` does, or as `submit` refuses
+        an empty key."""
+        if not key and not allows_empty:
+            raise KafkaError(self._empty_key_code)
+        return self._active(self._partition_for(key)).shard
+
+    def _active(self, partition: int) -> _Hosted[S]:
         hosted = self._hosted.get(partition)
         if hosted is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if not hosted.active:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return hosted.shard
+        return hosted
+
+    def submit(
+        self,
+        key: str,
+        decision: Callable[[S, Now], Result[Any]],
+        refuse: Callable[[ErrorCode], None],
+        *,
+        allows_empty: bool = False,
+    ) -> None:
+        """Lets the shard of `key` decide a request now.
+
+        Args:
+            refuse: called with the code of a `KafkaError`, as a client is to see it.
+            allows_empty: whether the empty key names something.
+        """
+        if not key and not allows_empty:
+            refuse(self._empty_key_code)
+            return
+        try:
+            self.decide(self._partition_for(key), decision)
+        except KafkaError as error:
+            refuse(coordinator_code(error.code))
 
     def decide(self, partition: int, decision: Callable[[S, Now], Result[Any]]) -> None:
         """Lets the shard decide now, and sees to what follows. Raises as `shard` does."""
-        shard = self.shard(partition)
-        hosted = self._hosted[partition]
-        self._accept(hosted, decision(shard, self.now()))
+        hosted = self._active(partition)
+        self._accept(hosted, decision(hosted.shard, self.now()))
         self._arm(hosted)
 
     def now(self) -> Now:
@@ -147,7 +177,9 @@ class ShardHost(Generic[S]):
         try:
             if (writer := self._writers.get(partition)) is not None:
                 await writer
-            await self._replay(hosted)
+            await replay_log(
+                self._log, self._tasks, self._topic, partition, hosted.shard, lambda: hosted.dropped
+            )
         except UNREADABLE:
             self._drop(hosted, ErrorCode.NOT_COORDINATOR)
             raise
@@ -157,41 +189,6 @@ class ShardHost(Generic[S]):
         for result in hosted.shard.loaded(self.now()):
             self._accept(hosted, result)
         self._arm(hosted)
-
-    async def _replay(self, hosted: _Hosted[S]) -> None:
-        offset = await self._log.start_offset(hosted.partition)
-        while not hosted.dropped:
-            data = await self._log.read(hosted.partition, offset)
-            if not data:
-                return
-            previous = offset
-            for header, batch in iter_batches(data):
-                if not check_crc(batch, 0, header):
-                    raise CorruptRecord(f"{self._topic}-{hosted.partition}: bad CRC at {offset}")
-                self._replay_batch(hosted.shard, header, batch, offset)
-                offset = header.last_offset + 1
-            if offset == previous:
-                raise CorruptRecord(f"{self._topic}-{hosted.partition} gives no batch at {offset}")
-            await self._breathe()
-
-    def _replay_batch(self, shard: S, header: BatchHeader, batch: memoryview, offset: int) -> None:
-        for record in decode_records(batch, header, _LOADED_RECORDS_BYTES_MAX):
-            if record.offset < offset or record.key is None:
-                continue
-            if header.is_control:
-                _replay_control(shard, header.producer_id, record.key)
-            elif (decoded := shard.decode(record.key, record.value)) is None:
-                continue
-            elif header.is_transactional:
-                shard.replay_pending(decoded, header.producer_id)
-            else:
-                shard.replay(decoded)
-
-    async def _breathe(self) -> None:
-        """Lets the loop serve others while a long log is read."""
-        turn = self._tasks.future()
-        self._tasks.call_soon(turn.set_result, None)
-        await turn
 
     def unload(self, partition: int) -> None:
         """Stops at once; everything that waits is answered `NOT_COORDINATOR`."""
@@ -353,7 +350,7 @@ class ShardHost(Generic[S]):
 
     def _arm(self, hosted: _Hosted[S]) -> None:
         """Sees to it that the shard is called no later than its next deadline."""
-        deadline = hosted.shard.next_deadline_ms()
+        deadline = hosted.shard.deadlines.next()
         if deadline is None or hosted.dropped:
             return
         if hosted.timer is not None:
@@ -383,10 +380,3 @@ def _replay_result(shard: Shard[Any], result: Result[Any]) -> None:
             shard.replay_pending(record, result.producer[0])
         else:
             shard.replay(record)
-
-
-def _replay_control(shard: Shard[Any], producer_id: int, key: bytes) -> None:
-    """Other control records (a leader change, a snapshot's head) do not concern coordinators."""
-    kind = key[2:4]
-    if kind in (_ABORT, _COMMIT):
-        shard.replay_end(producer_id, commit=kind == _COMMIT)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.deadlines import Deadlines
 
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
@@ -62,6 +63,11 @@ class Result(Generic[R]):
 class Shard(Protocol[R]):
     """The state of one partition. Nothing in it waits or does I/O."""
 
+    @property
+    def deadlines(self) -> Deadlines[Any]:
+        """When `advance` has something to do, on the monotonic clock."""
+        ...
+
     def encode(self, record: R) -> tuple[bytes, bytes | None]:
         """Key and value as they are written."""
         ...
@@ -88,10 +94,6 @@ class Shard(Protocol[R]):
 
     def unloaded(self, code: ErrorCode) -> None:
         """Answers everything that waits with `code`; the shard is not used afterwards."""
-        ...
-
-    def next_deadline_ms(self) -> int | None:
-        """When `advance` has something to do, on the monotonic clock."""
         ...
 
     def advance(self, now: Now) -> list[Result[R]]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.calls import Calls, settle
+from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.listing import GroupFilter
 from lakelog.coordinator.group.queries import GroupStanding
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
+from lakelog.coordinator.replies import answered, settle
 from lakelog.coordinator.shard import Now, Reply
 from lakelog.protocol.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -34,29 +36,46 @@ from lakelog.protocol.offset_delete import OffsetDeleteRequest, OffsetDeleteResp
 from lakelog.runtime.api import Tasks
 
 
+class Submit(Protocol):
+    """How a request gets to the shard of its group: see `GroupCoordinator`."""
+
+    def __call__(
+        self,
+        group_id: str,
+        decide: Callable[[GroupShard, Now], Decision],
+        refuse: Refuse,
+        *,
+        exclusive: bool = False,
+        allows_empty: bool = False,
+    ) -> None: ...
+
+
 class GroupAdmin:
     """Answers as `GroupCoordinator` does. Authorized operations are the listener's to know."""
 
     def __init__(
-        self, host: ShardHost[GroupShard], calls: Calls, tasks: Tasks, config: ConsumerConfig
+        self, host: ShardHost[GroupShard], submit: Submit, tasks: Tasks, config: ConsumerConfig
     ) -> None:
         self._host = host
-        self._calls = calls
+        self._submit = submit
         self._tasks = tasks
         self._config = config
+
+    def _shard_of(self, group_id: str) -> GroupShard:
+        return self._host.shard_of(group_id, allows_empty=True)
 
     def list_groups(self, request: ListGroupsRequest) -> Reply[ListGroupsResponse]:
         """The groups coordinated here; other brokers have others."""
         if self._host.loading:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            return self._calls.now(ListGroupsResponse(error_code=code))
+            return answered(self._tasks, ListGroupsResponse(error_code=code))
         wanted = GroupFilter(request.states_filter, request.types_filter)
         groups = [
             listed
             for shard in self._host.active_shards()
             for listed in shard.queries.list_groups(wanted)
         ]
-        return self._calls.now(ListGroupsResponse(groups=groups))
+        return answered(self._tasks, ListGroupsResponse(groups=groups))
 
     def standings(self) -> list[GroupStanding]:
         """Of the groups coordinated here."""
@@ -67,11 +86,11 @@ class GroupAdmin:
         self, request: DescribeGroupsRequest, version: int
     ) -> Reply[DescribeGroupsResponse]:
         groups = [self._describe(name, version) for name in dict.fromkeys(request.groups)]
-        return self._calls.now(DescribeGroupsResponse(groups=groups))
+        return answered(self._tasks, DescribeGroupsResponse(groups=groups))
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         try:
-            return self._calls.shard(group_id).queries.describe(group_id, version)
+            return self._shard_of(group_id).queries.describe(group_id, version)
         except KafkaError as error:
             return DescribedGroup(group_id=group_id, error_code=error.code)
 
@@ -79,7 +98,7 @@ class GroupAdmin:
         self, request: ConsumerGroupDescribeRequest
     ) -> Reply[ConsumerGroupDescribeResponse]:
         groups = [self._describe_consumer(name) for name in dict.fromkeys(request.group_ids)]
-        return self._calls.now(ConsumerGroupDescribeResponse(groups=groups))
+        return answered(self._tasks, ConsumerGroupDescribeResponse(groups=groups))
 
     def _describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
         code = ErrorCode.INVALID_GROUP_ID
@@ -87,7 +106,7 @@ class GroupAdmin:
             code = ErrorCode.UNSUPPORTED_VERSION
         elif group_id:
             try:
-                return self._calls.shard(group_id).queries.describe_consumer(group_id)
+                return self._shard_of(group_id).queries.describe_consumer(group_id)
             except KafkaError as error:
                 code = error.code
         return DescribedConsumerGroup(group_id=group_id, error_code=code)
@@ -108,9 +127,8 @@ class GroupAdmin:
 
         for name in names:
             told = partial(answer, name)
-            self._calls.decide(
-                name, partial(_delete_group, name, told), told, nameless=True, exclusive=True
-            )
+            decide = partial(_delete_group, name, told)
+            self._submit(name, decide, told, exclusive=True, allows_empty=True)
         if not names:
             settle(future, DeleteGroupsResponse())
         return future
@@ -118,13 +136,12 @@ class GroupAdmin:
     def offset_delete(self, request: OffsetDeleteRequest) -> Reply[OffsetDeleteResponse]:
         future = self._tasks.future()
 
-        def reply(response: OffsetDeleteResponse) -> None:
-            settle(future, response)
+        reply = partial(settle, future)
 
         def refuse(code: ErrorCode) -> None:
             reply(OffsetDeleteResponse(error_code=code))
 
-        self._calls.decide(
+        self._submit(
             request.group_id,
             lambda shard, _: shard.deletions.delete_offsets(request, reply, refuse),
             refuse,

@@ -14,14 +14,14 @@ from functools import partial
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.group.admin import GroupAdmin
-from lakelog.coordinator.group.calls import Calls, settle
+from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.classic.join import Join
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
 from lakelog.coordinator.group.counts import GroupCounts
-from lakelog.coordinator.group.limits import GroupLimits, Groups
+from lakelog.coordinator.group.evictor import Evictor
+from lakelog.coordinator.group.limits import GroupLimits
 from lakelog.coordinator.group.listing import GroupFilter
-from lakelog.coordinator.group.newcomers import in_order_of_eviction
 from lakelog.coordinator.group.offsets.commit import refuse_commit
 from lakelog.coordinator.group.offsets.fetch import fetch_offsets
 from lakelog.coordinator.group.offsets.table import OffsetTable
@@ -32,6 +32,7 @@ from lakelog.coordinator.group.subscription_size import subscription_size
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
+from lakelog.coordinator.replies import answered, settle
 from lakelog.coordinator.shard import Now, PartitionLog, Reply, Result, TransactionMarker
 from lakelog.protocol.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -53,8 +54,6 @@ from lakelog.runtime.api import Clock, Random, Tasks
 GROUP_TOPIC = "__consumer_offsets"
 
 _PROTOCOL_NAME_NULL_SINCE = 7
-_EVICTION_PAUSE_MS = 1000
-"""After a look for newcomers that found none: each looks at all."""
 
 
 def _no_overrides(_: str) -> Mapping[str, int]:
@@ -90,19 +89,25 @@ class GroupCoordinator:
         self._topics = topics
         self.counts = GroupCounts()
         self.memory = memory
-        self._next_eviction_ms = 0
-        room = GroupLimits(config.groups_max, memory, self._groups, self._expire_soon, self._evict)
+        self._limits = GroupLimits(
+            config.groups_max,
+            memory,
+            self._expire_soon,
+            lambda *wanted: self._evictor.evict(*wanted),
+        )
         self._host = ShardHost(
             GROUP_TOPIC,
             log,
             clock,
             tasks,
-            lambda _: GroupShard(config, topics, random, overrides, room, self.counts),
+            lambda _: GroupShard(config, topics, random, overrides, self._limits, self.counts),
+            self.partition_for,
+            empty_key_code=ErrorCode.INVALID_GROUP_ID,
             batch_bytes_max=config.batch_bytes_max,
         )
         self._join_refused = join_refused
-        self._calls = Calls(self._host, tasks, self.partition_for)
-        self.admin = GroupAdmin(self._host, self._calls, tasks, config.consumer)
+        self._evictor = Evictor(self._host, self.partition_for)
+        self.admin = GroupAdmin(self._host, self._submit, tasks, config.consumer)
 
     # Ownership
 
@@ -137,40 +142,12 @@ class GroupCoordinator:
     @property
     def group_count(self) -> int:
         """Groups that have members, or have had some and are not forgotten."""
-        return sum(each.group_count for each in self._groups())
-
-    def _groups(self) -> list[Groups]:
-        return [shard.state for shard in self._host.active_shards()]
+        return self._limits.groups.total
 
     def _expire_soon(self) -> None:
         for partition in self._host.partitions:
             with suppress(KafkaError):  # what is loading is not counted yet
                 self._host.decide(partition, lambda shard, _: shard.expire_soon())
-
-    def _evict(self, keep: str, groups: int, size: int) -> None:
-        """Begins to delete so many newcomers, and so many bytes of them, if there are."""
-        now = self._host.now()
-        if now.tick_ms < self._next_eviction_ms:
-            return
-        shards = self._host.active_shards()
-        found = [each for shard in shards for each in shard.state.newcomers()]
-        chosen = 0
-        for _, group_id in in_order_of_eviction(found, now.wall_ms):
-            if chosen >= groups and size <= 0:
-                break
-            state = self._host.shard(self.partition_for(group_id)).state
-            if group_id != keep and state.is_deserted(group_id):
-                chosen += 1
-                size -= state.account.of(group_id)
-                self._begin_eviction(group_id)
-        if not chosen:
-            self._next_eviction_ms = now.tick_ms + _EVICTION_PAUSE_MS
-
-    def _begin_eviction(self, group_id: str) -> None:
-        def decide(shard: GroupShard, now: Now) -> Decision:
-            return shard.evictions.evict(now, group_id)
-
-        self._host.decide(self.partition_for(group_id), decide)
 
     async def load_partition(self, partition: int) -> None:
         """To be called when this broker has become the partition's leader.
@@ -207,6 +184,32 @@ class GroupCoordinator:
             # While it loads nothing is lost: the old id keeps those offsets from being returned.
             assert error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
+    # Requests
+
+    def _submit(
+        self,
+        group_id: str,
+        decide: Callable[[GroupShard, Now], Decision],
+        refuse: Refuse,
+        *,
+        exclusive: bool = False,
+        allows_empty: bool = False,
+    ) -> None:
+        """Has the group's shard decide, after the changes of the group that are being written.
+
+        Args:
+            exclusive: whether the decision may change a consumer group.
+            allows_empty: whether the empty group id names a group.
+        """
+        queued = partial(
+            GroupShard.submit,
+            group_id=group_id,
+            decide=decide,
+            refuse=refuse,
+            exclusive=exclusive,
+        )
+        self._host.submit(group_id, queued, refuse, allows_empty=allows_empty)
+
     # Members
 
     def consumer_group_heartbeat(
@@ -219,8 +222,7 @@ class GroupCoordinator:
         """`client_host` as for `join_group`."""
         future = self._tasks.future()
 
-        def reply(response: ConsumerGroupHeartbeatResponse) -> None:
-            settle(future, response)
+        reply = partial(settle, future)
 
         def refuse(code: ErrorCode, message: str | None = None) -> None:
             reply(ConsumerGroupHeartbeatResponse(error_code=code, error_message=message))
@@ -241,7 +243,7 @@ class GroupCoordinator:
         except KafkaError as error:
             refuse(error.code, error.message)
         else:
-            self._calls.decide(request.group_id, decide, refuse, exclusive=True)
+            self._submit(request.group_id, decide, refuse, exclusive=True)
         return future
 
     def join_group(
@@ -274,7 +276,7 @@ class GroupCoordinator:
             refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
             join = Join.of(request, version, client_id, client_host, reply, explain)
-            self._calls.decide(request.group_id, lambda shard, now: shard.join(now, join), refuse)
+            self._submit(request.group_id, partial(GroupShard.join, join=join), refuse)
         return future
 
     def _says_too_much(self, request: JoinGroupRequest) -> bool:
@@ -286,15 +288,13 @@ class GroupCoordinator:
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
         future = self._tasks.future()
 
-        def reply(response: SyncGroupResponse) -> None:
-            settle(future, response)
+        reply = partial(settle, future)
 
         def refuse(code: ErrorCode) -> None:
             reply(SyncGroupResponse(error_code=code))
 
-        self._calls.decide(
-            request.group_id, lambda shard, now: shard.sync(now, request, reply), refuse
-        )
+        decide = partial(GroupShard.sync, request=request, reply=reply)
+        self._submit(request.group_id, decide, refuse)
         return future
 
     def heartbeat(self, request: HeartbeatRequest, version: int) -> Reply[HeartbeatResponse]:
@@ -309,7 +309,7 @@ class GroupCoordinator:
             answer(shard.heartbeat(now, request))
             return Result()
 
-        self._calls.decide(request.group_id, beat, answer)
+        self._submit(request.group_id, beat, answer)
         return future
 
     def leave_group(self, request: LeaveGroupRequest, version: int) -> Reply[LeaveGroupResponse]:
@@ -318,17 +318,20 @@ class GroupCoordinator:
         if version < 3:
             members = [MemberIdentity(member_id=request.member_id)]
 
-        def reply(response: LeaveGroupResponse) -> None:
-            settle(future, response)
+        reply = partial(settle, future)
 
         def refuse(code: ErrorCode) -> None:
             reply(LeaveGroupResponse(error_code=code))
 
-        self._calls.decide(
-            request.group_id,
-            lambda shard, now: shard.leave(now, request.group_id, members, version, reply, refuse),
-            refuse,
+        decide = partial(
+            GroupShard.leave,
+            group_id=request.group_id,
+            members=members,
+            version=version,
+            reply=reply,
+            refuse=refuse,
         )
+        self._submit(request.group_id, decide, refuse)
         return future
 
     # Offsets
@@ -338,18 +341,15 @@ class GroupCoordinator:
     ) -> Reply[OffsetCommitResponse]:
         future = self._tasks.future()
 
-        def reply(response: OffsetCommitResponse) -> None:
-            settle(future, response)
+        reply = partial(settle, future)
 
         def refuse(code: ErrorCode) -> None:
             reply(OffsetCommitResponse(topics=refuse_commit(request, code)))
 
-        self._calls.decide(
-            request.group_id,
-            lambda shard, now: shard.commit(now, request, version, reply, refuse),
-            refuse,
-            nameless=True,
+        decide = partial(
+            GroupShard.commit, request=request, version=version, reply=reply, refuse=refuse
         )
+        self._submit(request.group_id, decide, refuse, allows_empty=True)
         return future
 
     def txn_offset_commit(
@@ -358,17 +358,15 @@ class GroupCoordinator:
         """The group's partition is in the producer's transaction: that has been made sure of."""
         future = self._tasks.future()
 
-        def reply(response: TxnOffsetCommitResponse) -> None:
-            settle(future, response)
+        reply = partial(settle, future)
 
         def refuse(code: ErrorCode) -> None:
             reply(refuse_txn_commit(request, code))
 
-        self._calls.decide(
-            request.group_id,
-            lambda shard, now: shard.txn_commit(now, request, version, reply, refuse),
-            refuse,
+        decide = partial(
+            GroupShard.txn_commit, request=request, version=version, reply=reply, refuse=refuse
         )
+        self._submit(request.group_id, decide, refuse)
         return future
 
     def write_marker(self, partition: int, marker: TransactionMarker) -> Reply[ErrorCode]:
@@ -389,6 +387,7 @@ class GroupCoordinator:
 
     def offset_fetch(self, request: OffsetFetchRequest, version: int) -> Reply[OffsetFetchResponse]:
         def table_of(group: OffsetFetchRequestGroup) -> OffsetTable:
-            return self._calls.shard(group.group_id).queries.offsets_for(group)
+            shard = self._host.shard_of(group.group_id, allows_empty=True)
+            return shard.queries.offsets_for(group)
 
-        return self._calls.now(fetch_offsets(request, version, table_of, self._topics))
+        return answered(self._tasks, fetch_offsets(request, version, table_of, self._topics))

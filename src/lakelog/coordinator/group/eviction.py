@@ -36,8 +36,7 @@ class Evictions:
         records = all_offsets(state.offsets, group_id)
         if group_id in state.stored or group_id in state.consumers.by_id:
             records += group_tombstones(group, group_id)
-        size = state.evicting[group_id] = state.account.of(group_id)
-        state.room.memory.leaving += size
+        state.begin_eviction(group_id)
 
         def committed(_: Now) -> None:
             if isinstance(group, ClassicGroup):

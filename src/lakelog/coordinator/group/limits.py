@@ -9,10 +9,10 @@ refused, its members with GROUP_MAX_SIZE_REACHED, a commit without a member with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable
 
 from lakelog.base.state_room import StateRoom
+from lakelog.coordinator.shared_count import SharedCount
 
 TOO_MANY_GROUPS = (
     "lakelog.groups.max groups exist: raise that limit, or delete groups that are not in use"
@@ -25,24 +25,9 @@ _BATCH_DIVISOR = 64
 """Of a bound: so much more than needed is evicted at once, as each look for newcomers costs."""
 
 
-class Groups(Protocol):
-    """Those of one partition."""
-
-    @property
-    def group_count(self) -> int:
-        """Groups that have members, or had some."""
-        ...
-
-    @property
-    def offsets_group_count(self) -> int:
-        """Groups with committed offsets, members or not."""
-        ...
-
-
 class GroupLimits:
     """Args:
     memory: of all coordinator state of the broker.
-    partitions: returns the partitions coordinated here.
     expire: lets all partitions look soon for groups without members and offsets.
     evict: begins to delete newcomers, but not the named group: so many groups and so many bytes
         at least, if there are.
@@ -52,23 +37,43 @@ class GroupLimits:
         self,
         groups_max: int,
         memory: StateRoom,
-        partitions: Callable[[], Iterable[Groups]],
         expire: Callable[[], None],
         evict: Callable[[str, int, int], None],
     ) -> None:
         self._groups_max = groups_max
         self.memory = memory
-        self._partitions = partitions
+        self.groups = SharedCount()
+        """Groups that have members, or had some."""
+        self.offset_groups = SharedCount()
+        """Groups with committed offsets, with members or without."""
         self._expire = expire
         self._evict = evict
 
-    def has_room_for_members(self, group_id: str) -> bool:
-        """Whether one more group may have members; begins to make room if not."""
-        return self._has_room(group_id, self._is_full_of_groups)
+    @property
+    def is_full_of_groups(self) -> bool:
+        """Whether one more group with members would be too many."""
+        return self.groups.total >= self._groups_max
 
-    def has_room_for_offsets(self, group_id: str) -> bool:
-        """Whether one more group may have offsets; begins to make room if not."""
-        return self._has_room(group_id, self._is_full_of_offsets)
+    @property
+    def is_full_of_offsets(self) -> bool:
+        """Whether one more group with offsets would be too many."""
+        return self.offset_groups.total >= self._groups_max
+
+    def make_room_for_group(self, group_id: str) -> bool:
+        """Begins to evict newcomers; returns whether one more group may have members now."""
+        self._make_room(group_id)
+        if not self.is_full_of_groups:
+            return True
+        self._expire()
+        return False
+
+    def make_room_for_offsets(self, group_id: str) -> bool:
+        """Begins to evict newcomers; returns whether one more group may have offsets now."""
+        self._make_room(group_id)
+        if not self.is_full_of_offsets:
+            return True
+        self._expire()
+        return False
 
     def has_memory(self, group_id: str, more: int) -> bool:
         """Whether there is room for so many bytes; begins to make room if not."""
@@ -77,17 +82,5 @@ class GroupLimits:
             self._evict(group_id, 0, more + spare)
         return self.memory.has(more)
 
-    def _has_room(self, group_id: str, is_full: Callable[[], bool]) -> bool:
-        if not is_full():
-            return True
+    def _make_room(self, group_id: str) -> None:
         self._evict(group_id, 1 + self._groups_max // _BATCH_DIVISOR, 0)
-        if not is_full():
-            return True
-        self._expire()
-        return False
-
-    def _is_full_of_groups(self) -> bool:
-        return sum(each.group_count for each in self._partitions()) >= self._groups_max
-
-    def _is_full_of_offsets(self) -> bool:
-        return sum(each.offsets_group_count for each in self._partitions()) >= self._groups_max

@@ -11,9 +11,10 @@ each method here hands it to the part that knows that kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.coordinator.group.change_queue import Decide, Refuse
+from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.classic.join import Join, Joins
 from lakelog.coordinator.group.classic.leave import Leaves, leave_response, unknown_members
@@ -66,7 +67,7 @@ from lakelog.runtime.api import Random
 class GroupShard:
     """Requests that are refused raise `KafkaError`, or are answered through their `reply`.
 
-    Every decision about a group is made within `in_turn`.
+    Every decision about a group passes its `ChangeQueue`.
     """
 
     def __init__(
@@ -75,12 +76,13 @@ class GroupShard:
         topics: Topics,
         random: Random,
         overrides: Overrides,
-        room: GroupLimits,
+        limits: GroupLimits,
         counts: GroupCounts,
     ) -> None:
         self._config = config
         self._topics = topics
-        self.state = state = ShardState(config, overrides, topics, room, counts)
+        self.state = state = ShardState(config, overrides, topics, limits, counts)
+        self.deadlines = state.deadlines
         self._rebalancer = state.rebalancer
         self._changes = state.changes
         self._joins = Joins(
@@ -103,11 +105,8 @@ class GroupShard:
 
     # What a shard must be (`lakelog.coordinator.shard`)
 
-    def encode(self, record: Record) -> tuple[bytes, bytes | None]:
-        return encode_record(record)
-
-    def decode(self, key: bytes, value: bytes | None) -> Record | None:
-        return decode_record(key, value)
+    encode = staticmethod(encode_record)
+    decode = staticmethod(decode_record)
 
     def replay(self, record: Record) -> None:
         self.state.replay(record)
@@ -130,6 +129,8 @@ class GroupShard:
                 results.append(self._changes.write(group_id, self._rebalancer.prepare(now, group)))
         self.state.consumers.loaded(now)
         self._cleanup.schedule(now)
+        self.state.group_count.open()
+        self.state.offsets_group_count.open()
         return results
 
     def unloaded(self, code: ErrorCode) -> None:
@@ -139,9 +140,6 @@ class GroupShard:
                 member.answer_sync(SyncGroupResponse(error_code=code))
         self._changes.unloaded(code)
         self.state.close()
-
-    def next_deadline_ms(self) -> int | None:
-        return self.state.deadlines.next()
 
     def advance(self, now: Now) -> list[Decision]:
         results: list[Decision] = []
@@ -181,11 +179,19 @@ class GroupShard:
         self.state.forget_if_unused(group)
         return decision
 
-    def in_turn(
-        self, now: Now, group_id: str, decide: Decide, refuse: Refuse, *, exclusive: bool = False
+    def submit(
+        self,
+        now: Now,
+        *,
+        group_id: str,
+        decide: Callable[[GroupShard, Now], Decision],
+        refuse: Refuse,
+        exclusive: bool,
     ) -> Decision:
-        """Decides about a group when nothing stands in the way; see `ChangeQueue.enter`."""
-        return self._changes.enter(now, group_id, decide, refuse, exclusive=exclusive)
+        """Decides a request when no change of its group is in the way: see `ChangeQueue.enter`."""
+        return self._changes.enter(
+            now, group_id, partial(decide, self), refuse, exclusive=exclusive
+        )
 
     # Requests of members
 

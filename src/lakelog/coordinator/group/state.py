@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_room import StateAccount
 from lakelog.coordinator.deadlines import Deadlines
@@ -22,8 +24,16 @@ from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.records import GroupMetadataValue, OffsetRecord, Record
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics
+from lakelog.coordinator.shared_count import ShardCount
 
 AnyGroup = ClassicGroup | ConsumerGroup
+
+
+class _Eviction(NamedTuple):
+    size: int
+    """Bytes by estimate."""
+    is_live: bool
+    """Whether it is not of offsets alone."""
 
 
 class ShardState:
@@ -35,21 +45,26 @@ class ShardState:
         config: GroupConfig,
         overrides: Overrides,
         topics: Topics,
-        room: GroupLimits,
+        limits: GroupLimits,
         counts: GroupCounts,
     ) -> None:
         self.config = config
-        self.room = room
+        self.limits = limits
         self.topics = topics
-        self.account = StateAccount(room.memory)
-        self.offsets = OffsetTable(self.account)
+        self.account = StateAccount(limits.memory)
+        self.group_count = ShardCount(limits.groups)
+        """Live groups, without those of which only member ids were given out, and those being
+        evicted."""
+        self.offsets_group_count = ShardCount(limits.offset_groups)
+        """Groups with committed offsets, without those being evicted."""
+        self.offsets = OffsetTable(self.account, self.offsets_group_count)
         self.stored: dict[str, GroupMetadataValue] = {}
-        self.classic = ClassicGroups(self.account)
+        self.classic = ClassicGroups(self.account, self.group_count)
         self.deadlines: Deadlines[TimerKey] = Deadlines()
         self.changes = ChangeQueue(self.deadlines)
-        self.pending = PendingMembers(self.deadlines, self.account)
-        self.evicting: dict[str, int] = {}
-        """Groups whose tombstones are on their way to the log, with the bytes they take."""
+        self.pending = PendingMembers(self.deadlines, self.account, self.group_count)
+        self.evicting: dict[str, _Eviction] = {}
+        """Groups whose tombstones are on their way to the log."""
         self.next_expiry_ms = 0
         """When to look for what has expired at the earliest, on the monotonic clock."""
         self.expires_soon = False
@@ -67,6 +82,7 @@ class ShardState:
             self.has_room_for_group,
             self.has_memory,
             self.account,
+            self.group_count,
             counts,
         )
 
@@ -86,34 +102,25 @@ class ShardState:
         else:
             self.stored.pop(group_id, None)
 
-    @property
-    def group_count(self) -> int:
-        """Without those of which only member ids were given out, and those being evicted."""
-        classic = len(self.classic) - self.pending.unjoined_count
-        leaving = sum(
-            group_id in self.classic or group_id in self.consumers.by_id
-            for group_id in self.evicting
-        )
-        return classic + len(self.consumers.by_id) - leaving
-
-    @property
-    def offsets_group_count(self) -> int:
-        return len(self.offsets) - len(self.evicting)
-
     def has_room_for_group(self, group_id: str) -> bool:
         """Whether it may have its first member. Groups with offsets are exempt from the limit.
 
         If there is no room, newcomers are evicted, and groups that are empty and have no offsets
         go soon, in all partitions.
         """
-        return self._has_offsets(group_id) or self.room.has_room_for_members(group_id)
+        limits = self.limits
+        return (
+            not limits.is_full_of_groups
+            or self._has_offsets(group_id)
+            or limits.make_room_for_group(group_id)
+        )
 
     def has_memory(self, group_id: str, more: int) -> bool:
         """Whether a group may take so many bytes more; newcomers are evicted to make room."""
         if self.account.may_grow(group_id, more):
             return True
-        within_share = self.account.of(group_id) + more <= self.room.memory.share_max
-        return within_share and self.room.has_memory(group_id, more)
+        within_share = self.account.of(group_id) + more <= self.limits.memory.share_max
+        return within_share and self.limits.has_memory(group_id, more)
 
     def expire_soon(self) -> None:
         if not self.expires_soon:
@@ -124,9 +131,10 @@ class ShardState:
         """Raises POLICY_VIOLATION for the first offsets of one group too many, and
         INVALID_COMMIT_OFFSET_SIZE if there is no room for so many bytes more."""
         if (
-            self.any_group(group_id) is None
+            self.limits.is_full_of_offsets
+            and self.any_group(group_id) is None
             and not self._has_offsets(group_id)
-            and not self.room.has_room_for_offsets(group_id)
+            and not self.limits.make_room_for_offsets(group_id)
         ):
             raise KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_GROUPS)
         if not self.has_memory(group_id, more):
@@ -135,8 +143,22 @@ class ShardState:
     def newcomers(self) -> list[Newcomer]:
         return [Newcomer(since, group) for group, since in self.offsets.newcomers.items()]
 
+    def begin_eviction(self, group_id: str) -> None:
+        """Stops counting a group whose tombstones are about to be written."""
+        assert group_id not in self.evicting
+        is_live = group_id in self.classic or group_id in self.consumers.by_id
+        eviction = self.evicting[group_id] = _Eviction(self.account.of(group_id), is_live)
+        self.limits.memory.leaving += eviction.size
+        self.group_count.add(-is_live)
+        self.offsets_group_count.add(-1)
+
     def end_eviction(self, group_id: str) -> None:
-        self.room.memory.leaving -= self.evicting.pop(group_id, 0)
+        """Counts by what is left of a group: its tombstones are written, or could not be."""
+        eviction = self.evicting.pop(group_id, None)
+        if eviction is not None:
+            self.limits.memory.leaving -= eviction.size
+            self.group_count.add(eviction.is_live)
+            self.offsets_group_count.add(1)
 
     def is_deserted(self, group_id: str) -> bool:
         """Whether it has no members, and nothing of it is on its way."""
@@ -154,6 +176,8 @@ class ShardState:
         """The shard is thrown away, and what it took of memory is free."""
         for group_id in list(self.evicting):
             self.end_eviction(group_id)
+        self.group_count.close()
+        self.offsets_group_count.close()
         self.account.close()
         self.classic.clear()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.host import ShardHost
-from lakelog.coordinator.transaction.calls import Calls
 from lakelog.coordinator.transaction.listing import TransactionFilter
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.protocol.describe_transactions import (
@@ -17,9 +16,8 @@ from lakelog.runtime.api import Clock
 
 
 class TransactionAdmin:
-    def __init__(self, host: ShardHost[TransactionShard], calls: Calls, clock: Clock) -> None:
+    def __init__(self, host: ShardHost[TransactionShard], clock: Clock) -> None:
         self._host = host
-        self._calls = calls
         self._clock = clock
 
     def describe_transactions(
@@ -31,7 +29,7 @@ class TransactionAdmin:
 
     def describe(self, transactional_id: str) -> TransactionState:
         try:
-            return self._calls.shard(transactional_id).describe(transactional_id)
+            return self._host.shard_of(transactional_id).describe(transactional_id)
         except KafkaError as error:
             return TransactionState(transactional_id=transactional_id, error_code=error.code)
 

@@ -8,16 +8,17 @@ No reference into a request's buffer is kept.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
+from lakelog.coordinator.replies import settle
 from lakelog.coordinator.shard import PartitionLog, Reply
+from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.admin import TransactionAdmin
-from lakelog.coordinator.transaction.answer import Answer
-from lakelog.coordinator.transaction.calls import Calls, settle
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.fences import Fence, Fences
 from lakelog.coordinator.transaction.hanging import OpenTransaction, Owner
@@ -26,8 +27,11 @@ from lakelog.coordinator.transaction.markers import (
     MarkerDriver,
     MarkerWriter,
 )
+from lakelog.coordinator.transaction.producer_id_reservations import ProducerIdReservations
+from lakelog.coordinator.transaction.producer_reply import ProducerReply
 from lakelog.coordinator.transaction.shard import TransactionShard
 from lakelog.coordinator.transaction.state import (
+    NO_PRODUCER_ID,
     TopicPartition,
     Transaction,
     TransactionVersion,
@@ -86,6 +90,7 @@ class TransactionCoordinator:
         self._epoch_of = epoch_of
         self._markers = MarkerDriver(markers, tasks)
         self._fences: Fences = {}
+        self._id_count = SharedCount()
         self.hanging_found = 0
         """Transactions that nobody knew of any more."""
         self._host = ShardHost(
@@ -93,18 +98,21 @@ class TransactionCoordinator:
             log,
             clock,
             tasks,
-            lambda _: TransactionShard(
+            lambda partition: TransactionShard(
+                partition,
                 config,
                 self._begin_markers,
-                lambda: self.id_count,
+                self._id_count,
                 self._fences,
                 memory,
                 forgotten_epochs_end=forgotten_epochs_end(),
             ),
+            self.partition_for,
+            empty_key_code=ErrorCode.INVALID_REQUEST,
             batch_bytes_max=config.batch_bytes_max,
         )
-        self._calls = Calls(self._host, tasks, self.partition_for, new_producer_id)
-        self.admin = TransactionAdmin(self._host, self._calls, clock)
+        self._reservations = ProducerIdReservations(tasks, new_producer_id)
+        self.admin = TransactionAdmin(self._host, clock)
 
     # Ownership
 
@@ -121,7 +129,7 @@ class TransactionCoordinator:
     @property
     def id_count(self) -> int:
         """Transactional ids that are known."""
-        return sum(len(shard.transactions) for shard in self._host.active_shards())
+        return self._id_count.total
 
     async def load_partition(self, partition: int) -> None:
         """To be called when this broker has become the partition's leader.
@@ -141,7 +149,7 @@ class TransactionCoordinator:
 
     # Requests of producers
 
-    def init_producer_id(self, request: InitProducerIdRequest) -> Reply[Answer]:
+    def init_producer_id(self, request: InitProducerIdRequest) -> Reply[ProducerReply]:
         """For a transactional id that is not empty."""
         future = self._tasks.future()
         transactional_id = request.transactional_id or ""
@@ -150,28 +158,27 @@ class TransactionCoordinator:
         if request.producer_id >= 0:
             expected = Producer(request.producer_id, request.producer_epoch)
 
-        def reply(answer: Answer) -> None:
-            settle(future, answer)
+        reply = partial(settle, future)
 
         def refuse(code: ErrorCode) -> None:
-            reply(Answer(code))
+            reply(ProducerReply(code))
 
-        def initialise(new_id: int) -> None:
-            self._calls.decide(
+        def decide(new_id: int) -> None:
+            self._host.submit(
                 transactional_id,
                 lambda shard, now: shard.producers.initialise(
-                    now, transactional_id, expected, timeout_ms, new_id, reply
+                    now, transactional_id, expected, timeout_ms, new_id, reply, reserve
                 ),
                 refuse,
             )
 
-        def needs_id(shard: TransactionShard) -> bool:
-            return shard.producers.needs_producer_id(transactional_id, expected)
+        def reserve() -> None:
+            self._reservations.reserve(transactional_id, decide, refuse)
 
         if not 0 < timeout_ms <= self._config.timeout_max_ms:
             refuse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         else:
-            self._calls.with_producer_id(transactional_id, needs_id, initialise, refuse)
+            decide(NO_PRODUCER_ID)
         return future
 
     def add_partitions(
@@ -183,19 +190,25 @@ class TransactionCoordinator:
     ) -> Reply[ErrorCode]:
         """The partitions join the producer's transaction, which begins if there is none."""
         future = self._tasks.future()
-        wanted = list(partitions)
+        reply = partial(settle, future)
+        self._add(transactional_id, producer, list(partitions), version, reply)
+        return future
 
-        def reply(code: ErrorCode) -> None:
-            settle(future, code)
-
-        self._calls.decide(
+    def _add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: list[TopicPartition],
+        version: TransactionVersion,
+        reply: Callable[[ErrorCode], None],
+    ) -> None:
+        self._host.submit(
             transactional_id,
             lambda shard, now: shard.producers.add_partitions(
-                now, transactional_id, producer, wanted, version, reply
+                now, transactional_id, producer, partitions, version, reply
             ),
             reply,
         )
-        return future
 
     def verify(
         self,
@@ -217,25 +230,23 @@ class TransactionCoordinator:
         if not add:
             future.set_result(self._verified(transactional_id, producer, wanted))
             return future
-        added = self.add_partitions(transactional_id, producer, wanted, TransactionVersion.BUMPING)
-        if added.done():
-            future.set_result(dict.fromkeys(wanted, added.result()))
-        else:
-            added.add_done_callback(
-                lambda done: settle(future, dict.fromkeys(wanted, done.result()))
-            )
+
+        def reply(code: ErrorCode) -> None:
+            settle(future, dict.fromkeys(wanted, code))
+
+        self._add(transactional_id, producer, wanted, TransactionVersion.BUMPING, reply)
         return future
 
     def _verified(
         self, transactional_id: str, producer: Producer, partitions: list[TopicPartition]
     ) -> PartitionCodes:
         try:
-            shard = self._calls.shard(transactional_id)
+            shard = self._host.shard_of(transactional_id)
             return shard.producers.verify(transactional_id, producer, partitions)
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
 
-    def end_txn(self, request: EndTxnRequest, version: int) -> Reply[Answer]:
+    def end_txn(self, request: EndTxnRequest, version: int) -> Reply[ProducerReply]:
         future = self._tasks.future()
         transactional_id = request.transactional_id
         spoken = TransactionVersion.CLASSIC
@@ -244,23 +255,24 @@ class TransactionCoordinator:
         producer = Producer(request.producer_id, request.producer_epoch)
         end = End(producer, request.committed, spoken)
 
-        def reply(answer: Answer) -> None:
-            settle(future, answer)
+        reply = partial(settle, future)
 
         def refuse(code: ErrorCode) -> None:
-            reply(Answer(code))
+            reply(ProducerReply(code))
 
         def decide(next_id: int) -> None:
-            self._calls.decide(
+            self._host.submit(
                 transactional_id,
-                lambda shard, now: shard.producers.end(now, transactional_id, end, next_id, reply),
+                lambda shard, now: shard.producers.end(
+                    now, transactional_id, end, next_id, reply, reserve
+                ),
                 refuse,
             )
 
-        def needs_id(shard: TransactionShard) -> bool:
-            return shard.producers.needs_next_producer_id(transactional_id, end)
+        def reserve() -> None:
+            self._reservations.reserve(transactional_id, decide, refuse)
 
-        self._calls.with_producer_id(transactional_id, needs_id, decide, refuse)
+        decide(NO_PRODUCER_ID)
         return future
 
     # What hangs when the broker starts
@@ -283,7 +295,7 @@ class TransactionCoordinator:
     def fence(self, transactional_id: str, found: Sequence[OpenTransaction]) -> None:
         """Aborts what hangs of this id (`find_hanging`), past its epochs, as soon as it can."""
         self._fences[transactional_id] = Fence(found)
-        self._calls.decide(
+        self._host.submit(
             transactional_id,
             lambda shard, now: shard.endings.fence(now, transactional_id),
             lambda code: None,
@@ -301,18 +313,22 @@ class TransactionCoordinator:
     def _begin_markers(
         self, endings: EndingTransactions, transactional_id: str, ending: Transaction
     ) -> None:
-        epoch = self._epoch_of(self.partition_for(transactional_id))
+        epoch = self._epoch_of(endings.partition)
         self._markers.begin(endings, transactional_id, ending, epoch, self._complete)
 
-    def _complete(self, transactional_id: str, ending: Transaction) -> Awaitable[bool]:
+    def _complete(
+        self, partition: int, transactional_id: str, ending: Transaction
+    ) -> Awaitable[bool]:
         future = self._tasks.future()
 
         def reply(code: ErrorCode) -> None:
             settle(future, code is ErrorCode.NONE)
 
-        self._calls.decide(
-            transactional_id,
-            lambda shard, now: shard.endings.complete(now, transactional_id, ending, reply),
-            reply,
-        )
+        try:
+            self._host.decide(
+                partition,
+                lambda shard, now: shard.endings.complete(now, transactional_id, ending, reply),
+            )
+        except KafkaError as error:
+            reply(error.code)
         return future

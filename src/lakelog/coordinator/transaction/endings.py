@@ -20,7 +20,10 @@ class Endings:
     """Which partitions of an ending transaction have their markers is not durable: markers may be
     repeated."""
 
-    def __init__(self, ids: TransactionalIds, on_ending: OnEnding, fences: Fences) -> None:
+    def __init__(
+        self, partition: int, ids: TransactionalIds, on_ending: OnEnding, fences: Fences
+    ) -> None:
+        self.partition = partition
         self._ids = ids
         self._on_ending = on_ending
         self._fences = fences

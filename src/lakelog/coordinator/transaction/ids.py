@@ -16,6 +16,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_room import StateAccount, StateRoom, text_bytes
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shared_count import ShardCount, SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.records import TransactionRecord
@@ -33,15 +34,15 @@ _RETRY_MS = 100
 
 
 class TransactionalIds:
-    """`id_count` tells how many transactional ids there are in all partitions of the broker. Of
-    producer ids below `forgotten_epochs_end` no epoch is given out that is not in the log: it may
+    """`id_count` counts the transactional ids of all partitions that are loaded. Of producer ids
+    below `forgotten_epochs_end` no epoch is given out that is not in the log: it may
     have been in a part of it that went with the power.
     """
 
     def __init__(
         self,
         config: TransactionConfig,
-        id_count: Callable[[], int],
+        id_count: SharedCount,
         fences: Fences,
         memory: StateRoom,
         *,
@@ -49,6 +50,7 @@ class TransactionalIds:
     ) -> None:
         self._ids_max = config.ids_max
         self._id_count = id_count
+        self.count = ShardCount(id_count)
         self._forgotten_epochs_end = forgotten_epochs_end
         self._fences = fences
         self.account = StateAccount(memory)
@@ -59,17 +61,19 @@ class TransactionalIds:
 
     def replay(self, record: TransactionRecord) -> None:
         name, new = record
-        old = self.transactions.get(name)
-        self.account.note(name, memory_of(name, new) - memory_of(name, old))
+        self.account.note(name, memory_of(name, new) - self.account.of(name))
+        is_known = name in self.transactions
         if new is not None:
             self.transactions[name] = new
-        else:
-            self.transactions.pop(name, None)
+            self.count.add(not is_known)
+        elif is_known:
+            del self.transactions[name]
+            self.count.add(-1)
 
     @property
     def has_room(self) -> bool:
         """For one more."""
-        return self._id_count() < self._ids_max
+        return self._id_count.total < self._ids_max
 
     def check_room(self) -> None:
         """Raises POLICY_VIOLATION for one id too many."""
@@ -82,8 +86,7 @@ class TransactionalIds:
 
     def check_memory(self, transactional_id: str, step: Transaction) -> None:
         """Raises POLICY_VIOLATION if there is no room for what the id would take."""
-        before = self.transactions.get(transactional_id)
-        more = memory_of(transactional_id, step) - memory_of(transactional_id, before)
+        more = memory_of(transactional_id, step) - self.account.of(transactional_id)
         if not self.account.may_grow(transactional_id, more):
             text = (
                 "the state of transactions and groups would exceed its memory: raise "
@@ -154,5 +157,5 @@ def memory_of(transactional_id: str, found: Transaction | None) -> int:
     """Bytes by estimate."""
     if found is None:
         return 0
-    partitions = sum(_PARTITION_BYTES + len(topic) for topic, _ in found.partitions)
-    return _ID_BYTES + text_bytes(transactional_id) + partitions
+    partitions = sum([_PARTITION_BYTES + len(topic) for topic, _ in found.partitions])
+    return _ID_BYTES + partitions + text_bytes(transactional_id)

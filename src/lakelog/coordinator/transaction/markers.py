@@ -68,6 +68,11 @@ class MarkerWriter(Protocol):
 class EndingTransactions(Protocol):
     """The shard that a transaction belongs to."""
 
+    @property
+    def partition(self) -> int:
+        """That of `__transaction_state`."""
+        ...
+
     def is_ending(self, transactional_id: str, ending: Transaction) -> bool:
         """Whether it is still this end that its partitions have to be told."""
         ...
@@ -81,8 +86,9 @@ class EndingTransactions(Protocol):
     ) -> None: ...
 
 
-Complete = Callable[[str, Transaction], Awaitable[bool]]
-"""Writes down that a transaction is complete; false if that is to be tried again."""
+Complete = Callable[[int, str, Transaction], Awaitable[bool]]
+"""Writes down that a transaction is complete, by its partition of `__transaction_state` and its
+transactional id; false if that is to be tried again."""
 
 
 class MarkerDriver:
@@ -136,14 +142,16 @@ class MarkerDriver:
             before.add_done_callback(lambda _: ended.set_result(None))
             await ended
         pause_s = _RETRY_FIRST_S
-        while left := job.unmarked():
+        left = job.unmarked()
+        while left:
             if not await self._write(job, left):
                 return
-            if not job.unmarked():
-                break
-            await self._sleep(pause_s)
-            pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
-        while job.is_wanted() and not await job.complete(job.transactional_id, job.ending):
+            left = job.unmarked()
+            if left:
+                await self._sleep(pause_s)
+                pause_s = min(pause_s * 2, _RETRY_LONGEST_S)
+                left = job.unmarked()
+        while job.is_wanted() and not await job.completed():
             await self._sleep(pause_s)
 
     async def _write(self, job: _Job, left: Sequence[TopicPartition]) -> bool:
@@ -195,6 +203,9 @@ class _Job(NamedTuple):
 
     def is_wanted(self) -> bool:
         return self.shard.is_ending(self.transactional_id, self.ending)
+
+    def completed(self) -> Awaitable[bool]:
+        return self.complete(self.shard.partition, self.transactional_id, self.ending)
 
     def marker(self, key: TopicPartition) -> Marker:
         return Marker(

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.shard import Now, Result
-from lakelog.coordinator.transaction.answer import Answer
 from lakelog.coordinator.transaction.endings import Endings
 from lakelog.coordinator.transaction.ids import Decision, TransactionalIds
+from lakelog.coordinator.transaction.producer_reply import ProducerReply
 from lakelog.coordinator.transaction.state import (
+    NO_PRODUCER_ID,
     TopicPartition,
     TransactionState,
     TransactionVersion,
@@ -25,8 +26,8 @@ from lakelog.coordinator.transaction.transitions import (
     completed,
     ended,
     initialised,
-    needs_next_producer_id,
     needs_producer_id,
+    replaces_producer_id,
     verified,
     with_partitions,
 )
@@ -37,15 +38,6 @@ class Producers:
         self._ids = ids
         self._endings = endings
 
-    def needs_producer_id(self, transactional_id: str, expected: Producer | None) -> bool:
-        """Whether `initialise` will need a producer id that nobody has had."""
-        if not self._ids.is_settled(transactional_id):
-            return False
-        current = self._ids.transactions.get(transactional_id)
-        if current is None and not self._ids.has_room:
-            return False
-        return needs_producer_id(current, expected, may_be_old=self._ids.may_be_old(current))
-
     def initialise(
         self,
         now: Now,
@@ -53,29 +45,37 @@ class Producers:
         expected: Producer | None,
         timeout_ms: int,
         new_producer_id: int,
-        reply: Callable[[Answer], None],
+        reply: Callable[[ProducerReply], None],
+        reserve: Callable[[], None],
     ) -> Decision:
-        """InitProducerId: fences every other producer of the id, and ends what they left."""
+        """InitProducerId: fences every other producer of the id, and ends what they left.
+
+        `reserve` and `new_producer_id` as for `end`.
+        """
         self._ids.check_settled(transactional_id)
         current = self._ids.transactions.get(transactional_id)
         if current is None:
             self._ids.check_room()
         is_old = self._ids.may_be_old(current)
+        if new_producer_id == NO_PRODUCER_ID and needs_producer_id(
+            current, expected, may_be_old=is_old
+        ):
+            reserve()
+            return Result()
         step = initialised(
             current, expected, timeout_ms, now.wall_ms, new_producer_id, may_be_old=is_old
         )
-
         self._ids.check_memory(transactional_id, step)
 
         def committed(now: Now) -> Decision | None:
             if not step.state.is_ending:
-                reply(Answer.of(step))
+                reply(ProducerReply.of(step))
                 return None
-            reply(Answer(ErrorCode.CONCURRENT_TRANSACTIONS))
+            reply(ProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS))
             return self._endings.tell(transactional_id, now)
 
         def failed(_: Now, code: ErrorCode) -> None:
-            reply(Answer(code))
+            reply(ProducerReply(code))
 
         return self._ids.step(now, transactional_id, step, committed, failed)
 
@@ -114,35 +114,39 @@ class Producers:
         current = check_producer(self._ids.transactions.get(transactional_id), producer)
         return verified(current, partitions)
 
-    def needs_next_producer_id(self, transactional_id: str, end: End) -> bool:
-        """Whether `end` will need a producer id that nobody has had."""
-        if not self._ids.is_settled(transactional_id):
-            return False
-        current = self._ids.transactions.get(transactional_id)
-        return needs_next_producer_id(current, end, may_be_old=self._ids.may_be_old(current))
-
     def end(
         self,
         now: Now,
         transactional_id: str,
         end: End,
         next_producer_id: int,
-        reply: Callable[[Answer], None],
+        reply: Callable[[ProducerReply], None],
+        reserve: Callable[[], None],
     ) -> Decision:
-        """EndTxn. The reply comes with the decision; the markers follow."""
+        """EndTxn. The reply comes with the decision; the markers follow.
+
+        Args:
+            next_producer_id: reserved for this request, or `NO_PRODUCER_ID`.
+            reserve: called instead of a decision if it needs a producer id and has none.
+        """
         current = check_end(self._ids.transactions.get(transactional_id), end)
         self._ids.check_settled(transactional_id)
         may_be_old = self._ids.may_be_old(current)
         step = ended(current, end, now.wall_ms, next_producer_id, may_be_old=may_be_old)
         if step is None:
-            reply(Answer.of(current))
+            reply(ProducerReply.of(current))
+            return Result()
+        if next_producer_id == NO_PRODUCER_ID and replaces_producer_id(
+            current, end, may_be_old=may_be_old
+        ):
+            reserve()
             return Result()
 
         def committed(now: Now) -> Decision | None:
-            reply(Answer.of(completed(step, now.wall_ms)))
+            reply(ProducerReply.of(completed(step, now.wall_ms)))
             return self._endings.tell(transactional_id, now)
 
         def failed(_: Now, code: ErrorCode) -> None:
-            reply(Answer(code))
+            reply(ProducerReply(code))
 
         return self._ids.step(now, transactional_id, step, committed, failed)

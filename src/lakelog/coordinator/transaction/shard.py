@@ -6,11 +6,12 @@ what a shard must be, and what it does by itself as time passes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shared_count import SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.endings import Endings, OnEnding
 from lakelog.coordinator.transaction.fences import Fences
@@ -37,9 +38,10 @@ class TransactionShard:
 
     def __init__(
         self,
+        partition: int,
         config: TransactionConfig,
         on_ending: OnEnding,
-        id_count: Callable[[], int],
+        id_count: SharedCount,
         fences: Fences,
         memory: StateRoom,
         *,
@@ -49,7 +51,8 @@ class TransactionShard:
         self._ids = TransactionalIds(
             config, id_count, fences, memory, forgotten_epochs_end=forgotten_epochs_end
         )
-        self.endings = Endings(self._ids, on_ending, fences)
+        self.deadlines = self._ids.deadlines
+        self.endings = Endings(partition, self._ids, on_ending, fences)
         self.producers = Producers(self._ids, self.endings)
 
     @property
@@ -59,11 +62,8 @@ class TransactionShard:
 
     # What a shard must be (`lakelog.coordinator.shard`)
 
-    def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
-        return encode_record(record)
-
-    def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
-        return decode_record(key, value)
+    encode = staticmethod(encode_record)
+    decode = staticmethod(decode_record)
 
     def replay(self, record: TransactionRecord) -> None:
         self._ids.replay(record)
@@ -75,6 +75,7 @@ class TransactionShard:
         """An administrator's marker in this topic ends nothing."""
 
     def loaded(self, now: Now) -> list[Decision]:
+        self._ids.count.open()
         self._schedule_expiry(now)
         for transactional_id in self.transactions:
             self._ids.arm(now, transactional_id)
@@ -85,10 +86,8 @@ class TransactionShard:
 
     def unloaded(self, code: ErrorCode) -> None:
         self.endings.is_unloaded = True
+        self._ids.count.close()
         self._ids.account.close()
-
-    def next_deadline_ms(self) -> int | None:
-        return self._ids.deadlines.next()
 
     def advance(self, now: Now) -> list[Decision]:
         results: list[Decision] = []

@@ -35,18 +35,19 @@ class TransactionState(IntEnum):
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
 
+    is_ending: bool
+    """Whether it is a Prepare state."""
+    has_ended: bool
+    """Whether it is a Complete state."""
+
+    def __init__(self, number: int) -> None:
+        self.is_ending = number in (2, 3)
+        self.has_ended = number in (4, 5)
+
     @property
     def label(self) -> str:
         """As in DescribeTransactions: `PrepareCommit`."""
         return self.name.title().replace("_", "")
-
-    @property
-    def is_ending(self) -> bool:
-        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-
-    @property
-    def has_ended(self) -> bool:
-        return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 class TransactionVersion(IntEnum):

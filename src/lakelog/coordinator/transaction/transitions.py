@@ -257,20 +257,8 @@ def _is_retry(current: Transaction, producer: Producer) -> bool:
     )
 
 
-def needs_next_producer_id(current: Transaction | None, end: End, *, may_be_old: bool) -> bool:
-    """Whether `ended` would need a producer id that nobody has had.
-
-    Not if the request is refused, or has been answered before: ids are not to be used up by that.
-    """
-    try:
-        checked = check_end(current, end)
-        decided = ended(checked, end, NO_TIME, NO_PRODUCER_ID, may_be_old=may_be_old)
-    except KafkaError:
-        return False
-    return decided is not None and _replaces_producer_id(checked, end, may_be_old=may_be_old)
-
-
-def _replaces_producer_id(current: Transaction, end: End, *, may_be_old: bool) -> bool:
+def replaces_producer_id(current: Transaction, end: End, *, may_be_old: bool) -> bool:
+    """Whether `ended` needs a producer id that nobody has had."""
     is_bumping = end.version is TransactionVersion.BUMPING
     return is_bumping and (current.is_exhausted or may_be_old)
 
@@ -303,7 +291,7 @@ def ended(
     )
     if not is_bumping:
         return prepared
-    needs_next = _replaces_producer_id(current, end, may_be_old=may_be_old)
+    needs_next = replaces_producer_id(current, end, may_be_old=may_be_old)
     return replace(
         prepared,
         producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),

@@ -10,9 +10,11 @@ import pytest
 
 from consumer_members import Consumer
 from coordinator_members import commit_codes, committed, form, heartbeat, join, leave, new_id
-from coordinator_world import World, in_world
+from coordinator_world import World, in_world, run
+from counted_work import lines_run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic import pending_members
+from lakelog.coordinator.group.config import GroupConfig
 from lakelog.protocol.delete_groups import DeleteGroupsRequest
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -164,3 +166,17 @@ def test_ten_thousand_clients_that_ask_and_never_come() -> None:
         assert [shard.state.pending.unjoined_count for shard in shards] == [0, 0]
 
     scenario()
+
+
+def _lines_of_a_join(partitions: int) -> int:
+    async def scenario(world: World) -> int:
+        await form(world, 1, group="a")
+        member_id = await new_id(world)
+        return lines_run(lambda: join(world, member_id))
+
+    return run(scenario, GroupConfig(partitions=partitions, initial_rebalance_delay_ms=0))
+
+
+def test_a_join_takes_no_more_work_with_more_partitions() -> None:
+    """The limits compare counts that are kept; they do not sum over the partitions."""
+    assert _lines_of_a_join(50) == _lines_of_a_join(2)

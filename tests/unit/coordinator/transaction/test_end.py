@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.answer import Answer
+from lakelog.coordinator.transaction import coordinator, producers
+from lakelog.coordinator.transaction.producer_reply import ProducerReply
 from lakelog.coordinator.transaction.state import EPOCH_LAST
-from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
+from transaction_world import BUMPING, CLASSIC, Producer, World, in_world, run
 
 NONE = ErrorCode.NONE
 STATE = ErrorCode.INVALID_TXN_STATE
@@ -181,7 +184,7 @@ async def test_who_does_not_hold_the_id(world: World) -> None:
     assert nameless.code == ErrorCode.INVALID_REQUEST
 
 
-async def with_a_new_id_at_the_last_epoch(world: World) -> tuple[Producer, Answer]:
+async def with_a_new_id_at_the_last_epoch(world: World) -> tuple[Producer, ProducerReply]:
     """A transaction whose end replaced its producer id by one that goes on at the last epoch."""
     producer = await world.with_epoch(EPOCH_LAST - 1)
     world.lose_power()
@@ -250,3 +253,32 @@ async def test_whoever_waited_for_the_id_of_one_that_failed_is_told_too(world: W
     assert [each.code for each in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
     world.gives_producer_ids = True
     assert (await world.init("new")).code == ErrorCode.NONE
+
+
+def test_an_end_is_decided_once_and_its_partition_is_computed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until the transaction is complete: the shard knows its own partition."""
+    seen: list[str] = []
+
+    def note(module: ModuleType, name: str) -> None:
+        original = getattr(module, name)
+
+        def noted(*arguments: Any, **named: Any) -> Any:
+            seen.append(name)
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(module, name, noted)
+
+    async def scenario(world: World) -> None:
+        producer = await world.ready()
+        await world.add(producer, version=BUMPING)
+        note(coordinator, "partition_for")
+        note(producers, "ended")
+        assert (await world.end(producer, commit=True, version=BUMPING)).code == NONE
+        while world.coordinator._markers._running:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert seen == ["partition_for", "ended"]
+        assert world.state() == "CompleteCommit"
+
+    run(scenario)

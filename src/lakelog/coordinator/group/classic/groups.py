@@ -6,19 +6,22 @@ from typing import Any
 
 from lakelog.base.state_room import StateAccount
 from lakelog.coordinator.group.classic.group import ClassicGroup
+from lakelog.coordinator.shared_count import ShardCount
 
 
 class ClassicGroups(dict[str, ClassicGroup]):
     """By group id. Changed by assignment, `del`, `pop` and `clear` only."""
 
-    def __init__(self, account: StateAccount) -> None:
+    def __init__(self, account: StateAccount, count: ShardCount) -> None:
         super().__init__()
         self._account = account
+        self._count = count
 
     def __setitem__(self, group_id: str, group: ClassicGroup) -> None:
         self._leave(self.get(group_id))
         super().__setitem__(group_id, group)
         group.account = self._account
+        self._count.add(1)
         self._account.note(group_id, group.memory)
 
     def __delitem__(self, group_id: str) -> None:
@@ -37,4 +40,5 @@ class ClassicGroups(dict[str, ClassicGroup]):
     def _leave(self, group: ClassicGroup | None) -> None:
         if group is not None:
             group.account = None
+            self._count.add(-1)
             self._account.note(group.group_id, -group.memory)

@@ -14,6 +14,7 @@ from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.memory import ID_GIVEN_OUT_BYTES
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
+from lakelog.coordinator.shared_count import ShardCount
 
 PENDING_MAX = 2000
 """Ids of one shard."""
@@ -22,9 +23,14 @@ PENDING_BYTES_MAX = 1024 * 1024
 
 
 class PendingMembers:
-    def __init__(self, deadlines: Deadlines[TimerKey], account: StateAccount) -> None:
+    """`group_count` does not count a group of which only ids were given out."""
+
+    def __init__(
+        self, deadlines: Deadlines[TimerKey], account: StateAccount, group_count: ShardCount
+    ) -> None:
         self._deadlines = deadlines
         self._account = account
+        self._group_count = group_count
         self._groups: dict[str, ClassicGroup] = {}
         self._unjoined: set[str] = set()
         self._size = 0
@@ -48,8 +54,9 @@ class PendingMembers:
         self._account.note(group.group_id, ID_GIVEN_OUT_BYTES + size)
         self._groups[member_id] = group
         group.pending_joins.add(member_id)
-        if group.generation == 0 and not group.members:
+        if group.generation == 0 and not group.members and group.group_id not in self._unjoined:
             self._unjoined.add(group.group_id)
+            self._group_count.add(-1)
         key = TimerKey(TimerKind.PENDING, group.group_id, member_id)
         self._deadlines.set(key, deadline_ms)
         return loser
@@ -67,7 +74,7 @@ class PendingMembers:
         self._account.note(group.group_id, -ID_GIVEN_OUT_BYTES - size)
         group.pending_joins.discard(member_id)
         if not group.pending_joins:
-            self._unjoined.discard(group.group_id)
+            self.joined(group)
         self._deadlines.cancel(TimerKey(TimerKind.PENDING, group.group_id, member_id))
         return True
 
@@ -81,7 +88,9 @@ class PendingMembers:
 
     def joined(self, group: ClassicGroup) -> None:
         """It has its first member."""
-        self._unjoined.discard(group.group_id)
+        if group.group_id in self._unjoined:
+            self._unjoined.discard(group.group_id)
+            self._group_count.add(1)
 
     def remove_all(self, group: ClassicGroup) -> None:
         for member_id in list(group.pending_joins):

@@ -38,6 +38,7 @@ from lakelog.coordinator.group.subscription_size import check_subscriptions
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.shard import Now, Result
+from lakelog.coordinator.shared_count import ShardCount
 from lakelog.protocol.join_group import JoinGroupResponse
 from lakelog.protocol.sync_group import SyncGroupResponse
 
@@ -66,6 +67,7 @@ class ConsumerGroups:
         has_room: Callable[[str], bool],
         has_memory: Callable[[str, int], bool],
         account: StateAccount,
+        group_count: ShardCount,
         counts: GroupCounts,
     ) -> None:
         self.config: ConsumerConfig = config.consumer
@@ -81,6 +83,7 @@ class ConsumerGroups:
         self._has_room = has_room
         self._has_memory = has_memory
         self._account = account
+        self._group_count = group_count
         self._counts = counts
         self.by_id: dict[str, ConsumerGroup] = {}
         self.rebalancer = ConsumerRebalancer(config.consumer, topics, self._assignment_interval_ms)
@@ -94,12 +97,14 @@ class ConsumerGroups:
             if record.value is None:
                 return
             group = self.by_id[group_id] = ConsumerGroup(group_id)
+            self._group_count.add(1)
             self._account.note(group_id, group.memory)
         before = group.memory
         group.replay(record)
         self._account.note(group_id, group.memory - before)
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
             del self.by_id[group_id]
+            self._group_count.add(-1)
             self._account.note(group_id, -group.memory)
 
     def loaded(self, now: Now) -> None:

@@ -14,6 +14,7 @@ from lakelog.coordinator.group.memory import OFFSETS_BYTES, offset_bytes
 from lakelog.coordinator.group.newcomers import NEWCOMER_MS
 from lakelog.coordinator.group.offsets.pending import PendingOffsets
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
+from lakelog.coordinator.shared_count import ShardCount
 
 PartitionOffsets = dict[int, OffsetCommitValue]
 
@@ -21,8 +22,9 @@ PartitionOffsets = dict[int, OffsetCommitValue]
 class OffsetTable:
     """Committed offsets by group, topic and partition."""
 
-    def __init__(self, account: StateAccount) -> None:
+    def __init__(self, account: StateAccount, group_count: ShardCount) -> None:
         self._account = account
+        self._group_count = group_count
         self._groups: dict[str, dict[str, PartitionOffsets]] = {}
         self.pending = PendingOffsets(account)
         self.newcomers: dict[str, int] = {}
@@ -41,6 +43,7 @@ class OffsetTable:
             self._note_commit(key.group, value.commit_timestamp)
             if key.group not in self._groups:
                 self._account.note(key.group, OFFSETS_BYTES)
+                self._group_count.add(1)
             topics = self._groups.setdefault(key.group, {})
             topics.setdefault(key.topic, {})[key.partition] = value
             return
@@ -51,6 +54,7 @@ class OffsetTable:
             topics.pop(key.topic, None)
         if not topics and self._groups.pop(key.group, None) is not None:
             self._account.note(key.group, -OFFSETS_BYTES)
+            self._group_count.add(-1)
             self.newcomers.pop(key.group, None)
 
     def _note_commit(self, group_id: str, commit_ms: int) -> None:

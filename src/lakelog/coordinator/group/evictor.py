@@ -1,0 +1,54 @@
+"""Chooses which groups to evict when there is no room for new ones, in all partitions together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from lakelog.coordinator.group.newcomers import in_order_of_eviction
+from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.shard import GroupShard
+from lakelog.coordinator.host import ShardHost
+from lakelog.coordinator.shard import Now
+
+_PAUSE_MS = 1000
+"""After a search that found nothing to evict: each search looks at every newcomer."""
+
+
+class Evictor:
+    """`partition_for` returns the partition of a group id."""
+
+    def __init__(self, host: ShardHost[GroupShard], partition_for: Callable[[str], int]) -> None:
+        self._host = host
+        self._partition_for = partition_for
+        self._next_search_ms = 0
+
+    def evict(self, keep: str, groups: int, size: int) -> None:
+        """Begin to delete newcomers, as many as there are.
+
+        Args:
+            keep: id of the group that the room is for.
+            groups: how many groups to delete.
+            size: how many bytes of memory to free, by estimate.
+        """
+        now = self._host.now()
+        if now.tick_ms < self._next_search_ms:
+            return
+        shards = self._host.active_shards()
+        found = [each for shard in shards for each in shard.state.newcomers()]
+        chosen = 0
+        for _, group_id in in_order_of_eviction(found, now.wall_ms):
+            if chosen >= groups and size <= 0:
+                break
+            partition = self._partition_for(group_id)
+            state = self._host.shard(partition).state
+            if group_id != keep and state.is_deserted(group_id):
+                chosen += 1
+                size -= state.account.of(group_id)
+                self._host.decide(partition, partial(_evict, group_id))
+        if not chosen:
+            self._next_search_ms = now.tick_ms + _PAUSE_MS
+
+
+def _evict(group_id: str, shard: GroupShard, now: Now) -> Decision:
+    return shard.evictions.evict(now, group_id)

@@ -1,0 +1,23 @@
+"""Replies to callers, who wait for them as futures."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from lakelog.coordinator.shard import Reply
+from lakelog.runtime.api import Tasks
+
+T = TypeVar("T")
+
+
+def settle(future: Any, response: object) -> None:
+    """Answers a caller, unless it has gone away, which cancels its future."""
+    if not future.done():
+        future.set_result(response)
+
+
+def answered(tasks: Tasks, response: T) -> Reply[T]:
+    """Return a reply that needs no wait."""
+    future = tasks.future()
+    future.set_result(response)
+    return future

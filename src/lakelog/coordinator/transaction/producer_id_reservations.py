@@ -1,0 +1,68 @@
+"""Producer ids that are reserved while a request waits, one at a time for each transactional id.
+
+A client repeats a request that takes long. Requests for the same transactional id that arrive
+while an id is being reserved wait, and are then decided again: the first one may have changed
+whether they need an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.shard import coordinator_code
+from lakelog.coordinator.transaction.state import NO_PRODUCER_ID
+from lakelog.runtime.api import Tasks
+
+
+class _Waiting(NamedTuple):
+    decide: Callable[[int], None]
+    refuse: Callable[[ErrorCode], None]
+
+
+class ProducerIdReservations:
+    """Args:
+    new_producer_id: reserves a producer id, which takes time; raises `KafkaError`.
+    """
+
+    def __init__(self, tasks: Tasks, new_producer_id: Callable[[], Awaitable[int]]) -> None:
+        self._tasks = tasks
+        self._new_producer_id = new_producer_id
+        self._waiting: dict[str, list[_Waiting]] = {}
+
+    def reserve(
+        self,
+        transactional_id: str,
+        decide: Callable[[int], None],
+        refuse: Callable[[ErrorCode], None],
+    ) -> None:
+        """Calls `decide` with a reserved producer id, or `refuse` if none can be reserved.
+
+        If another request of this transactional id is waiting already, `decide` is called with
+        `NO_PRODUCER_ID` after it, and may reserve again.
+        """
+        waiting = _Waiting(decide, refuse)
+        if transactional_id in self._waiting:
+            self._waiting[transactional_id].append(waiting)
+            return
+        self._waiting[transactional_id] = []
+        name = f"producer id for {transactional_id}"
+        self._tasks.spawn(self._reserve(transactional_id, waiting), name=name)
+
+    async def _reserve(self, transactional_id: str, first: _Waiting) -> None:
+        code, new_id = ErrorCode.UNKNOWN_SERVER_ERROR, NO_PRODUCER_ID
+        try:
+            new_id = await self._new_producer_id()
+            code = ErrorCode.NONE
+        except KafkaError as error:
+            code = coordinator_code(error.code)
+        finally:
+            others = self._waiting.pop(transactional_id)
+            if code is not ErrorCode.NONE:
+                for each in (first, *others):
+                    each.refuse(code)
+        if code is ErrorCode.NONE:
+            first.decide(new_id)
+            for each in others:
+                each.decide(NO_PRODUCER_ID)
