@@ -199,7 +199,7 @@ _RECORDS = (
         ConfigType.STRING,
         VERIFY_SAMPLED,
         "Which batches have their records verified before they are stored: `sampled` (the first of "
-        "each producer and connection, then one in some hundreds), `all` as Apache Kafka does, or "
+        "each producer and connection, then one in 540 to 10,000), `all` as Apache Kafka does, or "
         "`none`. Not a key of Apache Kafka; see docs/limits.md.",
         one_of(VERIFY_SAMPLED, VERIFY_ALL, VERIFY_NONE),
         synonyms=(Synonym("log.records.verify"),),

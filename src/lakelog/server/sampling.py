@@ -1,8 +1,9 @@
 """Which batches of a connection have their records verified (`records.verify=sampled`).
 
-A client that writes records wrongly mostly does so from the beginning, so the first batches are;
-later ones now and then, so rarely that it costs a busy connection a hundredth of its speed. A walk
-costs half a microsecond a record, so after a batch of many the next is further off.
+A client that writes records wrongly mostly does so from the beginning, so the first batches are
+verified. Later ones are verified now and then. The distance to the next grows with the number of
+records in the last one, so that the walks cost a busy connection about a hundredth of its speed
+whatever its batches are; it is bounded, so that a client that turns broken is found.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from lakelog.runtime.api import Buffer
 
 _FIRST = 4
 _APART = 500
+_APART_PER_RECORD = 40
+"""A walk over one record costs a tenth to a third of what it costs to append one batch."""
+_APART_MAX = 10_000
 _COUNT_AT = HEADER_SIZE - 4
 
 
@@ -25,11 +29,19 @@ class Sampling:
         self.left = 0
 
     def note(self, batch: Buffer, *, sampled: bool) -> None:
-        """Counts a batch that was appended. After a refused one the next is verified as it was."""
+        """Count a batch that was appended, or that waits for its walk.
+
+        After a rejected one the next is verified as it was.
+        """
         if not sampled:
             self.left -= 1
             return
         self._first -= 1
         if self._first <= 0:
             count = int.from_bytes(batch[_COUNT_AT:HEADER_SIZE], "big")
-            self.left = max(_APART, count)
+            self.left = min(_APART + _APART_PER_RECORD * count, _APART_MAX)
+
+    def repeat(self) -> None:
+        """Verify the next batch in place of one that was noted, waited, and was rejected."""
+        self._first = max(self._first, 0) + 1
+        self.left = 0

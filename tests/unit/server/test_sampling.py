@@ -27,7 +27,9 @@ from wire_client import produce_request
 
 GOOD = bytes(make_batch(2, timestamp=NOW - 5000))
 BAD = bytes(poisoned(REFUSED[1], Codec.GZIP))
-FIRST, APART = 4, 500
+FIRST = 4
+APART = 500 + 2 * 40
+"""Batches of two records between verified ones."""
 
 
 def run(
@@ -89,9 +91,27 @@ def test_the_first_are_verified_and_then_one_in_some_hundreds() -> None:
         if sampled:
             verified.append(number)
     assert verified == [0, 1, 2, 3, FIRST + APART, FIRST + 2 * APART + 1]
-    sampling.left = 0
-    sampling.note(bytes(make_batch(8_000, size=1)), sampled=True)
-    assert sampling.left == 8_000, "many records are paid by more batches"
+
+
+def test_many_records_are_paid_by_more_batches_but_not_by_ever_more() -> None:
+    apart = []
+    for count in (1, 100, 200, 1_000, 100_000):
+        sampling = Sampling()
+        for _ in range(FIRST):
+            sampling.note(sealed(b"", Codec.NONE, count), sampled=True)
+        apart.append(sampling.left)
+    assert apart == [540, 4_500, 8_500, 10_000, 10_000]
+
+
+def test_after_a_refusal_the_next_is_verified_once() -> None:
+    sampling = Sampling()
+    for _ in range(FIRST + 3):
+        sampling.note(GOOD, sampled=True)
+    assert sampling.left == APART
+    sampling.repeat()
+    assert sampling.left == 0
+    sampling.note(GOOD, sampled=True)
+    assert sampling.left == APART
 
 
 @pytest.mark.parametrize("version", [3, 9])
@@ -176,6 +196,54 @@ def test_a_large_sampled_batch_waits_and_so_does_what_follows(tmp_path: Path) ->
         assert (first.error_code, first.base_offset) == (0, 0)
         assert second.error_code == ErrorCode.INVALID_RECORD
         assert (third.error_code, third.base_offset) == (0, 30_000)
+
+    run(tmp_path, scenario)
+
+
+def test_of_large_batches_of_one_request_one_is_verified(tmp_path: Path) -> None:
+    """Those behind it are not verified because it waits."""
+    cut = bytearray(make_batch(9_000, size=1, timestamp=NOW - 60_000))
+    damaged = bytes(sealed(bytes(cut[61:-1]), Codec.NONE, 9_000))
+
+    async def scenario(broker: SocketlessBroker) -> None:
+        for topic in ("t", "u", "v"):
+            await create(broker, topic)
+        broker.connect()
+        assert set(codes(broker, *[GOOD] * FIRST)) == {0}
+        broker.connection.sampling.left = 0
+        request = produce_request("t", damaged, acks=1)
+        for topic in ("u", "v"):
+            request.topic_data += produce_request(topic, damaged, acks=1).topic_data
+        broker.socket.was_sent.clear()
+        assert not broker.ask(frame(request, 9))
+        await broker.socket.was_sent.wait()
+        _, response = decode_response(api_for(ProduceRequest), 9, broker.take_answer()[4:])
+        found = [topic.partition_responses[0].error_code for topic in response.responses]
+        assert found == [ErrorCode.INVALID_RECORD, 0, 0]
+        assert codes(broker, BAD, GOOD) == [ErrorCode.INVALID_RECORD, 0], "it is made up for"
+
+    run(tmp_path, scenario)
+
+
+def test_batches_of_one_partition_in_one_request_keep_their_order(tmp_path: Path) -> None:
+    large = bytes(make_batch(30_000, size=1, timestamp=NOW - 60_000, producer=(7, 0, 0)))
+    small = bytes(make_batch(2, timestamp=NOW - 5_000, producer=(7, 0, 30_000)))
+
+    async def scenario(broker: SocketlessBroker) -> None:
+        await create(broker, "t")
+        broker.connect()
+        request = produce_request("t", large, acks=1)
+        (topic,) = request.topic_data
+        topic.partition_data += produce_request("t", small, acks=1).topic_data[0].partition_data
+        broker.socket.was_sent.clear()
+        assert not broker.ask(frame(request, 9))
+        await broker.socket.was_sent.wait()
+        _, response = decode_response(api_for(ProduceRequest), 9, broker.take_answer()[4:])
+        found = [
+            (result.error_code, result.base_offset)
+            for result in response.responses[0].partition_responses
+        ]
+        assert found == [(0, 0), (0, 30_000)]
 
     run(tmp_path, scenario)
 

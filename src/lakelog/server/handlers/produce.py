@@ -99,6 +99,7 @@ def _produce(
     touched: list[Partition] = []
     waiting: list[tuple[Appended, PartitionProduceResponse]] = []
     slow: list[_Slow] = []
+    behind: set[tuple[str | bytes, int]] = set()  # partitions where an earlier batch waits
     for topic in request.topic_data:
         name = topic_key(topic, version)
         results = []
@@ -110,6 +111,8 @@ def _produce(
                 check_entry(partition, entry.records, request.acks, version, check)
                 verification = None if check is None else check.verification(name, entry.index)
                 sampled = sampling.left <= 0
+                if behind and (name, entry.index) in behind:
+                    raise SlowBatchError(sampled=sampled)
                 result = partition.append(
                     entry.records, now_ms, verification=verification, sampled=sampled
                 )
@@ -127,7 +130,9 @@ def _produce(
                 else:
                     waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
             except SlowBatchError as error:
+                sampling.note(entry.records or b"", sampled=sampled)
                 results.append(PartitionProduceResponse(index=entry.index))
+                behind.add((name, entry.index))
                 slow.append(_Slow(name, entry, results[-1], sampled, sampled or error.sampled))
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
@@ -195,11 +200,12 @@ async def _append_slowly(
                 )
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
+                if sampled:
+                    context.connection.sampling.repeat()
                 failed = refused(entry.index, error)
                 result.error_code, result.error_message = failed.error_code, failed.error_message
                 result.base_offset, result.record_errors = failed.base_offset, failed.record_errors
                 continue
-            context.connection.sampling.note(entry.records or b"", sampled=sampled)
             result.base_offset = appended.base_offset
             result.log_append_time_ms = appended.append_time_ms
             result.log_start_offset = appended.log_start_offset
