@@ -17,7 +17,7 @@ from typing import Protocol
 from lakelog.runtime.api import Clock, Tasks, Timer
 
 _TRIED_MAX = 128
-"""Waits tried in one turn of the loop: others have a turn after some milliseconds."""
+"""Waits tried, or expired, in one turn of the loop: others have a turn after some milliseconds."""
 
 
 class Wait(Protocol):
@@ -169,15 +169,22 @@ class Purgatory:
         self._timer = self._tasks.call_later(max(0.0, due - self._clock.monotonic()), self._tick)
 
     def _tick(self) -> None:
+        """Expires what is due; the timer of the rest rings in the next turn."""
         self._timer = None
         now = self._clock.monotonic()
+        expired = 0
         try:
-            while self._deadlines and (
-                self._deadlines[0].done or self._deadlines[0].deadline <= now
-            ):
-                parked = heapq.heappop(self._deadlines)
-                if not parked.done:
-                    self._remove(parked)
-                    self._expire(parked.wait)
+            while expired < _TRIED_MAX and (parked := self._pop_due(now)):
+                expired += 1
+                self._remove(parked)
+                self._expire(parked.wait)
         finally:
             self._arm()
+
+    def _pop_due(self, now: float) -> Parked | None:
+        """Return the next wait whose deadline has passed, without those that have ended."""
+        while self._deadlines and (self._deadlines[0].done or self._deadlines[0].deadline <= now):
+            parked = heapq.heappop(self._deadlines)
+            if not parked.done:
+                return parked
+        return None

@@ -196,6 +196,20 @@ def test_one_turn_tries_a_bounded_number_of_waits() -> None:
     assert not loop.soon
 
 
+def test_one_turn_expires_a_bounded_number_of_waits() -> None:
+    """A timer that is due at once rings in the next turn."""
+    loop, purgatory = make()
+    fetches = [Fetch() for _ in range(300)]
+    for fetch in fetches:
+        purgatory.park(fetch, ["a"], 101.0)
+    loop.advance(1.0)
+    for expired in (128, 256, 300):
+        assert sum(bool(fetch.events) for fetch in fetches) == expired
+        assert [due for due, _ in loop.timers] == [101.0] * (expired < 300)
+        loop.advance(0.0)
+    assert not len(purgatory)
+
+
 def test_a_wait_that_fails_keeps_no_other_from_being_tried() -> None:
     loop, purgatory = make()
 

@@ -1,0 +1,163 @@
+"""A thousand connections that all want something in one turn, beside a client that is served."""
+
+from __future__ import annotations
+
+import pytest
+
+from connection_world import (
+    FETCH,
+    OTHER,
+    PRODUCE,
+    CrowdedLoop,
+    FakeWorld,
+    Sink,
+    WorkingSink,
+    frame,
+    request,
+)
+from lakelog.server.connection import Connection
+from lakelog.server.request_turns import FREE, TURN_S, Rank
+
+CROWD = 1_500
+TAKES_S = 0.0001
+WAIT_S_MAX = 0.01
+"""Of a good client, for one response: two turns of the loop and what it takes to begin them."""
+Member = tuple[FakeWorld, Sink, Connection]
+
+
+def join(loop: CrowdedLoop, takes_s: float = TAKES_S) -> Member:
+    return loop.connect(WorkingSink(loop, takes_s))
+
+
+def answer_once(loop: CrowdedLoop, members: list[Member]) -> None:
+    """So that they are no newcomers."""
+    for world, _, _ in members:
+        world.incoming += frame(request(0, FETCH))
+        while not world.sent:
+            loop.turn()
+        del world.sent[:]
+
+
+def is_answered(world: FakeWorld, request_: bytes) -> bool:
+    return world.sent == b"<" + request_ + b">"
+
+
+def wait_of_good_client(loop: CrowdedLoop, good: FakeWorld, key: int = FETCH) -> float:
+    """Seconds until it is answered: it is last of all that are ready in this turn."""
+    wanted = request(7, key)
+    loop.worlds.remove(good)
+    loop.worlds.append(good)
+    good.incoming += frame(wanted)
+    begun = loop.now
+    while not good.sent:
+        loop.turn()
+    assert is_answered(good, wanted)
+    del good.sent[:]
+    return loop.now - begun
+
+
+@pytest.mark.parametrize("good_key", [PRODUCE, FETCH, OTHER])
+@pytest.mark.parametrize("crowd_key", [PRODUCE, FETCH, OTHER])
+def test_the_first_requests_of_a_crowd_keep_no_good_client_waiting(
+    crowd_key: int, good_key: int
+) -> None:
+    loop = CrowdedLoop()
+    good = join(loop)
+    answer_once(loop, [good])
+    crowd = [join(loop) for _ in range(CROWD)]
+    for world, _, _ in crowd:
+        world.incoming += frame(request(1, crowd_key))
+    for _ in range(20):
+        assert wait_of_good_client(loop, good[0], good_key) <= WAIT_S_MAX
+    assert loop.turns.waiting
+    while loop.turns.waiting:
+        begun = loop.now
+        loop.turn()
+        assert loop.now - begun <= len(Rank) * (TURN_S + TAKES_S)
+    assert all(is_answered(world, request(1, crowd_key)) for world, _, _ in crowd)
+
+
+def test_a_crowd_is_answered_in_turns_and_in_the_order_of_coming() -> None:
+    loop = CrowdedLoop()
+    crowd = [join(loop) for _ in range(CROWD)]
+    answer_once(loop, crowd)
+    for world, _, _ in crowd:
+        world.incoming += frame(request(1, FETCH))
+    turns = 0
+    while not all(world.sent for world, _, _ in crowd):
+        begun = loop.now
+        loop.turn()
+        turns += 1
+        assert loop.now - begun <= TURN_S + (FREE + 1) * TAKES_S
+        answered = [bool(world.sent) for world, _, _ in crowd]
+        assert answered == sorted(answered, reverse=True)
+    assert turns <= CROWD * TAKES_S / TURN_S + 2
+    assert not loop.turns.waiting
+
+
+def test_requests_that_wait_keep_their_order_in_each_connection() -> None:
+    loop = CrowdedLoop()
+    crowd = [join(loop) for _ in range(200)]
+    keys = [PRODUCE, PRODUCE, FETCH, OTHER, PRODUCE, FETCH, FETCH, OTHER] * 3
+    requests = [request(number, key) for number, key in enumerate(keys)]
+    for world, _, _ in crowd:
+        world.incoming += b"".join(map(frame, requests))
+    while not all(len(sink.requests) == len(requests) for _, sink, _ in crowd):
+        assert loop.soon or any(world.incoming for world in loop.worlds)
+        loop.turn()
+    expected = b"".join(b"<" + one + b">" for one in requests)
+    assert all(world.sent == expected for world, _, _ in crowd)
+    assert all(sink.requests == requests for _, sink, _ in crowd)
+
+
+def test_large_requests_count_by_their_size() -> None:
+    loop, size, takes_s = CrowdedLoop(), 1 << 20, 0.002
+    crowd = [join(loop, takes_s) for _ in range(40)]
+    for world, _, _ in crowd:
+        world.incoming += frame(request(1, PRODUCE, size))
+    while not all(world.sent for world, _, _ in crowd):
+        begun = loop.now
+        loop.turn()
+        assert loop.now - begun <= 2 * takes_s
+
+
+@pytest.mark.parametrize("ending", ["end", "reset", "broken pipe"])
+def test_connections_that_all_end_in_one_turn_are_closed_in_several(ending: str) -> None:
+    loop = CrowdedLoop()
+    good = join(loop)
+    answer_once(loop, [good])
+    crowd = [join(loop) for _ in range(CROWD)]
+    for world, _, connection in crowd:
+        if ending == "broken pipe":
+            world.room = 0
+            connection.queue(b"unsent")
+            connection._flush()
+            world.room, world.calls_until_gone = 1, 0
+        else:
+            world.eof, world.is_reset = True, ending == "reset"
+    assert wait_of_good_client(loop, good[0]) <= WAIT_S_MAX
+    closed = sum(connection.closed for _, _, connection in crowd)
+    assert FREE <= closed < CROWD
+    while closed < CROWD:
+        begun = loop.now
+        loop.turn()
+        assert loop.now - begun <= TURN_S + TAKES_S
+        closed, before = sum(connection.closed for _, _, connection in crowd), closed
+        assert closed > before
+    assert all(sink.closed == 1 for _, sink, _ in crowd)
+    assert all(world.socket_closed and not world.readable for world, _, _ in crowd)
+
+
+def test_a_connection_that_is_closed_while_it_waits_is_not_handled() -> None:
+    loop = CrowdedLoop()
+    crowd = [join(loop) for _ in range(CROWD)]
+    for world, _, _ in crowd:
+        world.incoming += frame(request(1, FETCH))
+    loop.turn()
+    handled = [sink for _, sink, _ in crowd if sink.requests]
+    for _, _, connection in crowd:
+        connection.close()
+    while loop.soon:
+        loop.turn()
+    assert [sink for _, sink, _ in crowd if sink.requests] == handled
+    assert not loop.turns.waiting
