@@ -81,6 +81,7 @@ class FakeWorld:
     def __init__(self, seed: int | None = None) -> None:
         self.incoming = bytearray()
         self.eof = False
+        self.is_reset = False
         self.sent = bytearray()
         self.room = 1 << 30
         self.calls_until_gone = 1 << 30
@@ -109,6 +110,8 @@ class FakeWorld:
 
     def recv_into(self, buffer: memoryview) -> int:
         if not self.incoming:
+            if self.is_reset:
+                raise ConnectionResetError
             if self.eof:
                 return 0
             raise BlockingIOError
@@ -291,9 +294,10 @@ def connect(
     seed: int | None = None,
     memory: RequestMemory | None = None,
     turns: RequestTurns | None = None,
+    sink: Sink | None = None,
 ) -> tuple[FakeWorld, Sink, Connection]:
     world = FakeWorld(seed)
-    sink = Sink()
+    sink = sink or Sink()
     connection = Connection(
         world,
         sink,
@@ -307,3 +311,59 @@ def connect(
     )
     connection.open()
     return world, sink, connection
+
+
+class CrowdedLoop:
+    """Connections that share turns; a turn runs what is due, then each socket that is ready.
+
+    Time passes only by what a `WorkingSink` takes.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.soon: deque[Callable[[], object]] = deque()
+        self.turns = RequestTurns(self, self)  # type: ignore[arg-type]
+        self.worlds: list[FakeWorld] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self.soon.append(callback)
+
+    def connect(self, sink: Sink | None = None) -> tuple[FakeWorld, Sink, Connection]:
+        found = connect(turns=self.turns, sink=sink)
+        found[0].soon = self.soon
+        self.worlds.append(found[0])
+        return found
+
+    def turn(self) -> int:
+        """Bytes that were sent in it."""
+        before = sum(len(world.sent) for world in self.worlds)
+        for _ in range(len(self.soon)):
+            self.soon.popleft()()
+        for world in self.worlds:
+            if world.readable and (world.incoming or world.eof):
+                world.readable()
+            elif world.writable and world.room:
+                world.writable()
+        return sum(len(world.sent) for world in self.worlds) - before
+
+
+class WorkingSink(Sink):
+    """Each request, and each closed connection, takes `takes_s` of the loop."""
+
+    def __init__(self, loop: CrowdedLoop, takes_s: float) -> None:
+        super().__init__()
+        self._loop = loop
+        self._takes_s = takes_s
+
+    def on_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, most: int
+    ) -> tuple[int, int]:
+        self._loop.now += self._takes_s
+        return super().on_request(connection, view, start, end, most)
+
+    def on_close(self, connection: Connection) -> None:
+        self._loop.now += self._takes_s
+        super().on_close(connection)

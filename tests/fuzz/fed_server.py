@@ -12,6 +12,7 @@ from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.registry import api_for
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
+from lakelog.runtime.api import Clock
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server, World
@@ -63,12 +64,13 @@ class FedNet(AsyncioNet):
 class FedServer:
     """An asynchronous context manager."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, clock: Clock | None = None) -> None:
         loop = asyncio.get_running_loop()
         self._tasks = AsyncioTasks(loop)
         self._net = FedNet(loop)
         self._disk = PosixDisk()
-        clock, random, processes = SystemClock(), SystemRandom(), PythonProcesses()
+        clock = clock or SystemClock()
+        random, processes = SystemRandom(), PythonProcesses()
         store = EmbeddedStore(data / METADATA_FILE, clock)
         world = World(clock, self._disk, self._net, self._tasks, random, processes, store, 64)
         config = BrokerConfig({"offsets.topic.num.partitions": "3"})

@@ -18,7 +18,7 @@ from lakelog.server.receive_buffer import FRAME_SIZE, ReceiveBuffer
 from lakelog.server.reply import Repeat, Reply, release
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation, RequestSink
-from lakelog.server.request_turns import MANY, RequestTurns
+from lakelog.server.request_turns import UNIT_SHIFT, Rank, RequestTurns
 from lakelog.server.sampling import Sampling
 from lakelog.server.send_queue import SendQueue
 from lakelog.storage.handles import LogSlice
@@ -61,6 +61,8 @@ class Connection(ReceiveBuffer, SendQueue):
         self._pending: deque[Reply] = deque()
         self._reading = False
         self._yielded = False
+        self._is_new = True
+        self._is_gone = False
         self._has_unread = False
         self.last_active = 0.0
         self.local: tuple[str, int] = sock.getsockname()[:2]
@@ -88,10 +90,9 @@ class Connection(ReceiveBuffer, SendQueue):
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            self.close()
-            return
+            received = 0
         if not received:
-            self.close()
+            self._on_gone()
             return
         self._end = end + received
         self._handle()
@@ -108,7 +109,9 @@ class Connection(ReceiveBuffer, SendQueue):
             self.fail("a connection", error)
         finally:
             self._handling = False
-        if (self._out or self._stalled or self._writing) and not self.closed:
+        if (
+            self._out or self._writing or (self._stalled and not self._yielded)
+        ) and not self.closed:
             self._flush()
 
     def _take_lone(self) -> bool:
@@ -121,6 +124,12 @@ class Connection(ReceiveBuffer, SendQueue):
         size, api_key = _FRAME_HEAD.unpack_from(self._buffer)
         if size != end - 4 or api_key > _FETCH or size > self._frame_size_max:
             return False
+        turns = self._turns
+        left = turns.left
+        if left <= 0 and turns.is_over():
+            self._yield()
+            return True
+        turns.left = left - 1 - (size >> UNIT_SHIFT)
         self._start = end
         self._is_lone = True
         self._sink.on_request(self, self._view[:end], 4, end, 1)
@@ -135,7 +144,8 @@ class Connection(ReceiveBuffer, SendQueue):
             return
         start, received = self._start, self._end
         view = self._view[:received]
-        share = budget = self._turns.share
+        turns, first = self._turns, start
+        share = budget = 0 if turns.left <= 0 and turns.is_over() else turns.share
         while received - start >= _FRAME_HEAD_SIZE and not self.closed:
             size, api_key = _FRAME_HEAD.unpack_from(view, start)
             if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
@@ -149,15 +159,14 @@ class Connection(ReceiveBuffer, SendQueue):
                 and self._must_wait(api_key)
             ):
                 break
-            if budget <= 0 or (api_key > _FETCH and not self._turns.may_begin()):
+            if budget <= 0 or (api_key > _FETCH and not turns.may_begin()):
                 self._yield()
                 break
             self._start = end
             handled, start = self._sink.on_request(self, view, start + 4, end, budget)
             self._start = start
             budget = budget - handled if api_key <= _FETCH else 0
-        if share - budget > MANY:
-            self._turns.note(share - budget)
+        turns.left -= share - budget + (start - first >> UNIT_SHIFT)
         if start == received:
             self._start = self._end = 0
             if len(self._view) > _BUFFER_KEPT_MAX or self._memory.is_short:
@@ -168,10 +177,11 @@ class Connection(ReceiveBuffer, SendQueue):
         self._stalled = True
         if not self._yielded:
             self._yielded = True
-            self._turns.wait(self._take_turn, is_first=not self._start)
+            rank = Rank.NEW if self._is_new else Rank.ANSWERED
+            self._turns.wait(self._take_turn, Rank.AHEAD if self._start else rank)
 
     def _take_turn(self) -> None:
-        self._yielded = False
+        self._yielded = self._stalled = False
         self._go_on()
 
     def _must_wait(self, api_key: int) -> bool:
@@ -191,6 +201,7 @@ class Connection(ReceiveBuffer, SendQueue):
 
     def expect(self, reply: Reply) -> None:
         """Gives `reply` the next place in the order of responses."""
+        self._is_new = False
         self._pending.append(reply)
 
     def on_reply(self, reply: Reply) -> None:
@@ -221,7 +232,7 @@ class Connection(ReceiveBuffer, SendQueue):
             self._resume_reading()
 
     def _resume_reading(self) -> None:
-        if not self.closed:
+        if not self.closed and not self._is_gone:
             self._set_reading(True)
 
     def _flush(self) -> None:
@@ -232,7 +243,7 @@ class Connection(ReceiveBuffer, SendQueue):
         try:
             self._send_out()
         except OSError:
-            self.close()
+            self._on_gone()
             return
         except Exception as error:  # noqa: BLE001 - as in `_handle`
             self.fail("a connection", error)
@@ -256,6 +267,20 @@ class Connection(ReceiveBuffer, SendQueue):
         self._resume_reading()
 
     # Closing
+
+    def _on_gone(self) -> None:
+        """Closes a connection whose peer is gone; if many go at once, in a later turn."""
+        if self._is_gone:
+            return
+        turns = self._turns
+        turns.left -= 1
+        if turns.left < 0 and turns.is_over():
+            self._is_gone = True
+            self._set_reading(False)
+            self._set_writing(False)
+            turns.wait(self.close, Rank.AHEAD)
+        else:
+            self.close()
 
     def fail(self, what: str, error: Exception) -> None:
         """It cannot go on, for no fault of the peer: `what` has failed."""

@@ -1,35 +1,47 @@
-"""Shares the turns of the event loop among connections that want much at the same time.
+"""Shares the turns of the event loop among connections whose requests take long together.
 
-Whoever sends one Produce or Fetch after the other is handled as soon as it is read, and knows
-nothing of this. The rest waits here once there is more of it than a turn can take: requests of
-other APIs, whose cost is not bounded by their size, and what connections have sent beyond the
-share of one turn. So a thousand connections with fifty Metadata requests each are answered a few
-at a time, and a good client beside them has its turn after each of these few.
+The loop serves every socket that is ready in one turn, so a thousand connections that all ask at
+once would keep the next client waiting for all of them. One turn therefore handles requests for
+`TURN_S`, and the rest wait here for another turn. While there is little to do, nothing is timed:
+the first `FREE` requests pass. Requests other than Produce and Fetch are always timed, because
+their size does not bound their cost.
 
-First come those that wait for the first request they have sent, so that a client that asks and
-waits is not behind one that asks on and on; but one of the others has its turn each time, or every
-other time while turns are so long that only one goes on in each.
+Waiting connections are in three queues (`Rank`). Each turn serves each queue for `TURN_S`, and at
+least one connection of it, so none starves. A client that sends one request and waits for the
+response is therefore delayed neither by a thousand connections that have just been opened, nor by
+clients that send ahead.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from enum import IntEnum
 
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.send_turns import SendTurns
 
+TURN_S = 0.002
+"""Seconds of one turn for each queue, and for requests that have not waited."""
+FREE = 32
+"""Units of work that are not timed. A Produce or Fetch is one, and one more for each full
+`2 ** UNIT_SHIFT` bytes."""
+UNIT_SHIFT = 15
 SHARE = 64
-"""Produce and Fetch requests of one connection handled in one callback while nobody waits, or after
-it has waited."""
-MANY = 16
-"""Requests of one connection in one callback that need not be told of."""
+"""Produce and Fetch requests of one connection in one callback, unless many wait."""
 _TOGETHER = 512
-"""Beyond so many that have been told of, one callback has one more in the same turn."""
-COSTLY_MAX = 4
-"""Requests of other APIs that begin in one turn, and connections that go on after a wait."""
-_TURN_S = 0.001
-"""After a longer turn the next one begins half as many of them."""
+"""What the shares of all waiting connections add up to, or one request of each."""
+
+
+class Rank(IntEnum):
+    """The queue of a waiting connection."""
+
+    ANSWERED = 0
+    """Earlier requests of the connection were handled; this one is the first in its buffer."""
+    NEW = 1
+    """No request of the connection has been handled yet."""
+    AHEAD = 2
+    """The client sent more requests than the connection's share, or is gone."""
 
 
 class RequestTurns:
@@ -38,52 +50,47 @@ class RequestTurns:
     def __init__(self, clock: Clock, tasks: Tasks) -> None:
         self._clock = clock
         self._tasks = tasks
-        self._first: deque[Callable[[], object]] = deque()
-        self._later: deque[Callable[[], object]] = deque()
-        self._left = self._allowed = COSTLY_MAX
+        self._queues: tuple[deque[Callable[[], object]], ...] = tuple(deque() for _ in Rank)
         self._granted = False
-        self._later_was_chosen = False
         self._next_is_due = False
         self._begun = 0.0
-        self._noted = 0
         self.sending = SendTurns(tasks)
+        self.left = FREE
+        """Units that pass before `is_over` has to be asked; connections subtract theirs."""
         self.share = SHARE
         """Produce and Fetch requests that one callback may handle now."""
+        self.waiting = 0
+        """Connections."""
+
+    def is_over(self) -> bool:
+        """Return whether this turn has taken its time, once nothing is `left`.
+
+        The first caller of a turn starts the clock.
+        """
+        if self._granted:
+            return False
+        if not self._next_is_due:
+            self._want_next()
+            return False
+        return self._clock.monotonic() - self._begun >= TURN_S
 
     def may_begin(self) -> bool:
-        """Whether a request that is neither Produce nor Fetch may begin in this turn."""
+        """Return whether a request that is neither Produce nor Fetch may begin in this turn."""
+        self.left = 0
         if self._granted:
             self._granted = False
             return True
-        if self._left <= 0:
-            return False
-        self._left -= 1
-        self._want_next()
-        return True
+        return not self.is_over()
 
-    def note(self, handled: int) -> None:
-        """One connection has had more than `MANY` in this callback."""
-        self._noted += handled
+    def wait(self, resume: Callable[[], object], rank: Rank) -> None:
+        """Calls `resume` in a later turn; it may then begin one request, or its share."""
+        self._queues[rank].append(resume)
+        self.waiting += 1
         self._set_share()
         self._want_next()
 
     def _set_share(self) -> None:
-        """So that a turn has `_TOGETHER` and one of each connection, or little more."""
-        if self._noted > _TOGETHER:
-            self.share = 1
-        else:
-            self.share = max(1, SHARE // (1 + self.waiting))
-
-    def wait(self, resume: Callable[[], object], *, is_first: bool) -> None:
-        """`resume` is called when it is its turn; `is_first` without one in its last breath."""
-        (self._first if is_first else self._later).append(resume)
-        self._set_share()
-        self._want_next()
-
-    @property
-    def waiting(self) -> int:
-        """Connections."""
-        return len(self._first) + len(self._later)
+        self.share = min(SHARE, _TOGETHER // (1 + self.waiting)) or 1
 
     def _want_next(self) -> None:
         if not self._next_is_due:
@@ -93,34 +100,26 @@ class RequestTurns:
 
     def next_turn(self) -> None:
         """Begins a turn: before anything is read in it, those that wait have theirs."""
-        self._next_is_due = False
-        self._noted = 0
-        took_s = self._clock.monotonic() - self._begun
-        allowed = self._allowed // 2 if took_s > _TURN_S else self._allowed + 1
-        self._left = self._allowed = min(max(1, allowed), COSTLY_MAX)
-        self.share = SHARE
-        chosen = self._chosen()
+        self.left = FREE
+        if not self.waiting:
+            self._next_is_due = False
+            return
+        self._begun = self._clock.monotonic()
         try:
-            while chosen:
-                self._granted = True
-                chosen.popleft()()
+            for queue in self._queues:
+                self._resume_some(queue)
         finally:
-            self._first.extendleft(reversed(chosen))
             self._granted = False
             self._set_share()
-            if self.waiting:
-                self._want_next()
+            self._next_is_due = self.waiting > 0
+            if self._next_is_due:
+                self._tasks.call_soon(self.next_turn)
 
-    def _chosen(self) -> deque[Callable[[], object]]:
-        chosen: deque[Callable[[], object]] = deque()
-        self._later_was_chosen = bool(self._later) and not (
-            self._left == 1 and self._later_was_chosen
-        )
-        if self._later_was_chosen:
-            chosen.append(self._later.popleft())
-            self._left -= 1
-        for queue in (self._first, self._later):
-            while queue and self._left > 0:
-                chosen.append(queue.popleft())
-                self._left -= 1
-        return chosen
+    def _resume_some(self, queue: deque[Callable[[], object]]) -> None:
+        until = self._clock.monotonic() + TURN_S
+        for _ in range(len(queue)):
+            self._granted = True
+            self.waiting -= 1
+            queue.popleft()()
+            if self._clock.monotonic() >= until:
+                return

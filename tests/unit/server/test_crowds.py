@@ -146,6 +146,7 @@ def test_connections_that_all_end_in_one_turn_are_closed_in_several(ending: str)
         assert closed > before
     assert all(sink.closed == 1 for _, sink, _ in crowd)
     assert all(world.socket_closed and not world.readable for world, _, _ in crowd)
+    assert not loop.turns.waiting
 
 
 def test_a_connection_that_is_closed_while_it_waits_is_not_handled() -> None:

@@ -6,161 +6,183 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from lakelog.server.request_turns import COSTLY_MAX, SHARE, RequestTurns
-from storage_kit import ManualClock
+import pytest
+
+from lakelog.server.request_turns import FREE, SHARE, TURN_S, Rank, RequestTurns
+
+TAKES_S = TURN_S / 4.5
+"""What a request takes, unless a test says otherwise: five begin in a queue's part of a turn."""
+EACH = 5
 
 
 class World:
-    """Callbacks in turns, as a loop runs them: what is scheduled in one runs in the next."""
+    """Callbacks in turns, as a loop runs them: what is scheduled in one runs in the next.
+
+    Time passes only while requests are handled.
+    """
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self._soon: deque[Callable[[], object]] = deque()
-        self.turns = RequestTurns(self.clock, self)  # type: ignore[arg-type]
+        self.now = 100.0
+        self.clock_readings = 0
+        self.soon: deque[Callable[[], object]] = deque()
+        self.turns = RequestTurns(self, self)  # type: ignore[arg-type]
+
+    def monotonic(self) -> float:
+        self.clock_readings += 1
+        return self.now
 
     def call_soon(self, callback: Callable[[], object], *_: Any) -> None:
-        self._soon.append(callback)
+        self.soon.append(callback)
 
-    def turn(self) -> None:
-        for _ in range(len(self._soon)):
-            self._soon.popleft()()
+    def turn(self) -> float:
+        """Seconds that the turn has taken."""
+        begun = self.now
+        for _ in range(len(self.soon)):
+            self.soon.popleft()()
+        return self.now - begun
 
 
 class Asking:
-    """Wants `count` requests begun; keeps in which turn of the world each was."""
+    """Wants `count` requests begun, as a connection does."""
 
-    def __init__(self, world: World, count: int, *, costly: bool = True) -> None:
+    def __init__(
+        self,
+        world: World,
+        count: int,
+        rank: Rank = Rank.ANSWERED,
+        *,
+        costly: bool = True,
+        takes_s: float = TAKES_S,
+    ) -> None:
         self._world = world
         self._left = count
+        self._rank = rank
         self._costly = costly
-        self._begun_any = False
+        self._takes_s = takes_s
         self.begun = 0
 
     def go_on(self) -> None:
         turns = self._world.turns
-        share = turns.share
+        share = 0 if turns.left <= 0 and turns.is_over() else turns.share
         while self._left:
             if share <= 0 or (self._costly and not turns.may_begin()):
-                turns.wait(self.go_on, is_first=not self._begun_any)
+                turns.wait(self.go_on, Rank.AHEAD if self.begun else self._rank)
                 return
-            self._begun_any = True
             self._left -= 1
             self.begun += 1
+            self._world.now += self._takes_s
+            turns.left -= 1
             share = 0 if self._costly else share - 1
 
 
-def _flood(world: World, count: int, *, costly: bool) -> list[Asking]:
-    flood = [Asking(world, 50, costly=costly) for _ in range(count)]
-    for one in flood:
+def _crowd(world: World, size: int, *arguments: Any, **options: Any) -> list[Asking]:
+    crowd = [Asking(world, *arguments, **options) for _ in range(size)]
+    for one in crowd:
         one.go_on()
-    return flood
+    return crowd
 
 
-def _begun(flood: list[Asking]) -> int:
-    return sum(one.begun for one in flood)
+def _begun(crowd: list[Asking]) -> int:
+    return sum(one.begun for one in crowd)
 
 
-def test_a_few_costly_requests_begin_in_one_turn_however_many_are_there() -> None:
+@pytest.mark.parametrize("costly", [True, False])
+@pytest.mark.parametrize("count", [1, 50])
+def test_a_turn_has_its_time_however_many_ask(count: int, costly: bool) -> None:
     world = World()
-    flood = _flood(world, 500, costly=True)
-    assert _begun(flood) == COSTLY_MAX
-    for turn in range(2, 2_000):
-        world.turn()
-        assert _begun(flood) == turn * COSTLY_MAX
+    begun = world.now
+    crowd = _crowd(world, 500, count, costly=costly)
+    in_one_callback = 1 if costly else min(count, SHARE)
+    untimed = 0 if costly else FREE
+    assert world.now - begun <= TURN_S + (untimed + 2 * in_one_callback) * TAKES_S
+    while world.turns.waiting:
+        before = _begun(crowd)
+        assert world.turn() <= 2 * (TURN_S + in_one_callback * TAKES_S)
+        assert world.turns.waiting == 0 or _begun(crowd) - before >= EACH
+    assert [one.begun for one in crowd] == [count] * 500
 
 
-def test_everybody_has_a_turn_soon_and_as_many_in_the_end() -> None:
+def test_connections_of_one_queue_go_on_in_the_order_of_coming() -> None:
     world = World()
-    flood = _flood(world, 40, costly=True)
-    for _ in range(40 // (COSTLY_MAX - 1)):
-        world.turn()
-    assert min(one.begun for one in flood) == 1
-    assert max(one.begun for one in flood) <= 3
+    crowd = _crowd(world, 100, 1)
     while world.turns.waiting:
         world.turn()
-    assert [one.begun for one in flood] == [50] * 40
+        done = [one.begun for one in crowd]
+        assert done == sorted(done, reverse=True)
 
 
-def test_who_asks_for_the_first_time_goes_before_those_who_ask_on_and_on() -> None:
+def test_a_client_that_waits_is_before_newcomers_and_those_that_send_ahead() -> None:
     world = World()
-    flood = _flood(world, 500, costly=True)
-    while world.turns.waiting and min(one.begun for one in flood) == 0:
+    _crowd(world, 500, 50)
+    _crowd(world, 1_500, 1, Rank.NEW)
+    while any(world.turns._queues[Rank.ANSWERED]):
         world.turn()
+    assert all(map(len, world.turns._queues[Rank.NEW :]))
     good = Asking(world, 1)
     good.go_on()
+    assert good.begun == 0
     world.turn()
     assert good.begun == 1
 
 
-def test_those_who_ask_on_are_not_kept_waiting_by_newcomers() -> None:
+@pytest.mark.parametrize("crowded", Rank)
+def test_every_queue_goes_on_while_another_is_never_empty(crowded: Rank) -> None:
+    """Even by requests each of which takes longer than a turn."""
     world = World()
-    (old,) = _flood(world, 1, costly=True)
-    for _ in range(10):
-        for _ in range(COSTLY_MAX * 2):
-            Asking(world, 1).go_on()
-        world.turn()
-    assert old.begun > 5
+    others = []
+    for rank in Rank:
+        world.turns.wait(Asking(world, 1000, rank, takes_s=0.02).go_on, rank)
+        others.append(Asking(world, 1, rank, takes_s=0.02))
+        world.turns.wait(others[-1].go_on, rank)
+    for _ in range(5):
+        for _ in range(3):
+            world.turns.wait(Asking(world, 1, crowded, takes_s=0.02).go_on, crowded)
+        assert world.turn() <= len(Rank) * 0.02 + 1e-9
+    assert [one.begun for one in others] == [1, 1, 1]
 
 
-def test_newcomers_are_not_kept_out_by_those_who_ask_on_while_turns_are_long() -> None:
+def test_few_requests_of_produce_and_fetch_are_not_timed() -> None:
     world = World()
-    (old,) = _flood(world, 1, costly=True)
-    newcomers: list[Asking] = []
-    for _ in range(20):
-        newcomers.append(Asking(world, 1))
-        newcomers[-1].go_on()
-        world.clock.now_ms += 20
-        world.turn()
-    assert old.begun >= 10
-    assert _begun(newcomers) >= 10
-
-
-def test_long_turns_are_made_shorter_by_beginning_less() -> None:
-    world = World()
-    flood = _flood(world, 100, costly=True)
-    begun, each = _begun(flood), []
-    for took_ms in (20, 20, 20, 0, 0, 20, 0, 0, 0, 0):
-        world.clock.now_ms += took_ms
-        world.turn()
-        each.append(_begun(flood) - begun)
-        begun = _begun(flood)
-    assert each == [2, 1, 1, 2, 3, 1, 2, 3, 4, 4]
-
-
-def test_cheap_requests_share_a_turn_when_many_have_more_than_one() -> None:
-    world = World()
-    alone = Asking(world, 200, costly=False)
-    alone.go_on()
-    assert alone.begun == SHARE
-    flood = _flood(world, 500, costly=False)
-    assert _begun(flood) < 500 + SHARE * 7
-    begun = _begun([alone, *flood])
-    for _ in range(100):
-        world.turn()
-        assert _begun([alone, *flood]) - begun <= COSTLY_MAX * SHARE
-        begun = _begun([alone, *flood])
+    _crowd(world, FREE, 1, costly=False)
+    assert (world.clock_readings, world.turns.waiting, len(world.soon)) == (0, 0, 0)
+    _crowd(world, 1, 1, costly=False)
+    assert len(world.soon) == 1
+    world.turn()
+    assert (world.turns.left, len(world.soon)) == (FREE, 0)
 
 
 def test_nobody_waits_while_there_is_enough_for_all() -> None:
     world = World()
     for _ in range(20):
-        for _ in range(COSTLY_MAX):
-            one = Asking(world, 1)
-            one.go_on()
-            assert one.begun == 1
+        crowd = _crowd(world, EACH, 1)
+        assert all(one.begun == 1 for one in crowd)
         world.turn()
         assert not world.turns.waiting
         assert world.turns.share == SHARE
 
 
+def test_the_share_of_a_connection_shrinks_while_others_wait() -> None:
+    world = World()
+    turns = world.turns
+    _crowd(world, 2 * EACH, 1)
+    assert (turns.waiting, turns.share) == (EACH, SHARE)
+    _crowd(world, 26, 1)
+    assert (turns.waiting, turns.share) == (31, SHARE // 4)
+    _crowd(world, 500, 1)
+    assert turns.share == 1
+    while turns.waiting:
+        world.turn()
+    assert turns.share == SHARE
+
+
 def test_a_callback_that_fails_keeps_nobody_else_from_a_turn() -> None:
     world = World()
-    flood = _flood(world, COSTLY_MAX, costly=True)
+    crowd = _crowd(world, 10, 50)
 
     def fail() -> None:
         raise RuntimeError("as told")
 
-    world.turns.wait(fail, is_first=True)
+    world.turns.wait(fail, Rank.ANSWERED)
     late = Asking(world, 1)
     late.go_on()
     failures = 0
@@ -171,4 +193,4 @@ def test_a_callback_that_fails_keeps_nobody_else_from_a_turn() -> None:
             failures += 1
     assert failures == 1
     assert late.begun == 1
-    assert _begun(flood) == 50 * COSTLY_MAX
+    assert _begun(crowd) == 500

@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-
 import pytest
 
-from connection_world import FETCH, FakeSlice, FakeWorld, Sink, connect, frame, request
-from lakelog.server.connection import Connection
-from lakelog.server.request_turns import RequestTurns
+from connection_world import FETCH, CrowdedLoop, FakeSlice, FakeWorld, frame, request
 from lakelog.server.send_queue import SEND_SIZE_MAX
 from lakelog.server.send_turns import TURN_BYTES
-from storage_kit import ManualClock
 
 MIB = 1 << 20
 CROWD = 40
 
 
-class Loop:
-    """Connections that share turns; a turn runs what is due, then each socket that is ready."""
-
-    def __init__(self) -> None:
-        self.soon: deque[Callable[[], object]] = deque()
-        self.turns = RequestTurns(ManualClock(), self)  # type: ignore[arg-type]
-        self.worlds: list[FakeWorld] = []
-
-    def call_soon(self, callback: Callable[[], object]) -> None:
-        self.soon.append(callback)
-
-    def connect(self) -> tuple[FakeWorld, Sink, Connection]:
-        found = connect(turns=self.turns)
-        found[0].soon = self.soon
-        self.worlds.append(found[0])
-        return found
-
-    def turn(self) -> int:
-        """Bytes that were sent in it."""
-        before = sum(len(world.sent) for world in self.worlds)
-        for _ in range(len(self.soon)):
-            self.soon.popleft()()
-        for world in self.worlds:
-            if world.readable and world.incoming:
-                world.readable()
-            elif world.writable and world.room:
-                world.writable()
-        return sum(len(world.sent) for world in self.worlds) - before
-
-
-def crowd(loop: Loop, size: int, *, at_once: bool = False) -> list[FakeWorld]:
+def crowd(loop: CrowdedLoop, size: int, *, at_once: bool = False) -> list[FakeWorld]:
     """Connections whose sockets take everything, each with one request for so many bytes."""
     worlds = []
     for _ in range(CROWD):
@@ -64,7 +28,7 @@ def crowd(loop: Loop, size: int, *, at_once: bool = False) -> list[FakeWorld]:
 
 @pytest.mark.parametrize(("size", "at_once"), [(3 * MIB, False), (MIB, True), (100_000, True)])
 def test_all_together_send_a_bounded_part_and_each_gets_its_share(size: int, at_once: bool) -> None:
-    loop = Loop()
+    loop = CrowdedLoop()
     worlds = crowd(loop, size, at_once=at_once)
     turns = 0
     while any(len(world.sent) <= size for world in worlds):
@@ -78,7 +42,7 @@ def test_all_together_send_a_bounded_part_and_each_gets_its_share(size: int, at_
 
 
 def test_a_small_response_does_not_wait_for_large_ones() -> None:
-    loop = Loop()
+    loop = CrowdedLoop()
     crowd(loop, 20 * MIB)
     good, _, _ = loop.connect()
     for number in range(10):
@@ -90,7 +54,7 @@ def test_a_small_response_does_not_wait_for_large_ones() -> None:
 
 
 def test_a_single_reader_sends_as_much_in_a_turn_as_before() -> None:
-    loop = Loop()
+    loop = CrowdedLoop()
     world, sink, _ = loop.connect()
     sink.slices[request(1)] = FakeSlice(bytes(20 * MIB))
     world.incoming += frame(request(1))
@@ -98,7 +62,7 @@ def test_a_single_reader_sends_as_much_in_a_turn_as_before() -> None:
 
 
 def test_sockets_that_are_full_keep_nobody_waiting() -> None:
-    loop = Loop()
+    loop = CrowdedLoop()
     for world in crowd(loop, 20 * MIB):
         world.room = 10_000
     quick, sink, _ = loop.connect()
@@ -110,7 +74,7 @@ def test_sockets_that_are_full_keep_nobody_waiting() -> None:
 
 
 def test_a_connection_that_is_closed_while_it_waits_leaves_its_turn_to_others() -> None:
-    loop = Loop()
+    loop = CrowdedLoop()
     waiting = crowd(loop, 3 * MIB)
     found = [loop.connect() for _ in range(5)]
     for world, sink, _ in found:
