@@ -47,15 +47,16 @@ class GoodClient:
 class InBackground:
     """Calls for as long as the context lasts; what went wrong is raised at its end."""
 
-    def __init__(self, client: GoodClient) -> None:
+    def __init__(self, client: GoodClient, *, pause_s: float = 0.01) -> None:
         self._client = client
+        self._pause_s = pause_s
         self._stopping = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
         try:
-            while not self._stopping.wait(0.01):
+            while not self._stopping.wait(self._pause_s):
                 self._client.call()
         except Exception as error:  # noqa: BLE001 - raised where the context ends
             self._error = error
