@@ -36,6 +36,8 @@ from wire_client import WireClient, batch_of, create_topic, produce  # noqa: E40
 _FILL_BATCHES = 60
 _BATCH_BYTES = 1_000_000
 _LEAVING_S = 1.0
+_WARM_UP = 1000
+"""Calls before the first round: a JVM compiles what is hot."""
 _FILES = 200
 """Descriptors of the process beside two for each slow reader."""
 _ALONE, _BESIDE, _LEAVING = "alone", "beside slow readers", "as they leave"
@@ -85,7 +87,7 @@ def _measure(broker: Broker, options: argparse.Namespace) -> list[Latencies]:
     _fill(bootstrap)
     rounds = []
     with closing(GoodClient(bootstrap)) as good:
-        good.round(100)
+        good.round(_WARM_UP)
         for number in range(1, options.rounds + 1):
             rounds.append(_round(broker, good, options.readers, options.seconds))
             longest = ", ".join(f"{part} {max(s) * 1000:.1f}" for part, s in rounds[-1].items())
@@ -131,13 +133,13 @@ def main(argv: Sequence[str]) -> int:
         return 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"{environment()}; {options.rounds} rounds\n")
+    print(f"{environment()}; rounds: {options.rounds}\n")
     show([table])
     if options.record:
         about = (
             f"A call is one produce and one fetch. {options.readers} connections fetch 50 MiB at "
-            f"once and read it slowly. {options.rounds} rounds, all calls of which are in the "
-            f"figures. Repeat with {repeat_command('slow_readers', argv)}."
+            f"once and read it slowly. Rounds: {options.rounds}; the figures are of all calls of "
+            f"all of them. Repeat with {repeat_command('slow_readers', argv)}."
         )
         record(section("beside slow readers", about, [table]))
     return 0
