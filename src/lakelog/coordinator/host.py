@@ -49,7 +49,17 @@ _Encoded = tuple[bytes, bytes | None]
 class _Hosted(Generic[S]):
     """One partition: its shard and what is on its way to the log."""
 
-    __slots__ = ("active", "dropped", "partition", "queue", "shard", "timer", "timer_ms", "writing")
+    __slots__ = (
+        "active",
+        "dropped",
+        "offset_last",
+        "partition",
+        "queue",
+        "shard",
+        "timer",
+        "timer_ms",
+        "writing",
+    )
 
     def __init__(self, partition: int, shard: S) -> None:
         self.partition = partition
@@ -57,6 +67,8 @@ class _Hosted(Generic[S]):
         self.active = False
         self.dropped = False
         self.writing = False
+        self.offset_last = -1
+        """Base offset of the newest append, which a later one exceeds."""
         self.queue: deque[tuple[Result[Any], list[_Encoded]]] = deque()
         self.timer: Timer | None = None
         self.timer_ms = 0
@@ -220,6 +232,7 @@ class ShardHost(Generic[S]):
             result = result.committed(self.now()) if result.committed is not None else None
         if result is None:
             return
+        assert result.marker is None or not (result.records or result.producer)
         if hosted.dropped:
             self._fail(hosted, [result], ErrorCode.NOT_COORDINATOR)
             return
@@ -239,6 +252,8 @@ class ShardHost(Generic[S]):
             return
         hosted.queue.append((result, encoded))
         if not hosted.writing:
+            # A second writer could append decisions in another order than they are replayed in.
+            assert hosted.partition not in self._writers
             hosted.writing = True
             name = f"write {self._topic}-{hosted.partition}"
             self._writers[hosted.partition] = self._tasks.spawn(self._write(hosted), name=name)
@@ -300,9 +315,10 @@ class ShardHost(Generic[S]):
         producer, marker = results[0].producer, results[0].marker
         try:
             if marker is not None:
-                await self._log.append_marker(hosted.partition, marker)
+                offset = await self._log.append_marker(hosted.partition, marker)
             else:
-                await self._log.append(hosted.partition, self._batch(producer, records))
+                batch = self._batch(producer, records)
+                offset = await self._log.append(hosted.partition, batch)
         except OutOfRoomError as error:
             self._fail(hosted, results, coordinator_code(error.code))
             return not hosted.dropped
@@ -321,6 +337,8 @@ class ShardHost(Generic[S]):
         if hosted.dropped:
             self._fail(hosted, results, ErrorCode.NOT_COORDINATOR)
             return False
+        assert offset > hosted.offset_last, "decisions are replayed in the order of the log"
+        hosted.offset_last = offset
         results.reverse()
         while results:
             _replay_result(hosted.shard, results[-1])

@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 def settle(future: Any, response: object) -> None:
     """Answers a caller, unless it has gone away, which cancels its future."""
-    if not future.done():
+    if future.done():
+        assert future.cancelled(), "a caller is answered once"
+    else:
         future.set_result(response)
 
 

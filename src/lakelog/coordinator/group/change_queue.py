@@ -70,7 +70,7 @@ class ChangeQueue:
             return decision
         assert group_id not in self._changing
         self._changing.add(group_id)
-        return self._then(decision, group_id, lambda: self._changing.discard(group_id))
+        return self._then(decision, group_id, lambda: self._changing.remove(group_id))
 
     def write(self, group_id: str, decision: Decision) -> Decision:
         """A decision that writes a classic group or an offset."""
@@ -79,6 +79,7 @@ class ChangeQueue:
         self._writing[group_id] += 1
 
         def done() -> None:
+            assert self._writing[group_id] > 0
             self._writing[group_id] -= 1
             if not self._writing[group_id]:
                 del self._writing[group_id]

@@ -67,6 +67,7 @@ class Endings:
         if not self.is_ending(transactional_id, ending):
             reply(ErrorCode.NONE)
             return Result()
+        assert ending.partitions <= self._marked[transactional_id], "a partition has no marker"
         commits = ending.state is TransactionState.PREPARE_COMMIT
         if transactional_id in self._ids.pending or not (
             commits or self._ids.is_settled(transactional_id)

@@ -24,6 +24,7 @@ class Fence:
 
     def __init__(self, found: Sequence[OpenTransaction]) -> None:
         self.producer_id = found[0].producer_id
+        assert all(each.producer_id == self.producer_id for each in found)
         self.epoch = max(each.producer_epoch for each in found)
         self.partitions: list[TopicPartition] = [each.place for each in found]
         self._pause_ms = _RETRY_FIRST_MS

@@ -20,7 +20,7 @@ from lakelog.coordinator.shared_count import ShardCount, SharedCount
 from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.fences import Fences
 from lakelog.coordinator.transaction.records import TransactionRecord
-from lakelog.coordinator.transaction.state import Transaction, TransactionState
+from lakelog.coordinator.transaction.state import NEXT_STATES, Transaction, TransactionState
 from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
 
 _ID_BYTES = 1024
@@ -119,6 +119,7 @@ class TransactionalIds:
         committed: Callable[[Now], Decision | None],
         failed: Callable[[Now, ErrorCode], None],
     ) -> Decision:
+        self._check_step(transactional_id, step)
         self.pending[transactional_id] = step
 
         def done() -> None:
@@ -136,6 +137,18 @@ class TransactionalIds:
             failed(now, code)
 
         return Result((TransactionRecord(transactional_id, step),), on_committed, on_failed)
+
+    def _check_step(self, transactional_id: str, step: Transaction | None) -> None:
+        """Whether the step may follow: a wrong one would fence nobody, or decide twice."""
+        current = self.transactions.get(transactional_id)
+        before = None if current is None else current.state
+        after = None if step is None else step.state
+        assert after in NEXT_STATES.get(before, {after}), f"{before} to {after}"
+        if (pending := self.pending.get(transactional_id)) is not None:
+            ongoing = TransactionState.ONGOING
+            assert pending.state is after is ongoing, "one step at a time, but for partitions"
+        if current is not None and step is not None and current.producer_id == step.producer_id:
+            assert step.producer_epoch >= current.producer_epoch, "an epoch went back"
 
     def arm(self, now: Now, transactional_id: str) -> None:
         """An ongoing transaction has its timeout; whatever its clock says, not longer."""

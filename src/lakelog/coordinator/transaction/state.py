@@ -50,6 +50,20 @@ class TransactionState(IntEnum):
         return self.name.title().replace("_", "")
 
 
+_S = TransactionState
+NEXT_STATES: dict[TransactionState | None, set[TransactionState | None]] = {
+    None: {_S.EMPTY},
+    _S.EMPTY: {_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, None},
+    _S.ONGOING: {_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT},
+    _S.PREPARE_COMMIT: {_S.COMPLETE_COMMIT},
+    _S.PREPARE_ABORT: {_S.PREPARE_ABORT, _S.COMPLETE_ABORT},
+    _S.COMPLETE_COMMIT: {_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, None},
+    _S.COMPLETE_ABORT: {_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, None},
+}
+"""States that may follow each state; None is an unknown transactional id. A log of another broker
+may have the other states; whatever follows them is accepted."""
+
+
 class TransactionVersion(IntEnum):
     """How a client speaks; the levels of the feature `transaction.version`."""
 

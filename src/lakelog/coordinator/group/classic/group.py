@@ -45,6 +45,15 @@ class GroupState(StrEnum):
     """Only told to clients: a group that does not exist."""
 
 
+_NEXT_STATES = {
+    # A consumer group that is downgraded becomes a classic group in a stable generation.
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE, GroupState.STABLE},
+    GroupState.PREPARING_REBALANCE: {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
+    GroupState.COMPLETING_REBALANCE: {GroupState.STABLE, GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.PREPARING_REBALANCE},
+}
+
+
 class ClassicGroup:
     """The live state of one group."""
 
@@ -112,6 +121,7 @@ class ClassicGroup:
         return group
 
     def transition(self, state: GroupState, wall_ms: int) -> None:
+        assert state in _NEXT_STATES[self.state], f"{self.state} to {state}"
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = wall_ms

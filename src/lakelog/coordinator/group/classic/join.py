@@ -198,6 +198,7 @@ class Joins:
         return self._rebalancer.prepare_or_complete(now, group)
 
     def _add(self, now: Now, group: ClassicGroup, join: Join, member_id: str) -> Decision:
+        assert member_id not in group.members
         member = Member(
             member_id=member_id,
             instance_id=join.instance_id,
@@ -226,6 +227,7 @@ class Joins:
             )
         )
         self._describe(group, member, join)
+        assert member.join_reply is None, "a parked reply would be lost"
         member.join_reply = join.reply
 
     def _describe(self, group: ClassicGroup, member: Member, join: Join) -> None:

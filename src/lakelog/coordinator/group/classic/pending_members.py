@@ -71,6 +71,7 @@ class PendingMembers:
         del self._groups[member_id]
         size = _size(group, member_id)
         self._size -= size
+        assert self._size >= 0
         self._account.note(group.group_id, -ID_GIVEN_OUT_BYTES - size)
         group.pending_joins.discard(member_id)
         if not group.pending_joins:

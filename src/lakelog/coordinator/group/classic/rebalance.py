@@ -85,6 +85,7 @@ class Rebalancer:
 
     def complete_join(self, now: Now, group: ClassicGroup) -> Decision:
         """A new generation of those who have joined; static members may be late."""
+        assert group.state is GroupState.PREPARING_REBALANCE
         self._deadlines.cancel(TimerKey(TimerKind.JOIN, group.group_id))
         for member in list(group.members.values()):
             if member.join_reply is None and member.instance_id is None:
@@ -156,6 +157,7 @@ class Rebalancer:
         self, now: Now, group: ClassicGroup, assignments: dict[str, bytes]
     ) -> None:
         """The generation is complete: everybody who asked is told its part."""
+        assert group.assignment_generation == group.generation
         group.transition(GroupState.STABLE, now.wall_ms)
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")

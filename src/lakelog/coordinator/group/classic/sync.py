@@ -38,6 +38,7 @@ class Syncs:
             reply(group.sync_response(member))
             return Result()
         member.answer_sync(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        assert member.sync_reply is None, "a parked reply would be lost"
         member.sync_reply = reply
         if group.leader_id != member.member_id or group.assignment_generation == group.generation:
             return Result()

@@ -76,10 +76,12 @@ class Draft:
         self.add(key, value)
 
     def put_epoch(self, epoch: int, metadata_hash: int) -> None:
+        assert epoch >= self.group.epoch, "members would hold an epoch of the future"
         key = ConsumerGroupMetadataKey(group_id=self.group_id)
         self.add(key, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
 
     def put_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        assert self.group.assignment_epoch <= epoch <= self.group.epoch
         key = ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
         value = ConsumerGroupTargetAssignmentMetadataValue(
             assignment_epoch=epoch, assignment_timestamp=timestamp_ms

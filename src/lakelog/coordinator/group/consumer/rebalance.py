@@ -6,6 +6,7 @@ Each works on a draft, and sees what the one before has written there. Sources: 
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
 from lakelog.assignors import SERVER_ASSIGNORS, Assignment, Member
@@ -97,9 +98,11 @@ class ConsumerRebalancer:
             for member_id, target in group.target.items()
         }
         assignor = SERVER_ASSIGNORS[group.preferred_assignor(self.default_assignor)]
+        shares = assignor(members, counts, current)
+        assert _are_disjoint(shares), "a partition is assigned to two members"
         return {
             member_id: {known[name]: frozenset(each) for name, each in share.items()}
-            for member_id, share in assignor(members, counts, current).items()
+            for member_id, share in shares.items()
         }
 
     def reconcile(
@@ -140,3 +143,13 @@ class ConsumerRebalancer:
         if not draft.group.members:
             # Nobody is left to wait for: whoever joins next is assigned at once.
             draft.put_target_epoch(draft.group.epoch, 0)
+
+
+def _are_disjoint(assignment: Assignment) -> bool:
+    assigned: Counter[str] = Counter()
+    distinct: defaultdict[str, set[int]] = defaultdict(set)
+    for share in assignment.values():
+        for topic, partitions in share.items():
+            assigned[topic] += len(partitions)
+            distinct[topic].update(partitions)
+    return all(assigned[topic] == len(distinct[topic]) for topic in assigned)
