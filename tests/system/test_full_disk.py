@@ -7,7 +7,6 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -15,6 +14,7 @@ from confluent_kafka import KafkaError as ClientFailure
 from confluent_kafka import KafkaException as ClientException
 
 from broker_process import LAKELOG, BrokerProcess, eventually
+from small_disk import SmallDisk, SmallDiskBroker
 from wire_client import WireClient, batch_of, create_topic, described, fetch, produce
 
 SIZE = 8 << 20
@@ -25,38 +25,8 @@ PATIENCE_S = 120.0
 """For a command that is to end after two seconds; without its time-out it would not end."""
 
 
-class SmallDiskBroker(BrokerProcess):
-    """Its data folder is a file system of its own, in a mount namespace of its own."""
-
+class WatchedBroker(SmallDiskBroker):
     http = ""
-
-    def command(self) -> list[str]:
-        self.data.mkdir(exist_ok=True)
-        script = f'mount -t tmpfs -o size={SIZE} tmpfs "$0" && exec "$@"'
-        inner = ["sh", "-c", script, str(self.data), *super().command()]
-        return ["unshare", "--user", "--map-root-user", "--mount", *inner]
-
-    @property
-    def seen_data(self) -> Path:
-        """The data folder as the broker sees it."""
-        return Path(f"/proc/{self.pid}/root", *self.data.parts[1:])
-
-    @property
-    def filler(self) -> Path:
-        return self.seen_data / "filler"
-
-    def fill(self) -> None:
-        """Leaves not a byte."""
-        size = 1 << 20
-        with self.filler.open("wb", buffering=0) as file:
-            while size:
-                try:
-                    file.write(bytes(size))
-                except OSError:
-                    size //= 2
-
-    def make_room(self) -> None:
-        self.filler.unlink()
 
     def failing_checks(self) -> list[str]:
         try:
@@ -65,9 +35,6 @@ class SmallDiskBroker(BrokerProcess):
         except urllib.error.HTTPError as error:
             found = json.load(error)
         return [failing["check"] for failing in found["failing"]]
-
-    def events(self, name: str) -> int:
-        return self.log().count(f'"event": "{name}"')
 
     def end(self) -> None:
         """SIGTERM, and an orderly end: the clean stop is noted in the folder that goes with it."""
@@ -79,13 +46,15 @@ class SmallDiskBroker(BrokerProcess):
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDiskBroker]:
-    data = tmp_path_factory.mktemp("small") / "data"
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedBroker]:
     settings = {
         "offsets.topic.num.partitions": "2",
         "transaction.state.log.num.partitions": "2",
     }
-    with SmallDiskBroker(data, settings=settings, arguments=("--http", "127.0.0.1:0")) as broker:
+    with (
+        SmallDisk(tmp_path_factory.mktemp("small") / "data", SIZE) as disk,
+        WatchedBroker(disk, settings, ("--http", "127.0.0.1:0")) as broker,
+    ):
         (line,) = [line for line in broker.log().splitlines() if '"http_ready"' in line]
         broker.http = "http://" + json.loads(line)["address"]
         with WireClient(broker.bootstrap) as client:
@@ -155,13 +124,13 @@ class Transactions:
         self._producer.commit_transaction(120)
 
 
-def test_a_full_disk_passes(broker: SmallDiskBroker) -> None:
+def test_a_full_disk_passes(broker: WatchedBroker) -> None:
     transactions = Transactions(broker.bootstrap)
     transactions.write(b"before")
     assert commit(broker, 1, 60) == 1
     with WireClient(broker.bootstrap) as client:
         assert produce_to_all(client) == {0}
-        broker.fill()
+        broker.disk.fill()
         assert eventually(lambda: produce_to_all(client) == {STORAGE_ERROR}, what="a full disk")
         assert broker.failing_checks() == ["disk"]
 
@@ -185,7 +154,7 @@ def test_a_full_disk_passes(broker: SmallDiskBroker) -> None:
         assert broker.events("records_deleted") == 0
         assert broker.events("log_directory_full") == 1
 
-        broker.make_room()
+        broker.disk.make_room()
         assert eventually(lambda: broker.failing_checks() == [], what="a broker that is ready")
         assert broker.events("log_directory_has_space") == 1
         assert produce_to_all(client) == {0}

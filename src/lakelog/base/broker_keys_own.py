@@ -18,8 +18,9 @@ OWN_KEYS = (
         "lakelog.disk.reserve.bytes",
         ConfigType.LONG,
         "8388608",
-        "Size of a file that is kept in the data folder, and freed by a start that finds the disk "
-        "full, so that it can start and retention can free more; 0 keeps none.",
+        "Size of a file that is kept in the data folder. On a full disk its space is freed for a "
+        "start, for the deletion of topics and records, for retention and for changes of "
+        "configuration; records are rejected until it is allocated again. 0 keeps none.",
         at_least(0),
         UpdateMode.READ_ONLY,
     ),

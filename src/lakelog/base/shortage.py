@@ -7,6 +7,7 @@ unknown.
 from __future__ import annotations
 
 import errno
+import os
 from typing import TypeGuard
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -27,6 +28,11 @@ def is_shortage(error: BaseException | None) -> TypeGuard[OSError]:
 def lacks_descriptors(error: BaseException | None) -> TypeGuard[OSError]:
     """Return whether the call failed before it reached the device, for want of a descriptor."""
     return isinstance(error, OSError) and error.errno in NO_DESCRIPTORS
+
+
+def no_space(filename: str | None = None) -> OSError:
+    """Return the ENOSPC that the operating system would raise."""
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), filename)
 
 
 class OutOfRoomError(KafkaError):

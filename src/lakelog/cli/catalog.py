@@ -204,8 +204,8 @@ _ENTRIES = (
         "LL0304",
         "partition has no leader",
         ExitCode.UNREACHABLE,
-        "The broker that leads the partition is down, or its log directory is offline. The "
-        "broker's log names the reason.",
+        "The broker that leads the partition is down, its log directory is offline, or its disk "
+        "is full (`lakelog explain LL0306`). The broker's log names the reason.",
         (
             ErrorCode.LEADER_NOT_AVAILABLE,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -226,9 +226,9 @@ _ENTRIES = (
         ExitCode.FAILURE,
         "The file system of the data folder is full, or the broker's process has no file "
         "descriptor left. Writes fail with an error that clients retry, no topic is created, and "
-        "/readyz is not ready. Free or add space, or raise the limit (`ulimit -n`): the broker "
-        "goes on by itself, and its log says so (`log_directory_has_space`, "
-        "`descriptors_available`).",
+        "/readyz is not ready. On a full disk you can still delete topics (`topic delete`) and "
+        "records (`topic delete-records`) and shorten retention (`topic alter`). Or add space, or "
+        "raise the limit (`ulimit -n`). The broker goes on by itself, and its log says so.",
     ),
     Entry(
         "LL0401",

@@ -59,9 +59,39 @@ class Subscriber(Protocol):
         ...
 
 
+class Space(Protocol):
+    """The space that the store shares with the logs of this broker."""
+
+    def check_reserve(self) -> None:
+        """Raise `KafkaError` while what is left is kept for changes that free space."""
+        ...
+
+    def note_full(self) -> None:
+        """Take note that a change found no space."""
+        ...
+
+    async def free_reserve(self) -> bool:
+        """Return whether there is space now for a change that frees some."""
+        ...
+
+
+class UnreservedSpace:
+    """A `Space` without a reserve."""
+
+    def check_reserve(self) -> None:
+        pass
+
+    def note_full(self) -> None:
+        pass
+
+    async def free_reserve(self) -> bool:
+        return False
+
+
 class _Job(NamedTuple):
     plan: Planner[Any]
     future: Any
+    from_reserve: bool
 
     def settle(self, result: object, error: Exception | None = None) -> None:
         if self.future.done():
@@ -90,12 +120,11 @@ class MetadataLog:
         random: Random,
         *,
         broker_id: int,
-        on_full: Callable[[], object] = lambda: None,
+        space: Space | None = None,
     ) -> None:
-        """`on_full` is called when the store has no space for a change."""
         self._store = store
         self._tasks = tasks
-        self._on_full = on_full
+        self._space = space or UnreservedSpace()
         self._broker_id = broker_id
         self._writer_id = random.bytes(16)
         self.incarnation_id = random.bytes(16)
@@ -136,8 +165,11 @@ class MetadataLog:
     def subscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.append(subscriber)
 
-    async def submit(self, plan: Planner[T]) -> T:
+    async def submit(self, plan: Planner[T], *, from_reserve: bool = False) -> T:
         """The plan's result, once its records are committed and applied.
+
+        One that frees space, or without which the broker could not start, may use the space kept
+        in reserve (`from_reserve`).
 
         Raises `KafkaError`: what the plan raised; NOT_CONTROLLER when another broker is;
         KAFKA_STORAGE_ERROR when it was not done; REQUEST_TIMED_OUT when that is not known.
@@ -145,7 +177,7 @@ class MetadataLog:
         """
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is shutting down")
-        job = _Job(plan, self._tasks.future())
+        job = _Job(plan, self._tasks.future(), from_reserve)
         self._jobs.append(job)
         self._wake()
         result: T = await job.future
@@ -184,6 +216,8 @@ class MetadataLog:
             job = self._jobs[0]
             try:
                 plan = job.plan(group.image)
+                if plan.records and not job.from_reserve:
+                    self._space.check_reserve()
                 payload = encode_records(plan.records)
                 if len(payload) > BATCH_BYTES_MAX:
                     raise KafkaError(ErrorCode.POLICY_VIOLATION, "too many changes at once")
@@ -209,9 +243,10 @@ class MetadataLog:
                 return
             if group.records:
                 await self._publish(group.image, tuple(group.records))
+        except MetadataFull as error:
+            await self._repeat_from_reserve(group, error)
+            return
         except Exception as error:
-            if isinstance(error, MetadataFull):
-                self._on_full()
             for job, _, _ in group.jobs:
                 job.settle(None, _as_kafka_error(error))
             if not isinstance(error, KafkaError | MetadataError):
@@ -220,6 +255,17 @@ class MetadataLog:
         for job, result, failure in group.jobs:
             job.settle(result, failure)
         self._consider_snapshot()
+
+    async def _repeat_from_reserve(self, group: _Group, error: MetadataFull) -> None:
+        """Puts back the jobs that may use the reserve, if it can be freed; the others fail."""
+        self._space.note_full()
+        failed = [job for job, _, _ in group.jobs]
+        entitled = [job for job in failed if job.from_reserve]
+        if entitled and await self._space.free_reserve():
+            self._jobs.extendleft(reversed(entitled))
+            failed = [job for job in failed if not job.from_reserve]
+        for job in failed:
+            job.settle(None, _as_kafka_error(error))
 
     async def _append(self, payload: bytes) -> bool:
         """Whether it is in the log; false if it certainly is not and the image is behind."""
@@ -294,7 +340,7 @@ class MetadataLog:
         try:
             await self._store.write_snapshot(Snapshot(image.end, payload))
         except MetadataFull:
-            self._on_full()
+            self._space.note_full()
         except MetadataError as error:
             _logger.warning(
                 "metadata snapshot not written: %s", error, extra=event("metadata_snapshot_failed")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.base.shortage import OutOfRoomError, is_shortage
+from lakelog.base.shortage import OutOfRoomError, is_shortage, no_space
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.recompressed import recompressed
@@ -23,9 +23,9 @@ from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.preparation import NotReady
+from lakelog.storage.reserve import SpaceGate
 from lakelog.storage.timestamps import (
     Search,
-    TimestampOffset,
     search_max_timestamp,
     search_timestamp,
 )
@@ -42,6 +42,7 @@ class Partition:
     __slots__ = (
         "_damage_told",
         "_flush_soon",
+        "_gate",
         "_note_shortage",
         "_retired",
         "_settled",
@@ -65,11 +66,12 @@ class Partition:
         flush_soon: Callable[[Partition], object],
         settled: Callable[[Partition], object] = lambda partition: None,
         note_shortage: Callable[[OSError], object] = lambda error: None,
+        gate: SpaceGate | None = None,
     ) -> None:
         """`flush_soon` is called when a segment was closed, and for every append that a flush is to
         commit; `note_flush` is to follow. `settled` is called when that, or a failure,
         has decided of records that were not committed by their append. `note_shortage` is called
-        with each error that `is_shortage`.
+        with each error that `is_shortage`. While the `gate` is shut nothing is appended.
         """
         self.topic = log.topic
         self.topic_id = log.topic_id
@@ -84,6 +86,7 @@ class Partition:
         self._flush_soon = flush_soon
         self._settled = settled
         self._note_shortage = note_shortage
+        self._gate = gate or SpaceGate()
         self.watermark = HighWatermark(log)
         self.written = Written(log)
         self._damage_told = ""
@@ -136,11 +139,12 @@ class Partition:
         of a `sampled` one are verified.
         """
         self.check_online()
-        log = self.log
-        config = log.config
+        log, config = self.log, self.log.config
         if config.compression_type != "producer" and origin == "client":
             batch = recompressed(batch, config)
         try:
+            if self._gate.is_shut:
+                raise no_space()
             result = log.append(
                 batch,
                 leader_epoch=self.leader_epoch,
@@ -187,7 +191,7 @@ class Partition:
 
         After a `KafkaError` nothing was done to them.
         """
-        if self._retired or self.offline_reason is not None:
+        if self._retired or self.offline_reason is not None or self._gate.is_shut:
             return []
         log = self.log
         try:
@@ -238,6 +242,7 @@ class Partition:
         self.check_online()
         before = self.written.all_bytes
         try:
+            self._gate.check()
             offset = self.log.append_marker(
                 producer_id,
                 producer_epoch,
@@ -313,9 +318,6 @@ class Partition:
                 found = yield from search_timestamp(log, timestamp_ms)
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
-        return self._if_committed(found)
-
-    def _if_committed(self, found: TimestampOffset | None) -> TimestampOffset | None:
         return found if found is not None and found.offset < self.watermark.offset else None
 
     def delete_records(self, before: int) -> int:
@@ -327,9 +329,7 @@ class Partition:
         self.check_online()
         log = self.log
         if log.config.cleanup_policy == {"compact"}:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, "records of a compacted topic cannot be deleted"
-            )
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a compacted topic go by key")
         if not 0 <= before <= self.watermark.offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{before} is not in 0 to {self.watermark.offset}"
@@ -337,11 +337,11 @@ class Partition:
         log.advance_log_start(before)
         return log.log_start_offset
 
-    def delete_old_segments(self, now_ms: int) -> int:
+    def delete_old_segments(self, now_ms: int, *, at_once: bool = False) -> int:
         """Applies retention to what is committed; how many segments went."""
         self.check_online()
         try:
-            return self.log.delete_old_segments(now_ms, self.watermark.offset)
+            return self.log.delete_old_segments(now_ms, self.watermark.offset, at_once=at_once)
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
 

@@ -27,10 +27,7 @@ from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.records import (
-    PartitionRecord,
     Record,
-    TopicRecord,
-    TopicRemoved,
 )
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
@@ -89,13 +86,21 @@ class Server:
             producers=_producer_room(options.config),
         )
         self._reserve = SpaceReserve(
-            world.disk, options.data, options.config.get_int("lakelog.disk.reserve.bytes")
+            world.disk,
+            options.data,
+            options.config.get_int("lakelog.disk.reserve.bytes"),
+            self._directory.gate,
         )
         self._shortages = shortages = Shortages(
-            options.data, world.disk, tasks, self._on_shortage_over
+            options.data,
+            world.disk,
+            tasks,
+            self._reserve,
+            lambda: tasks.call_soon(self._maintenance.retain_soon),
+            self._on_shortage_over,
         )
         self._metadata = MetadataLog(
-            world.metadata, tasks, random, broker_id=options.node_id, on_full=shortages.note_full
+            world.metadata, tasks, random, broker_id=options.node_id, space=shortages
         )
         self._partitions = Partitions()
         self._acceptors: list[Acceptor] = []
@@ -190,9 +195,8 @@ class Server:
             world.clock,
             world.disk,
             world.tasks,
-            self._reserve,
             self._monitoring.note_callback,
-            self._shortages.note,
+            self._shortages,
         )
 
     # Starting
@@ -212,6 +216,8 @@ class Server:
             raise
         for acceptor in self._acceptors:
             acceptor.start()
+        if self._reserve.is_spent:
+            self._shortages.note_full()
         self._maintenance.start()
         self._cleaner = self._maintenance.make_cleaner(self._world.processes)
         self._cleaner.start()
@@ -228,7 +234,7 @@ class Server:
             self._monitoring.stage = Stage.RECOVERING
             await self._replicas.load(self._metadata.image)
             if self._directory.has_lost:
-                await self._metadata.submit(plan_forget_epochs)
+                await self._metadata.submit(plan_forget_epochs, from_reserve=True)
             self._directory.trust_page_cache()
             self._metadata.subscribe(self)
             self._monitoring.stage = Stage.LOADING
@@ -251,7 +257,7 @@ class Server:
         fresh = encode_uuid(random_uuid(random))
         known = self._directory.cluster_id
         self.broker.cluster_id = await self._metadata.submit(
-            lambda image: plan_cluster_id(image, known, fresh)
+            lambda image: plan_cluster_id(image, known, fresh), from_reserve=True
         )
         rack = self._options.config.get("broker.rack")
         await self._metadata.submit(
@@ -261,7 +267,8 @@ class Server:
                 self._metadata.incarnation_id,
                 endpoints=self._advertised_endpoints(),
                 rack=rack if isinstance(rack, str) else None,
-            )
+            ),
+            from_reserve=True,
         )
         self._settings.start(self._metadata.image)
 
@@ -316,23 +323,7 @@ class Server:
         if gone:
             self._coordinators.on_topics_deleted(gone)
             self._wake_fetches(old, gone)
-        self._tell_groups(old, new, records)
-        self._coordinators.follow(old, new)
-
-    def _tell_groups(
-        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
-    ) -> None:
-        """Consumer groups follow the topics they subscribe to."""
-        created = {record.name for record in records if isinstance(record, TopicRecord)}
-        ids = {
-            record.topic_id
-            for record in records
-            if isinstance(record, PartitionRecord | TopicRemoved)
-        }
-        topics = [image.topic_by_id(topic_id) for image in (old, new) for topic_id in ids]
-        changed = created | {topic.name for topic in topics if topic is not None}
-        if changed:
-            self.broker.groups.on_topics_changed(changed, are_new=bool(created))
+        self._coordinators.follow(old, new, records)
 
     def _wake_fetches(self, old: MetadataImage, gone: list[tuple[str, bytes]]) -> None:
         """A fetch that waits on a deleted topic is answered that it is unknown."""

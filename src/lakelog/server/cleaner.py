@@ -208,7 +208,7 @@ class Cleaner:
                 continue
             found.append((partition, log))
         self.counts.dirtiest_ratio = max((log.ratio for _, log in found), default=0.0)
-        due = [entry for entry in found if entry[1].is_due]
+        due = [] if self._directory.gate.is_shut else [each for each in found if each[1].is_due]
         chosen = max(due, key=lambda entry: entry[1].ratio, default=None)
         if chosen is not None:
             self._in_progress.add(chosen[0])

@@ -19,6 +19,7 @@ from lakelog.coordinator.transaction.config import TransactionConfig
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.records import PartitionRecord, Record, TopicRecord, TopicRemoved
 from lakelog.records.errors import CorruptRecord
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
@@ -115,11 +116,27 @@ class Coordinators:
         end_hanging(self._partitions, self.transactions, self.markers, self._tasks)
         self.transactions.release_markers()
 
-    def follow(self, old: MetadataImage, new: MetadataImage) -> None:
+    def follow(self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
+        self._tell_groups(old, new, records)
         for name in self._by_topic:
             topic = new.topic(name)
             if topic is not None and topic is not old.topic(name):
                 self._tasks.spawn(self._load(new, name), name=f"load {name}")
+
+    def _tell_groups(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        """Consumer groups follow the topics they subscribe to."""
+        created = {record.name for record in records if isinstance(record, TopicRecord)}
+        ids = {
+            record.topic_id
+            for record in records
+            if isinstance(record, PartitionRecord | TopicRemoved)
+        }
+        topics = [image.topic_by_id(topic_id) for image in (old, new) for topic_id in ids]
+        changed = created | {topic.name for topic in topics if topic is not None}
+        if changed:
+            self.groups.on_topics_changed(changed, are_new=bool(created))
 
     async def load_missing(self, image: MetadataImage) -> None:
         """Loads the partitions whose logs could not be made or read before."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -16,15 +17,15 @@ from pathlib import Path
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
-from lakelog.base.shortage import is_shortage, lacks_descriptors
+from lakelog.base.shortage import OutOfRoomError, is_shortage, lacks_descriptors
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
 from lakelog.server.cleaner import Cleaner
+from lakelog.server.shortages import Shortages
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.flush import FlushJob
-from lakelog.storage.reserve import SpaceReserve
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ _FLUSH_RETRY_S = 1.0
 _FLUSH_CHECK_S = 1.0
 _SWEEP_S = 5.0
 _RETENTION_DELAY_S = 30.0
+_RETENTION_FULL_S = 5.0
+"""Between two runs while the disk is full."""
 _PURGE_S = 5.0
 _RESERVE_S = 30.0
 _PARTITIONS_PER_TURN = 256
@@ -43,9 +46,8 @@ class Maintenance:
 
     Args:
         sweep: looks after the connections, every few seconds.
-        reserve: is allocated again when there is space.
         took: told for how many seconds each chore kept the loop.
-        note_shortage: told of what failed, see `Shortages.note`.
+        shortages: is told of what failed; keeps a reserve, and frees it for what frees space.
     """
 
     def __init__(
@@ -57,13 +59,11 @@ class Maintenance:
         clock: Clock,
         disk: Disk,
         tasks: Tasks,
-        reserve: SpaceReserve,
         took: Callable[[float], object],
-        note_shortage: Callable[[BaseException | None], object],
+        shortages: Shortages,
     ) -> None:
-        self._reserve = reserve
         self._took = took
-        self._note_shortage = note_shortage
+        self._shortages = shortages
         self._partitions = partitions
         self._directory = directory
         self._sweep = sweep
@@ -79,6 +79,8 @@ class Maintenance:
         """As they were for the last checkpoint that was written."""
         self._unserved: list[asyncio.Future[bool]] = []
         """Who waits for the next checkpoint to be written."""
+        self._wants_reserve = False
+        """Whether the last run of retention has found no space."""
         self._stopped = False
 
     def make_cleaner(self, processes: Processes) -> Cleaner:
@@ -92,7 +94,7 @@ class Maintenance:
             processes,
             self.checkpoint_soon,
             self.flush_soon,
-            self._note_shortage,
+            self._shortages.note,
         )
 
     def start(self) -> None:
@@ -109,9 +111,8 @@ class Maintenance:
             lambda: self._seconds("replica.high.watermark.checkpoint.interval.ms"),
             self._checkpoint_changes,
         )
-        self._every("reserve", lambda: _RESERVE_S, self._renew_reserve, first_s=0)
-        configured = self._seconds("log.retention.check.interval.ms")
-        first = 0 if self._reserve.is_spent else min(_RETENTION_DELAY_S, configured)
+        self._every("reserve", lambda: _RESERVE_S, self._shortages.allocate_reserve, first_s=0)
+        first = min(_RETENTION_DELAY_S, self._retention_s())
         self._every("retention", self._retention_s, self._retain, first_s=first)
 
     async def stop(self) -> None:
@@ -203,7 +204,7 @@ class Maintenance:
             self.flush_soon(partition)
 
     def _flush_later(self, partition: Partition, error: OSError) -> None:
-        self._note_shortage(error)
+        self._shortages.note(error)
         self._tasks.call_later(_FLUSH_RETRY_S, self.flush_soon, partition)
 
     def _fail(self, partition: Partition, error: BaseException) -> None:
@@ -220,8 +221,17 @@ class Maintenance:
     async def checkpointed(self) -> bool:
         """Waits until what is known by now is durable, with all who wait; false if it cannot be.
 
-        A failure is logged.
+        On a full disk the reserve is used: where logs begin has to be known for their segments to
+        go. A failure is logged.
         """
+        done = await self._next_checkpoint()
+        if not done and await self._shortages.free_reserve():
+            done = await self._next_checkpoint()
+        if done and self._shortages.is_full:
+            self.retain_soon()
+        return done
+
+    async def _next_checkpoint(self) -> bool:
         waiter: asyncio.Future[bool] = self._tasks.future()
         self._unserved.append(waiter)
         self._checkpoint()
@@ -256,7 +266,7 @@ class Maintenance:
         self._checkpointing = False
         error = work.exception()
         if is_shortage(error):
-            self._note_shortage(error)  # the next interval tries again
+            self._shortages.note(error)  # the next interval tries again
         elif error is not None:
             logger.error(
                 "the checkpoints could not be written: %s", error, extra=event("checkpoint_failed")
@@ -286,21 +296,28 @@ class Maintenance:
             self._tasks.call_soon(self._go_on_with, left, chore)
 
     def _retention_s(self) -> float:
-        """More often while the disk has been full."""
         configured = self._seconds("log.retention.check.interval.ms")
-        return min(_RETENTION_DELAY_S, configured) if self._reserve.is_spent else configured
+        return min(_RETENTION_FULL_S, configured) if self._shortages.is_full else configured
 
-    def _renew_reserve(self) -> None:
-        if not self._reserve.is_held:
-            work = self._tasks.offload("reserve", self._reserve.renew)
-            work.add_done_callback(_log_failed_renewal)
+    def retain_soon(self) -> None:
+        """The disk is full: retention runs now, and what it deletes is not kept for a while."""
+        timer = self._timers.pop("retention", None)
+        if timer is not None:
+            timer.cancel()
+            self._every("retention", self._retention_s, self._retain, first_s=0)
 
     def _retain(self) -> None:
+        self._wants_reserve = False
         self._for_each(partial(self._retain_one, self._clock.wall_ms()))
 
     def _retain_one(self, now_ms: int, partition: Partition) -> None:
         try:
-            deleted = partition.delete_old_segments(now_ms)
+            deleted = partition.delete_old_segments(now_ms, at_once=self._shortages.is_full)
+        except OutOfRoomError:  # the shortage has its own line
+            if not self._wants_reserve:
+                self._wants_reserve = True
+                self._tasks.spawn(self._retain_from_reserve(), name="retain from reserve")
+            return
         except KafkaError as error:  # the others have their turn all the same
             logger.error(
                 "retention: %s-%d: %s",
@@ -312,6 +329,8 @@ class Maintenance:
             return
         if deleted:
             self.checkpoint_soon()
+            if self._shortages.is_full:
+                self._tasks.call_soon(self.retain_soon)  # which removes their files
             logger.info(
                 "retention: %s-%d now starts at offset %d (segments deleted: %d)",
                 partition.topic,
@@ -327,9 +346,15 @@ class Maintenance:
                 ),
             )
 
+    async def _retain_from_reserve(self) -> None:
+        """A log of one segment has to begin another before that may go."""
+        if await self._shortages.free_reserve():
+            self.retain_soon()
+
     def _purge(self) -> None:
-        """Directories of deleted topics, when their delay has passed."""
-        for path in self._directory.deletions.due(self._clock.wall_ms()):
+        """Directories of deleted topics, when their delay has passed or the disk is full."""
+        due_ms = math.inf if self._shortages.is_full else self._clock.wall_ms()
+        for path in self._directory.deletions.due(due_ms):
             work = self._tasks.offload("remove", partial(self._disk.remove_tree, path))
             work.add_done_callback(partial(self._on_removed, path))
 
@@ -337,7 +362,7 @@ class Maintenance:
         """Without a descriptor it is tried again soon; else at the next start."""
         error = work.exception()
         if is_shortage(error):
-            self._note_shortage(error)
+            self._shortages.note(error)
             self._directory.deletions.add(path, self._clock.wall_ms())
         elif error is not None:
             logger.error(
@@ -357,12 +382,3 @@ class Maintenance:
             partition.log.producers.remove_expired(now)
 
         self._for_each(expire)
-
-
-def _log_failed_renewal(work: asyncio.Future[None]) -> None:
-    """It is tried again after a while."""
-    error = work.exception()
-    if error is not None:
-        logger.warning(
-            "the disk reserve cannot be allocated: %s", error, extra=event("disk_reserve_failed")
-        )

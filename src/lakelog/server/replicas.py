@@ -246,7 +246,12 @@ class Replicas:
             if log is None:
                 return False
             partition = Partition(
-                log, wanted.leader_epoch, self._flush_soon, self._settled, self._note_shortage
+                log,
+                wanted.leader_epoch,
+                self._flush_soon,
+                self._settled,
+                self._note_shortage,
+                self._directory.gate,
             )
             self._partitions.add(partition)
         if wanted.leader == self._node_id:

@@ -4,29 +4,30 @@ Whoever meets such an error reports it with `note`. One log line tells when a sh
 when it has ended; in between the broker is not ready and creates no topics. A failed operation is
 answered with an error that clients retry, so nothing goes offline. While there is a shortage, a
 thread writes a probe file every second, because free space alone says nothing of quotas or inodes.
+
+An operation that frees space and finds none asks for the reserve. Once that is spent, the disk
+counts as full until it is allocated again.
 """
 
 from __future__ import annotations
 
-import errno
+import asyncio
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
-from lakelog.base.shortage import is_shortage, lacks_descriptors
+from lakelog.base.shortage import is_shortage, lacks_descriptors, no_space
 from lakelog.runtime.api import Disk, Tasks, Timer
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.names import PROBE
+from lakelog.storage.reserve import ROOM_BYTES, SpaceReserve
 
 logger = logging.getLogger(__name__)
 
 SPACE, DESCRIPTORS = "disk", "descriptors"
 """The names of the shortages, which are those of the checks of /readyz."""
-PROBE_BYTES = 1 << 20
-"""What must be writable before a full disk is said to have space: a batch of the default size."""
 _PROBE_S = 1.0
 _LOG_BYTES = 16 << 10
 """What the files of one new partition take, at least."""
@@ -37,14 +38,27 @@ class Shortages:
 
     Args:
         folder: the data folder.
+        reserve: the folder's.
+        filled: called when the disk is full; what frees space need not wait.
         ended: called when there is no shortage any more; what had to wait can be done.
     """
 
-    def __init__(self, folder: Path, disk: Disk, tasks: Tasks, ended: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        disk: Disk,
+        tasks: Tasks,
+        reserve: SpaceReserve,
+        filled: Callable[[], object],
+        ended: Callable[[], object],
+    ) -> None:
         self._folder = folder
         self._disk = disk
         self._tasks = tasks
+        self._reserve = reserve
+        self._filled = filled
         self._ended = ended
+        self._freeing: asyncio.Future[bool] | None = None
         self._reasons: dict[str, str] = {}
         self._timer: Timer | None = None
         self._stopped = False
@@ -53,6 +67,11 @@ class Shortages:
     def reasons(self) -> dict[str, str]:
         """Why the broker is short of each thing that it lacks, by `SPACE` and `DESCRIPTORS`."""
         return dict(self._reasons)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk is."""
+        return SPACE in self._reasons
 
     def note(self, error: BaseException | None) -> None:
         """Take note of a failed operation; errors that are no shortage are ignored."""
@@ -64,7 +83,8 @@ class Shortages:
         if kind == SPACE:
             reason = (
                 f"the file system of {self._folder} is full ({error.strerror}; {self._free()} B "
-                "free): writes fail until there is space"
+                "free): writes fail until there is space; delete topics or records, shorten "
+                "retention or add space"
             )
             logger.error("%s", reason, extra=event("log_directory_full", code="LL0306"))
         else:
@@ -76,10 +96,47 @@ class Shortages:
         self._reasons[kind] = reason
         if self._timer is None:
             self._timer = self._tasks.call_later(_PROBE_S, self._probe_soon)
+        if kind == SPACE:
+            self._filled()
 
     def note_full(self) -> None:
-        """Take note that the metadata log has no space."""
-        self.note(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder)))
+        """Take note that the metadata log has no space, or that the reserve is spent."""
+        self.note(no_space(str(self._folder)))
+
+    def allocate_reserve(self) -> None:
+        """To be called now and then: a thread allocates what there was not enough space for.
+
+        A spent reserve is allocated by the probe.
+        """
+        if not self._reserve.is_held and not self._reserve.is_spent:
+            work = self._tasks.offload("reserve", self._reserve.renew)
+            work.add_done_callback(_log_failed_allocation)
+
+    async def free_reserve(self) -> bool:
+        """Free the reserve for an operation that frees space and has failed.
+
+        Return whether it may be repeated: it failed for want of space, and there is some now.
+        """
+        if not self.is_full:
+            return False
+        if self._freeing is None:
+            self._freeing = self._tasks.offload("reserve", self._reserve.free)
+        freeing = self._freeing
+        try:
+            return await asyncio.shield(freeing)
+        except OSError as error:
+            logger.warning(
+                "the disk reserve cannot be freed: %s", error, extra=event("disk_reserve_failed")
+            )
+            return False
+        finally:
+            if self._freeing is freeing:
+                self._freeing = None
+
+    def check_reserve(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR while what is free is kept for operations that free space."""
+        if self._reserve.is_spent:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._reasons.get(SPACE, "full disk"))
 
     def check_room(self, partitions: int = 0) -> None:
         """Raise KAFKA_STORAGE_ERROR unless there is room for as many new partitions."""
@@ -107,13 +164,16 @@ class Shortages:
         work.add_done_callback(lambda done: self._on_probed(done.exception()))
 
     def _probe(self) -> None:
-        """Write and remove a file. Raises `OSError`. In a thread."""
+        """Renew a spent reserve; write and remove a file. Raises `OSError`. In a thread."""
+        if self._reserve.is_spent:
+            self._reserve.renew()
+            self._reserve.gate.check()
         path = self._folder / PROBE
         file = self._disk.open(path, create=True)
         try:
-            if SPACE in self._reasons and self._free() < PROBE_BYTES:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-            file.write_at(0, bytes(PROBE_BYTES if SPACE in self._reasons else 1))
+            if SPACE in self._reasons and self._free() < ROOM_BYTES:
+                raise no_space(str(path))
+            file.write_at(0, bytes(ROOM_BYTES if SPACE in self._reasons else 1))
         finally:
             file.close()
             remove_if_exists(self._disk, path)
@@ -127,7 +187,8 @@ class Shortages:
             self._end(DESCRIPTORS)
         else:
             for kind in list(self._reasons):
-                self._end(kind)
+                if kind != SPACE or not self._reserve.is_spent:
+                    self._end(kind)
         if not self._reasons:
             self._ended()
         elif self._timer is None:
@@ -147,3 +208,12 @@ class Shortages:
             logger.warning(
                 "the process has file descriptors again", extra=event("descriptors_available")
             )
+
+
+def _log_failed_allocation(work: asyncio.Future[None]) -> None:
+    """It is tried again after a while."""
+    error = work.exception()
+    if error is not None:
+        logger.warning(
+            "the disk reserve cannot be allocated: %s", error, extra=event("disk_reserve_failed")
+        )

@@ -234,7 +234,9 @@ class Topics:
             return results
         gone = [TopicReference(None, entry.topic_id) for entry in waiting]
         try:
-            await self._metadata.submit(lambda image: plan_delete_topics(image, gone))
+            await self._metadata.submit(
+                lambda image: plan_delete_topics(image, gone), from_reserve=True
+            )
         except KafkaError:
             return [self._if_made(entry) for entry in results]
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there is no space for its logs")

@@ -15,7 +15,7 @@ class Deletions:
     def add(self, folder: Path, due_ms: int = 0) -> None:
         self._doomed.append((due_ms, folder))
 
-    def due(self, now_ms: int) -> list[Path]:
+    def due(self, now_ms: float) -> list[Path]:
         """Directories to be removed now, each given out once; `Disk.remove_tree` may block."""
         due = [path for when, path in self._doomed if when <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]

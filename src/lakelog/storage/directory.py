@@ -9,7 +9,7 @@
     replication-offset-checkpoint      each log's high watermark
     cleaner-offset-checkpoint          up to where each log is compacted
     known-logs                         all of these and more, with a checksum
-    disk-reserve                       space for a start that finds the disk full
+    disk-reserve                       space to start and to free space on a full disk
     boot-id                            the page cache that has what is not on the device yet
     <topic>-<partition>/               a log; with -delete or -stray at the end no longer one
 
@@ -60,6 +60,7 @@ from lakelog.storage.properties import (
     MetaProperties,
     encode_partition_metadata,
 )
+from lakelog.storage.reserve import SpaceGate
 from lakelog.storage.segment import Segment
 from lakelog.storage.topic_ids import TopicIdOf, is_lost, no_topic, topic_id_in
 
@@ -80,11 +81,10 @@ class LogDirectory:
         producers: ProducerRoom | None = None,
     ) -> None:
         self.path = path
-        self._disk = disk
-        self._clock = clock
-        self._random = random
+        self._disk, self._clock, self._random = disk, clock, random
         self.handles = HandleCache(disk, max_open_files)
         self.producers = producers or ProducerRoom()
+        self.gate = SpaceGate()
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, CorruptLog] = {}
         """Logs that are offline because durable data is missing or wrong."""
@@ -94,8 +94,7 @@ class LogDirectory:
         self._ownership = Ownership(path, disk)
         self.deletions = Deletions(disk)
         self._known = False  # whether it has been read what is known of each log
-        self._loaded = self._has_strays = self._interrupted = False
-        self._has_lost_ids = False
+        self._loaded = self._has_strays = self._interrupted = self._has_lost_ids = False
         self._offline: dict[TopicPartition, KnownLog] = {}
         self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()
         self.cleaner_offsets: dict[TopicPartition, int] = {}
@@ -307,6 +306,7 @@ class LogDirectory:
         if self._disk.exists(folder):
             raise FileExistsError(f"{folder} exists")
         try:
+            self.gate.check()
             return self._make_log(topic, partition, topic_id, config, folder)
         except OSError:
             with suppress(OSError):

@@ -359,7 +359,7 @@ class LocalLog:
             self.handles.disk.rename(path, path.with_suffix(""))
             self._doomed.pop()
 
-    def _remove_doomed(self, now_ms: int) -> None:
+    def _remove_doomed(self, now_ms: float) -> None:
         for _, path in [entry for entry in self._doomed if entry[0] <= now_ms]:
             remove_if_exists(self.handles.disk, path)
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
@@ -18,13 +19,16 @@ class TrimmableLog(ReadableLog):
 
     __slots__ = ()
 
-    def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
+    def delete_old_segments(
+        self, now_ms: int, high_watermark: int | None = None, *, at_once: bool = False
+    ) -> int:
         """Applies retention and returns how many segments went; call it every few minutes.
 
-        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`. An
-        `OSError` leaves some of them, below the log's start, to the next call.
+        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`, or by
+        the next one that is to remove them `at_once`. An `OSError` leaves some of them, below the
+        log's start, to the next call.
         """
-        self._remove_doomed(now_ms)
+        self._remove_doomed(math.inf if at_once else now_ms)
         if self.swapping:
             return 0
         committed = self.log_end_offset if high_watermark is None else high_watermark

@@ -13,11 +13,12 @@ from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import plan_producer_ids, plan_register_broker
 from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
+from lakelog.metadata.errors import MetadataFull
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, Record, ResourceType, encode_records
-from lakelog.metadata.store.api import BATCH_BYTES_MAX
+from lakelog.metadata.store.api import BATCH_BYTES_MAX, AppendOutcome, MetadataBatch
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
@@ -378,3 +379,75 @@ def test_a_change_is_seen_when_what_it_brings_has_been_made(tmp_path: Path) -> N
         await log.close()
 
     _play(tmp_path, scenario)
+
+
+class FullStore:
+    """A store that finds no space for appends while `is_full`."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self.is_full = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+        if self.is_full:
+            raise MetadataFull("no space")
+        return await self._store.append(batch, expected_end)
+
+
+class Reserve:
+    """A `Space` whose reserve is freed for the first that asks."""
+
+    def __init__(self, store: FullStore) -> None:
+        self._store = store
+        self.is_held = True
+        self.times_full = 0
+
+    def check_reserve(self) -> None:
+        if not self.is_held:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the rest is kept")
+
+    def note_full(self) -> None:
+        self.times_full += 1
+
+    async def free_reserve(self) -> bool:
+        freed, self.is_held = self.is_held, False
+        if freed:
+            self._store.is_full = False
+        return freed
+
+
+def test_a_change_that_frees_space_uses_the_reserve_and_no_other_does(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        store = FullStore(world.embedded())
+        reserve = Reserve(store)
+        any_store: Any = store
+        log = MetadataLog(any_store, world.tasks, SystemRandom(), broker_id=1, space=reserve)
+        await log.open(create=True)
+        store.is_full = True
+        with pytest.raises(KafkaError, match="no space"):
+            await log.submit(_setting("a"))
+        assert reserve.is_held, "it is not for everybody"
+        together = (log.submit(_setting("b")), log.submit(_setting("c"), from_reserve=True))
+        refused, done = await asyncio.gather(*together, return_exceptions=True)
+        assert isinstance(refused, KafkaError)
+        assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert done == "c"
+        with pytest.raises(KafkaError, match="the rest is kept"):
+            await log.submit(_setting("d"))
+        assert await log.submit(lambda image: Plan((), "read")) == "read"
+        assert await log.submit(_setting("e"), from_reserve=True) == "e"
+        store.is_full = True
+        with pytest.raises(KafkaError, match="no space"):
+            await log.submit(_setting("f"), from_reserve=True)
+        assert reserve.times_full == 3
+        assert set(log.image.configs(ResourceType.TOPIC, "t")) == {"c", "e"}
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def _setting(key: str) -> Callable[[MetadataImage], Plan[str]]:
+    return lambda image: Plan((ConfigRecord(ResourceType.TOPIC, "t", key, "1"),), key)

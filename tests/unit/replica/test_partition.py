@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.shortage import OutOfRoomError
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC
 from lakelog.records.batch import iter_batches, read_header
@@ -14,6 +15,7 @@ from lakelog.replica.partition import Partition
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.preparation import NotReady
+from lakelog.storage.reserve import SpaceGate
 from lakelog.storage.timestamps import at_once
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
@@ -341,6 +343,29 @@ def test_a_marker_that_the_disk_refuses_is_worth_a_retry() -> None:
     assert code_of(error) is ErrorCode.KAFKA_STORAGE_ERROR
     partition.append_marker(7, 0, False, 0, NOW, transaction_version=0)
     assert committed(partition) == (2, [(7, 0)])
+
+
+def test_nothing_is_appended_while_space_is_kept_for_what_frees_some() -> None:
+    gate, told = SpaceGate(), list[OSError]()
+    log = open_partition().log
+    partition = Partition(log, 5, lambda _: None, note_shortage=told.append, gate=gate)
+    begin_transaction(partition, 7)
+    end = log.log_end_offset
+    gate.is_shut = True
+    for append in (
+        lambda: partition.append(make_batch(1), NOW),
+        lambda: partition.append_marker(7, 0, False, 0, NOW, transaction_version=0),
+    ):
+        with pytest.raises(OutOfRoomError, match="No space left"):
+            append()
+    assert partition.append_run([memoryview(make_batch(1))], NOW) == []
+    assert (log.log_end_offset, len(told)) == (end, 2)
+    assert partition.read(0, 1000, min_one=True) is not None
+    assert partition.delete_records(end) == end
+    gate.is_shut = False
+    partition.append_marker(7, 0, False, 0, NOW, transaction_version=0)
+    partition.append(make_batch(1), NOW)
+    assert partition.append_run([memoryview(make_batch(1))], NOW) == [end + 2]
 
 
 def test_a_deleted_topic_takes_no_marker_and_begins_no_transaction() -> None:

@@ -348,6 +348,20 @@ def test_a_log_that_cannot_be_looked_at_for_a_shortage_is_compacted_later(
     run(scenario())
 
 
+def test_nothing_is_compacted_while_space_is_kept_for_what_frees_some() -> None:
+    async def scenario() -> None:
+        bench = Bench(memory_store(CONFIG), honest)
+        bench.store.directory.gate.is_shut = True
+        await bench.tick()
+        assert (bench.cleaned, len(bench.processes.children)) == (0, 0)
+        bench.store.directory.gate.is_shut = False
+        await bench.tick()
+        assert bench.cleaned > 0
+        await bench.cleaner.stop()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("operation", "suffix", "skip", "code"),
     [

@@ -1,19 +1,34 @@
-"""A broker that was killed when its disk was full starts again, and retention frees space."""
+"""A full disk: a broker that was killed starts again, and what frees space is done for good."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+import errno
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import TypeVar, cast
 
 import pytest
 
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.topics import NewTopic, plan_create_topics
 from lakelog.metadata.store.api import MetadataStore
+from lakelog.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from lakelog.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from lakelog.protocol.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.app import StartError
+from lakelog.server.dispatch import Context
+from lakelog.server.handlers import delete_records, delete_topics, incremental_alter_configs
 from lakelog.storage.reserve import RESERVE
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.sqlite_metadata import SimulatedMetadata
@@ -51,18 +66,22 @@ def broker_on(disk: MemoryDisk, reserve: int) -> SocketlessBroker:
     return SocketlessBroker(DATA, disk, metadata=metadata, **SETTINGS, **size)
 
 
-async def fill(broker: SocketlessBroker, disk: MemoryDisk) -> None:
+async def create(broker: SocketlessBroker, segment_bytes: int) -> Partition:
     server = broker.server
     (created,) = await server.broker.metadata.submit(
         lambda image: plan_create_topics(
             image,
-            [NewTopic("t", 1, 1, configs=[("internal.segment.bytes", "50000")])],
+            [NewTopic("t", 1, 1, configs=[("internal.segment.bytes", str(segment_bytes))])],
             broker=server.broker.config,
             random=server.broker.random,
         )
     )
     assert not created.error, created
-    partition = server.broker.partitions.find("t", 0)
+    return server.broker.partitions.find("t", 0)
+
+
+async def fill(broker: SocketlessBroker, disk: MemoryDisk) -> None:
+    partition = await create(broker, segment_bytes=50_000)
     disk.capacity = disk.used + 1_000_000
     with pytest.raises(KafkaError, match="No space left"):
         while True:
@@ -91,14 +110,135 @@ def test_a_start_on_a_full_disk_needs_the_reserve(reserve: int) -> None:
             second.tasks.close()
             return
         await second.start()
-        assert not disk.exists(DATA / RESERVE)
+        assert disk.size(DATA / RESERVE) == 0
+        with pytest.raises(KafkaError, match="No space left"):
+            partition_of(second).append(make_batch(1, size=10), NOW)
         for _ in range(2):
             second.server._maintenance._retain()
         assert partition_of(second).log.size <= 150_000
-        partition_of(second).append(make_batch(1, size=10_000), NOW)
         disk.capacity = 64 << 20
-        second.server._reserve.renew()
+        look_again(second)
         assert disk.size(DATA / RESERVE) == reserve
+        partition_of(second).append(make_batch(1, size=10_000), NOW)
         await second.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - a thread has work to do
+        await asyncio.sleep(0.001)
+
+
+def look_again(broker: SocketlessBroker) -> None:
+    """Finds that the disk is not full any more."""
+    shortages = broker.server._shortages
+    shortages._probe()
+    shortages._on_probed(None)
+    assert shortages.reasons == {}
+
+
+Operation = Callable[[SocketlessBroker], Awaitable[object]]
+IsDone = Callable[[SocketlessBroker], bool]
+
+
+async def delete_topic(broker: SocketlessBroker) -> None:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000)
+    context = cast("Context", SimpleNamespace(version=6))
+    answer = await delete_topics.handle(broker.server.broker, context, request)
+    assert [entry.error_code for entry in answer.responses] == [0]
+
+
+def has_no_topic(broker: SocketlessBroker) -> bool:
+    return broker.server.broker.image.topic("t") is None
+
+
+async def delete_half(broker: SocketlessBroker) -> None:
+    wanted = DeleteRecordsPartition(partition_index=0, offset=50)
+    topic = DeleteRecordsTopic(name="t", partitions=[wanted])
+    request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
+    context = cast("Context", SimpleNamespace(version=2))
+    answer = await delete_records.handle(broker.server.broker, context, request)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+def starts_later(broker: SocketlessBroker) -> bool:
+    return partition_of(broker).log.log_start_offset >= 50
+
+
+async def shorten_retention(broker: SocketlessBroker) -> None:
+    change = AlterableConfig(name="retention.bytes", config_operation=0, value="20000")
+    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    context = cast("Context", SimpleNamespace(version=1))
+    answer = await incremental_alter_configs.handle(broker.server.broker, context, request)
+    assert [entry.error_code for entry in answer.responses] == [0]
+
+
+def keeps_less(broker: SocketlessBroker) -> bool:
+    return partition_of(broker).log.config.retention_bytes == 20_000
+
+
+OPERATIONS = {
+    "topic": (delete_topic, has_no_topic),
+    "records": (delete_half, starts_later),
+    "retention": (shorten_retention, keeps_less),
+}
+
+
+@pytest.mark.parametrize("death", ["kill", "power"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_frees_space_is_done_on_a_full_disk_and_stays_done(operation: str, death: str) -> None:
+    do, is_done = OPERATIONS[operation]
+
+    async def main() -> None:
+        disk = MemoryDisk(ManualClock(), capacity=64 << 20)
+        first = broker_on(disk, 1 << 20)
+        await first.start()
+        first.server._reserve.renew()
+        await fill(first, disk)
+        first.server._shortages.stop()
+        await do(first)
+        assert is_done(first)
+        assert first.server._reserve.is_spent
+        assert disk.capacity is not None
+        assert disk.used < disk.capacity - 100_000
+        with pytest.raises(KafkaError, match="is full"):
+            await first.server.broker.producer_ids.next()
+        await first.server._maintenance.stop()  # no thread changes what is copied
+        left = disk.copy_after_kill() if death == "kill" else disk.copy_after_crash()
+        second = broker_on(left, 1 << 20)
+        await second.start()
+        assert is_done(second)
+        assert second.server._reserve.is_spent
+        second.server._maintenance._purge()
+        for _ in range(2):
+            second.server._maintenance._retain()
+        left.capacity = left.used + (3 << 20)
+        look_again(second)
+        await second.server.broker.producer_ids.next()
+        await second.stop()
+        first.tasks.close()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
+def test_the_only_segment_of_a_log_can_go() -> None:
+    """Another is begun in the space of the reserve."""
+
+    async def main() -> None:
+        disk = MemoryDisk(ManualClock(), capacity=64 << 20)
+        broker = broker_on(disk, 1 << 20)
+        await broker.start()
+        broker.server._reserve.renew()
+        partition = await create(broker, segment_bytes=1 << 20)
+        partition.append(make_batch(1, size=10_000), NOW)
+        partition.delete_records(1)
+        disk.fail("name", errno.ENOSPC, suffix="0001.log")
+        broker.server._maintenance._retain()
+        await until(lambda: partition.log.size == 0)
+        assert broker.server._reserve.is_spent
+        assert partition.is_online
+        await broker.stop()
 
     asyncio.run(asyncio.wait_for(main(), 120))

@@ -19,6 +19,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.maintenance import Maintenance
+from lakelog.server.shortages import Shortages
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.producer_room import ProducerRoom
@@ -74,7 +75,12 @@ class Broker:
         self.partitions = Partitions()
         self.sweeps = 0
         self.took: list[float] = []
-        self.shortages: list[BaseException | None] = []
+        reserve = SpaceReserve(self.disk, DATA, 0, self.directory.gate)
+        reserve.open()
+        self.ended = 0
+        self.shortages = Shortages(
+            DATA, self.disk, self.tasks, reserve, self._on_full, self._on_shortage_over
+        )
         self.on_sweep: Callable[[], object] = lambda: None
         self.sweep_error: Exception | None = None
         self.maintenance = Maintenance(
@@ -85,16 +91,16 @@ class Broker:
             self.clock,
             self.disk,
             self.tasks,
-            self._reserve(),
             self.took.append,
-            self.shortages.append,
+            self.shortages,
         )
         self.maintenance.start()
 
-    def _reserve(self) -> SpaceReserve:
-        reserve = SpaceReserve(self.disk, DATA, 0)
-        reserve.open()
-        return reserve
+    def _on_full(self) -> None:
+        self.tasks.call_soon(self.maintenance.retain_soon)
+
+    def _on_shortage_over(self) -> None:
+        self.ended += 1
 
     def _sweep(self) -> None:
         self.sweeps += 1
@@ -282,7 +288,7 @@ def test_a_checkpoint_that_fails_is_written_the_next_time(
         broker.disk.fail(operation, code, suffix=f"{HIGH_WATERMARKS}.tmp")
         await asyncio.sleep(1.1)
         assert broker.offsets(HIGH_WATERMARKS) == []
-        assert bool(broker.shortages) is (code != errno.EIO)
+        assert bool(broker.shortages.reasons) is (code != errno.EIO)
         await asyncio.sleep(1)
         assert broker.offsets(HIGH_WATERMARKS) == [0]
 
@@ -344,6 +350,34 @@ async def test_directories_of_deleted_topics_go_after_their_delay(broker: Broker
     await asyncio.sleep(7)
     assert not broker.exists(folder)
     assert broker.tasks.done["remove"] == 1
+
+
+@in_broker()
+async def test_on_a_full_disk_nothing_that_is_deleted_is_kept(broker: Broker) -> None:
+    partition = broker.partition(config=LogConfig(file_delete_delay_ms=600_000))
+    broker.partitions.remove(partition)
+    broker.directory.schedule_delete(partition.log)
+    config = LogConfig(segment_bytes=400, retention_bytes=1000, file_delete_delay_ms=600_000)
+    full = broker.partition(1, config)
+    broker.append(full, 12)
+    broker.disk.capacity = broker.disk.used
+    broker.shortages.note(OSError(errno.ENOSPC, "full"))
+    await asyncio.sleep(6)
+    assert not broker.exists(partition.log.folder)
+    assert full.log.log_start_offset > 0
+    assert not [name for name in broker.disk.list(full.log.folder) if name.endswith(".deleted")]
+
+
+@in_broker(log_retention_check_interval_ms="3600000")
+async def test_on_a_full_disk_retention_runs_often(broker: Broker) -> None:
+    config = LogConfig(segment_bytes=400, retention_ms=60_000)
+    partition = broker.partition(config=config)
+    await asyncio.sleep(40)
+    broker.append(partition, 6)
+    broker.disk.capacity = broker.disk.used
+    broker.shortages.note(OSError(errno.ENOSPC, "full"))
+    await asyncio.sleep(70)
+    assert partition.log.log_start_offset == 12
 
 
 @in_broker(producer_id_expiration_ms="1000")

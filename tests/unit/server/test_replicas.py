@@ -360,6 +360,16 @@ def test_a_log_that_lacks_space_waits_and_is_created_later(node: Node, code: int
     node.partitions.find(ORDERS, 1).append(make_batch(), NOW)
 
 
+def test_no_log_is_made_of_space_that_is_kept_for_what_frees_some(node: Node) -> None:
+    node.directory.gate.is_shut = True
+    node.apply(topic("orders", ORDERS, 2))
+    assert node.directories() == []
+    assert node.replicas.waits(ORDERS)
+    node.directory.gate.is_shut = False
+    asyncio.run(node.replicas.make_waiting(lambda: node.image))
+    assert node.names() == ["orders-0", "orders-1"]
+
+
 def test_what_still_lacks_space_waits_on(node: Node) -> None:
     node.disk.fail("name", errno.ENOSPC, suffix="orders-1/00000000000000000000.log", times=2)
     node.apply(topic("orders", ORDERS, 2))

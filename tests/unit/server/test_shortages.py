@@ -15,21 +15,24 @@ import pytest
 from coordinator_world import VirtualClock, VirtualLoop
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.runtime.aio import AsyncioTasks
-from lakelog.server.shortages import DESCRIPTORS, PROBE_BYTES, SPACE, Shortages
+from lakelog.server.shortages import DESCRIPTORS, SPACE, Shortages
 from lakelog.storage.names import PROBE
+from lakelog.storage.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA
 
+RESERVED = 10_000
+
 
 class Tasks(AsyncioTasks):
-    """The work of a thread is done at once."""
+    """The work of a thread is done at once, and told of in the next turn."""
 
     def offload(self, lane: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
         done = self.future()
         try:
-            done.set_result(work())
+            self.call_soon(done.set_result, work())
         except OSError as error:
-            done.set_exception(error)
+            self.call_soon(done.set_exception, error)
         return done
 
 
@@ -37,8 +40,14 @@ class World:
     def __init__(self, loop: VirtualLoop) -> None:
         self.disk = MemoryDisk(VirtualClock(loop))
         self.disk.make_dirs(DATA)
-        self.ended = 0
-        self.shortages = Shortages(DATA, self.disk, Tasks(loop), self._on_end)
+        self.filled = self.ended = 0
+        self.reserve = SpaceReserve(self.disk, DATA, RESERVED, SpaceGate())
+        self.shortages = Shortages(
+            DATA, self.disk, Tasks(loop), self.reserve, self._on_filled, self._on_end
+        )
+
+    def _on_filled(self) -> None:
+        self.filled += 1
 
     def _on_end(self) -> None:
         self.ended += 1
@@ -74,19 +83,24 @@ EVENTS = {
     "test_free_space_alone_ends_nothing": [FULL, SPACE_AGAIN],
     "test_other_errors_are_no_shortage": [],
     "test_nothing_follows_a_stop": [FULL],
+    "test_a_reserve_that_cannot_be_freed_is_said_once": [
+        FULL,
+        "disk_reserve_failed",
+        "disk_reserve_freed",
+    ],
 }
 
 
 @in_world
 async def test_a_full_disk_has_one_line_at_each_end(world: World) -> None:
-    world.fill(PROBE_BYTES - 1)
+    world.fill(ROOM_BYTES - 1)
     for code in (errno.ENOSPC, errno.EDQUOT, errno.ENOSPC):
         world.note(code)
     assert list(world.shortages.reasons) == [SPACE]
     await asyncio.sleep(10)
     world.note(errno.ENOSPC)
     assert not world.ended
-    world.fill(PROBE_BYTES)
+    world.fill(ROOM_BYTES)
     await asyncio.sleep(1.1)
     assert world.shortages.reasons == {}
     assert world.ended == 1
@@ -113,7 +127,7 @@ async def test_both_may_be_short_at_once(world: World) -> None:
     await asyncio.sleep(1.1)
     assert list(world.shortages.reasons) == [SPACE]
     assert not world.ended
-    world.fill(PROBE_BYTES)
+    world.fill(ROOM_BYTES)
     await asyncio.sleep(1)
     assert world.ended == 1
 
@@ -158,3 +172,62 @@ async def test_nothing_follows_a_stop(world: World) -> None:
     world.note(errno.EMFILE)
     await asyncio.sleep(5)
     assert not world.ended
+
+
+async def spent(world: World) -> None:
+    """A full disk whose reserve was used."""
+    world.reserve.open()
+    world.reserve.renew()
+    world.fill()
+    world.note(errno.ENOSPC)
+    assert await world.shortages.free_reserve()
+
+
+@in_world
+async def test_the_disk_is_full_until_the_reserve_is_there_again(world: World) -> None:
+    await spent(world)
+    world.disk.capacity = world.disk.used + RESERVED + ROOM_BYTES - 1
+    await asyncio.sleep(3.5)
+    assert world.shortages.is_full
+    with pytest.raises(KafkaError, match="is full") as refused:
+        world.shortages.check_reserve()
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    world.fill(RESERVED + ROOM_BYTES)
+    await asyncio.sleep(1)
+    assert world.shortages.reasons == {}
+    assert world.disk.size(DATA / RESERVE) == RESERVED
+    world.shortages.check_reserve()
+    assert (world.filled, world.ended) == (1, 1)
+
+
+@in_world
+async def test_the_reserve_is_freed_for_a_full_disk_alone_and_once(world: World) -> None:
+    world.reserve.open()
+    world.reserve.renew()
+    assert not await world.shortages.free_reserve()
+    world.note(errno.EMFILE)
+    assert not await world.shortages.free_reserve()
+    assert world.filled == 0
+    world.note(errno.ENOSPC)
+    both = asyncio.gather(world.shortages.free_reserve(), world.shortages.free_reserve())
+    assert await both == [True, True], "it was freed for whoever asked meanwhile"
+    assert not await world.shortages.free_reserve()
+
+
+@in_world
+async def test_without_a_reserve_nothing_is_freed(world: World) -> None:
+    world.note(errno.ENOSPC)
+    assert not await world.shortages.free_reserve()
+    world.shortages.check_reserve()
+
+
+@in_world
+async def test_a_reserve_that_cannot_be_freed_is_said_once(world: World) -> None:
+    world.reserve.open()
+    world.shortages.allocate_reserve()
+    world.note(errno.ENOSPC)
+    world.disk.fail("truncate", errno.EIO)
+    assert not await world.shortages.free_reserve()
+    assert await world.shortages.free_reserve()
+    world.shortages.allocate_reserve()
+    assert world.reserve.is_spent, "the probe will do it"

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from lakelog.storage.reserve import RESERVE, SpaceReserve
+from lakelog.storage.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, ManualClock
 
@@ -16,11 +16,12 @@ SIZE = 1000
 def make_disk(capacity: int) -> MemoryDisk:
     disk = MemoryDisk(ManualClock(), capacity=capacity)
     disk.make_dirs(DATA)
+    disk.sync_dir(DATA.parent)
     return disk
 
 
 def opened(disk: MemoryDisk, size: int = SIZE) -> SpaceReserve:
-    reserve = SpaceReserve(disk, DATA, size)
+    reserve = SpaceReserve(disk, DATA, size, SpaceGate())
     reserve.open()
     return reserve
 
@@ -49,9 +50,69 @@ def test_a_start_on_a_full_disk_frees_it_for_good() -> None:
     assert disk.used == 0
     reserve.renew()
     assert reserve.is_spent, "there is not enough yet"
-    disk.capacity = 4 * SIZE
+    disk.capacity = SIZE + ROOM_BYTES
     reserve.renew()
     assert (reserve.is_spent, reserve.is_held) == (False, True)
+
+
+def spent(disk: MemoryDisk) -> SpaceReserve:
+    disk.capacity = 10 * SIZE
+    reserve = opened(disk)
+    reserve.renew()
+    disk.capacity = SIZE
+    assert reserve.free()
+    return reserve
+
+
+def test_it_is_freed_once_and_the_gate_is_shut_until_it_is_there_again() -> None:
+    disk = make_disk(10 * SIZE)
+    reserve = spent(disk)
+    assert disk.used == 0
+    assert not reserve.free()
+    with pytest.raises(OSError, match="No space left"):
+        reserve.gate.check()
+    disk.capacity = SIZE + ROOM_BYTES - 1
+    reserve.renew()
+    assert reserve.gate.is_shut
+    disk.capacity += 1
+    reserve.renew()
+    reserve.gate.check()
+    assert disk.size(DATA / RESERVE) == SIZE
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_the_next_process_knows_that_it_is_spent(power: bool) -> None:
+    disk = make_disk(10 * SIZE)
+    spent(disk)
+    if power:
+        disk.crash()
+    found = opened(disk)
+    assert (found.is_spent, found.is_held) == (True, False)
+    disk.capacity = SIZE + ROOM_BYTES
+    found = opened(disk)
+    assert (found.is_spent, found.is_held) == (False, True)
+
+
+def test_what_cannot_be_freed_is_held() -> None:
+    disk = make_disk(10 * SIZE)
+    reserve = opened(disk)
+    reserve.renew()
+    disk.fail("truncate", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        reserve.free()
+    assert (reserve.is_spent, reserve.is_held) == (False, True)
+    assert reserve.free()
+
+
+def test_a_renewal_that_fails_leaves_it_spent() -> None:
+    disk = make_disk(10 * SIZE)
+    reserve = spent(disk)
+    disk.capacity = 2 * ROOM_BYTES
+    disk.fail("write", errno.EDQUOT, partial=SIZE // 2)
+    with pytest.raises(OSError, match="quota"):
+        reserve.renew()
+    assert (reserve.is_spent, disk.size(DATA / RESERVE)) == (True, 0)
+    assert opened(disk).is_held
 
 
 def test_none_is_kept_if_none_is_wanted() -> None:

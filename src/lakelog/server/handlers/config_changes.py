@@ -15,9 +15,12 @@ async def submit(
     wanted: Sequence[Replacement | ResourceChange],
     plan: Planner[list[ConfigResult]],
 ) -> list[ConfigResult]:
-    """One result for each resource; all of them fail if the change cannot be committed."""
+    """One result for each resource; all of them fail if the change cannot be committed.
+
+    It may use the disk's reserve: a shorter retention frees space.
+    """
     try:
-        return await broker.metadata.submit(plan)
+        return await broker.metadata.submit(plan, from_reserve=True)
     except KafkaError as error:
         return [
             ConfigResult(one.resource_type, one.resource_name, error.code, error.message)

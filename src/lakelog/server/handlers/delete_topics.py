@@ -1,4 +1,7 @@
-"""DeleteTopics (20): by name, or from version 6 on by name or id."""
+"""DeleteTopics (20): by name, or from version 6 on by name or id.
+
+The change of metadata may use the disk's reserve: it frees space.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ async def handle(
     enabled = broker.config.get_bool("delete.topic.enable")
     try:
         results = await broker.metadata.submit(
-            lambda image: plan_delete_topics(image, wanted, enabled=enabled)
+            lambda image: plan_delete_topics(image, wanted, enabled=enabled), from_reserve=True
         )
     except KafkaError as error:
         results = [
