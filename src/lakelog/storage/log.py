@@ -116,7 +116,8 @@ class Log(TrimmableLog):
         segment, end = self.active_segment, self.log_end_offset
         if not self.takes_runs or segment.full or leader_epoch > self.leader_epochs.latest:
             return []
-        batches = batches[: segment.index_room]
+        if len(batches) > 1 or segment.loaded_index is None:  # for one `full` tells
+            batches = batches[: segment.index_room]
         headers, offsets, producer = place_run(self, batches, leader_epoch, now_ms)
         if not headers:
             return []

@@ -53,7 +53,7 @@ class ProduceFrames:
             batches.append(view[stop - size : stop])
             ends.append(end)
             start = end + FRAME_SIZE_BYTES
-            if len(ends) == most or start > received:
+            if start > received or len(ends) == most:
                 break
             end = start + _FRAME_SIZE.unpack_from(view, end)[0]
             if end > received:
