@@ -1,0 +1,109 @@
+"""What Produce and Fetch cost in steady state, in bytecodes: at most 3 % more than was recorded.
+
+Produce includes its share of the walks over verified batches (`records.verify=sampled`). A figure
+is of one request that came alone, or of one of 20 that came together. A change that is worth its
+cost replaces the figures by those that the failure shows, for each version of Python. A version
+without figures has its calls compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from pathlib import Path
+
+from counted_work import work_run
+from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from lakelog.protocol.registry import api_for
+from lakelog.wire.framing import encode_request
+from socketless_broker import SocketlessBroker
+from storage_kit import NOW, make_batch
+from wire_client import fetch_request, produce_request
+
+TOLERANCE = 1.03
+_WARM_UP = 10
+_ROUNDS = 20
+SHAPES = {"alone": 1, "of 20": 20}
+VERSIONS = (3, 11), (3, 12), (3, 13)
+RECORDED = {
+    "produce 1 record, alone": (29.1, 1162, 1074, 1041),
+    "produce 100 records, alone": (31.0, 1232, 1138, 1102),
+    "produce 1 record, of 20": (2.9, 392, 369, 356),
+    "produce 100 records, of 20": (4.9, 462, 434, 417),
+    "fetch 1 record, alone": (37.0, 1049, 970, 943),
+    "fetch 100 records, alone": (37.0, 1049, 970, 943),
+    "fetch 1 record, of 20": (31.5, 948, 887, 846),
+    "fetch 100 records, of 20": (31.6, 950, 889, 848),
+}
+"""Calls, which are the same in all versions of Python, and the bytecodes of each of `VERSIONS`."""
+
+
+def frame(message: object, version: int) -> bytes:
+    return b"".join(encode_request(api_for(type(message)), version, 1, "test", message))
+
+
+async def create(broker: SocketlessBroker, topic: str) -> None:
+    wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    broker.socket.was_sent.clear()
+    broker.ask(frame(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 7))
+    await broker.socket.was_sent.wait()
+    broker.take_answer()
+
+
+def mean(broker: SocketlessBroker, frames: bytes, together: int) -> Counter[str]:
+    """What one of the requests in `frames` costs a new connection once it is known."""
+
+    def work() -> Counter[str]:
+        return work_run(lambda: broker.ask(frames * together))
+
+    broker.connect()
+    for _ in range(_WARM_UP):
+        broker.ask(frames * together)
+    sampling = broker.connection.sampling
+    sampling.left = 1 << 30
+    work()  # Python 3.12 begins to count bytecodes after a first trace
+    usual = sum((work() for _ in range(_ROUNDS)), Counter())
+    sampling.left = 0
+    verified = work()
+    apart = sampling.left + together if sampling.left else sys.maxsize  # no Produce requests
+    each: Counter[str] = Counter()
+    for kind, count in usual.items():
+        usual_once = count / _ROUNDS
+        each[kind] = usual_once / together + (verified[kind] - usual_once) / apart  # type: ignore[assignment]
+    return each
+
+
+def measure(folder: Path) -> dict[str, Counter[str]]:
+    """Bytecodes and calls (`opcode`, `call`) of a request by its name."""
+    found = {}
+
+    async def main() -> None:
+        broker = SocketlessBroker(folder)
+        await broker.start()
+        for shape, together in SHAPES.items():
+            for records in (1, 100):
+                topic = f"{records}-{together}"
+                await create(broker, topic)
+                batch = bytes(make_batch(records, timestamp=NOW - 5_000))
+                name = f"{records} record{'s' * (records > 1)}, {shape}"
+                produce = frame(produce_request(topic, batch, acks=1), 9)
+                found[f"produce {name}"] = mean(broker, produce, together)
+                fetch = frame(fetch_request(topic, 0, partition_max_bytes=1), 12)
+                found[f"fetch {name}"] = mean(broker, fetch, together)
+        await broker.stop()
+
+    asyncio.run(main())
+    return found
+
+
+def test_produce_and_fetch_cost_what_was_recorded(tmp_path: Path) -> None:
+    found = measure(tmp_path / "data")
+    assert found.keys() == RECORDED.keys()
+    columns = {"call": 0}
+    if sys.version_info[:2] in VERSIONS:
+        columns["opcode"] = 1 + VERSIONS.index(sys.version_info[:2])
+    for kind, column in columns.items():
+        counts = {name: round(work[kind], 1) for name, work in found.items()}
+        grown = [name for name in counts if counts[name] > TOLERANCE * RECORDED[name][column]]
+        assert not grown, f"more of {kind}: {counts}"
