@@ -1,7 +1,7 @@
-"""Timers as data: deadlines that a shard keeps and its host watches.
+"""Timers as data: a shard keeps deadlines, its host watches the earliest.
 
-Moving a deadline back, which every heartbeat does, costs one dictionary entry: the heap keeps the
-old time and looks again when it comes.
+Every heartbeat postpones a deadline. That costs one dictionary entry: the heap keeps the old time,
+and the new deadline is checked when the old time comes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 _STALE_ENTRIES_MAX = 64
-"""Forgotten heap entries that are kept beside as many as there are live ones."""
+"""Stale heap entries to keep, in addition to as many as there are deadlines."""
 
 
 class Deadlines(Generic[K]):
-    """Times in milliseconds of the monotonic clock, at most one for each key."""
+    """At most one deadline for each key, in milliseconds of the monotonic clock."""
 
     __slots__ = ("_at", "_heap", "_queued", "_serial")
 
@@ -34,23 +34,24 @@ class Deadlines(Generic[K]):
         return key in self._at
 
     def set(self, key: K, deadline_ms: int) -> None:
-        """Replaces an earlier deadline of `key`."""
+        """Set the deadline of `key`, in place of an earlier one."""
         self._at[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or deadline_ms < queued:
             self._push(key, deadline_ms)
 
     def cancel(self, key: K) -> None:
+        """Remove the deadline of `key`, if it has one."""
         self._at.pop(key, None)
         if len(self._heap) > 2 * len(self._at) + _STALE_ENTRIES_MAX:
             self._rebuild()
 
     def next(self) -> int | None:
-        """When to look again; nothing is due before. None if there is no deadline."""
+        """Return a time before which no deadline is due; None without deadlines."""
         return self._heap[0][0] if self._at else None
 
     def pop_due(self, now_ms: int) -> K | None:
-        """Takes out one key whose deadline has come, the earliest first."""
+        """Remove and return the key with the earliest deadline, if that is due."""
         while self._heap and self._heap[0][0] <= now_ms:
             time, _, key = heapq.heappop(self._heap)
             if self._queued.get(key) != time:

@@ -1,14 +1,15 @@
-"""Runs the shards of the partitions that this broker coordinates: loads, writes, times, stops.
+"""Runs the shards of the partitions that this broker coordinates.
 
-One append is in flight for each partition. What is decided meanwhile waits and goes into the next
-batch together, so a thousand commits share one round. Records are replayed, and replies sent, in
-the order in which they were decided.
+The host loads shards, appends their records, calls them at their deadlines and unloads them. Each
+partition has at most one append in flight. Decisions made meanwhile wait and share the next batch,
+so a thousand commits need one append. Records are replayed, and replies sent, in the order of the
+decisions.
 
-An append that was refused is reported to whoever decided it, and so is a record that cannot be
-written, before it is in the way of others. If it cannot be known whether an append happened, the
-shard is dropped and loaded again from the log, so memory never differs from it.
+The host reports a rejected append to the decision's `failed` callback. A record that cannot be
+encoded fails before it is queued, so it does not block other decisions. If the outcome of an append
+is unknown, the host drops the shard and reloads it from the log: memory never differs from the log.
 
-This is the only part of a coordinator that waits, and it does so through `Tasks` alone.
+Only this part of a coordinator waits, through `Tasks`.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ S = TypeVar("S", bound=Shard[Any])
 
 _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 32
-"""More than a record takes beside its key and value."""
+"""Upper bound of a record's size without its key and value."""
 
 _Encoded = tuple[bytes, bytes | None]
 
 
 class _Hosted(Generic[S]):
-    """One partition: its shard and what is on its way to the log."""
+    """One partition: its shard, and the decisions that wait for the log."""
 
     __slots__ = (
         "active",
@@ -78,11 +79,12 @@ class ShardHost(Generic[S]):
     """The shards of one internal topic.
 
     Args:
-        topic: its name, for the log lines.
-        new_shard: makes an empty shard for a partition.
+        topic: name of the topic, for log messages.
+        new_shard: returns an empty shard for a partition.
         partition_for: returns the partition of a key: a group id or a transactional id.
-        empty_key_code: the refusal of a request with an empty key.
-        batch_bytes_max: decisions share a batch up to this size; a larger one goes alone.
+        empty_key_code: error code for a request with an empty key.
+        batch_bytes_max: decisions share a batch up to this size; a larger decision has a batch of
+            its own.
         codec: compression of the batches.
     """
 
@@ -114,24 +116,31 @@ class ShardHost(Generic[S]):
 
     @property
     def partitions(self) -> list[int]:
-        """Those that are loaded or loading."""
+        """Partitions that are loaded or being loaded."""
         return sorted(self._hosted)
 
     @property
     def loading(self) -> list[int]:
-        """Partitions that are not replayed to their end."""
+        """Partitions that have not been replayed to their end."""
         return [partition for partition, hosted in self._hosted.items() if not hosted.active]
 
     def active_shards(self) -> list[S]:
+        """Return the shards that have been replayed to their end."""
         return [hosted.shard for hosted in self._hosted.values() if hosted.active]
 
     def shard(self, partition: int) -> S:
-        """Raises `NOT_COORDINATOR`, or `COORDINATOR_LOAD_IN_PROGRESS` until it is replayed."""
+        """Return the shard of a partition.
+
+        Raises `KafkaError(NOT_COORDINATOR)`, or `KafkaError(COORDINATOR_LOAD_IN_PROGRESS)` until
+        the partition has been replayed.
+        """
         return self._active(partition).shard
 
     def shard_of(self, key: str, *, allows_empty: bool = False) -> S:
-        """Return the shard that coordinates `key`. Raises as `shard` does, or as `submit` refuses
-        an empty key."""
+        """Return the shard that coordinates `key`.
+
+        Raises as `shard` does, or `KafkaError(empty_key_code)` for an empty key.
+        """
         if not key and not allows_empty:
             raise KafkaError(self._empty_key_code)
         return self._active(self._partition_for(key)).shard
@@ -152,11 +161,11 @@ class ShardHost(Generic[S]):
         *,
         allows_empty: bool = False,
     ) -> None:
-        """Lets the shard of `key` decide a request now.
+        """Have the shard of `key` decide a request now.
 
         Args:
-            refuse: called with the code of a `KafkaError`, as a client is to see it.
-            allows_empty: whether the empty key names something.
+            refuse: called instead of raising, with an error code for the client.
+            allows_empty: whether an empty key is valid.
         """
         if not key and not allows_empty:
             refuse(self._empty_key_code)
@@ -167,7 +176,7 @@ class ShardHost(Generic[S]):
             refuse(coordinator_code(error.code))
 
     def decide(self, partition: int, decision: Callable[[S, Now], Result[Any]]) -> None:
-        """Lets the shard decide now, and sees to what follows. Raises as `shard` does."""
+        """Have the shard decide now, and write the decision. Raises as `shard` does."""
         hosted = self._active(partition)
         self._accept(hosted, decision(hosted.shard, self.now()))
         self._arm(hosted)
@@ -178,10 +187,10 @@ class ShardHost(Generic[S]):
     # Loading and unloading
 
     async def load(self, partition: int) -> None:
-        """Replays the partition and begins to serve it; returns at once if it is already hosted.
+        """Replay the partition and begin to serve it; return at once if it is already hosted.
 
-        Raises `KafkaError`, `OSError`, `CorruptRecord` or `WireError` if it cannot be read; then
-        the partition is not hosted.
+        Raises `KafkaError`, `OSError`, `CorruptRecord` or `WireError` if the log cannot be read.
+        The partition is then not hosted.
         """
         if partition in self._hosted:
             return
@@ -203,13 +212,14 @@ class ShardHost(Generic[S]):
         self._arm(hosted)
 
     def unload(self, partition: int) -> None:
-        """Stops at once; everything that waits is answered `NOT_COORDINATOR`."""
+        """Stop at once, and answer all waiting requests `NOT_COORDINATOR`."""
         self._reloads.cancel(partition)
         hosted = self._hosted.get(partition)
         if hosted is not None:
             self._drop(hosted, ErrorCode.NOT_COORDINATOR)
 
     def close(self) -> None:
+        """Unload all partitions, and load none again."""
         for partition in self.partitions:
             self.unload(partition)
         self._reloads.cancel_all()
@@ -240,7 +250,7 @@ class ShardHost(Generic[S]):
             encoded = [hosted.shard.encode(record) for record in result.records]
         except WireError as error:
             logger.error(
-                "%s-%d: a record cannot be written: %s",
+                "%s-%d: cannot encode a record: %s",
                 self._topic,
                 hosted.partition,
                 error,
@@ -259,15 +269,15 @@ class ShardHost(Generic[S]):
             self._writers[hosted.partition] = self._tasks.spawn(self._write(hosted), name=name)
 
     async def _write(self, hosted: _Hosted[S]) -> None:
-        """Appends what is queued until nothing is."""
+        """Append decisions until the queue is empty."""
         try:
             while hosted.queue:
                 results, records = self._next(hosted)
                 try:
-                    goes_on = await self._append(hosted, results, records)
+                    continues = await self._append(hosted, results, records)
                 except Exception:
                     logger.exception(
-                        "%s-%d cannot go on",
+                        "%s-%d: unexpected error while writing decisions",
                         self._topic,
                         hosted.partition,
                         extra=event(
@@ -275,8 +285,8 @@ class ShardHost(Generic[S]):
                         ),
                     )
                     code = ErrorCode.UNKNOWN_SERVER_ERROR
-                    goes_on = self._not_committed(hosted, results, code)
-                if not goes_on:
+                    continues = self._not_committed(hosted, results, code)
+                if not continues:
                     break
                 self._arm(hosted)
         finally:
@@ -284,7 +294,7 @@ class ShardHost(Generic[S]):
             del self._writers[hosted.partition]
 
     def _next(self, hosted: _Hosted[S]) -> tuple[list[Result[Any]], list[_Encoded]]:
-        """Takes what goes into the next append; what belongs to a transaction goes alone."""
+        """Take the decisions of the next append; a part of a transaction has a batch of its own."""
         results: list[Result[Any]] = []
         records: list[_Encoded] = []
         size = _BATCH_OVERHEAD
@@ -311,7 +321,10 @@ class ShardHost(Generic[S]):
     async def _append(
         self, hosted: _Hosted[S], results: list[Result[Any]], records: list[_Encoded]
     ) -> bool:
-        """Whether the shard can go on. `results` are left with what has not been dealt with."""
+        """Append, replay and report decisions; return whether the shard can continue.
+
+        `results` keeps the decisions that have not been reported.
+        """
         producer, marker = results[0].producer, results[0].marker
         try:
             if marker is not None:
@@ -367,7 +380,7 @@ class ShardHost(Generic[S]):
     # Timers
 
     def _arm(self, hosted: _Hosted[S]) -> None:
-        """Sees to it that the shard is called no later than its next deadline."""
+        """Set the timer so that the shard is called no later than its next deadline."""
         deadline = hosted.shard.deadlines.next()
         if deadline is None or hosted.dropped:
             return

@@ -25,7 +25,7 @@ async def replay_log(
     shard: Shard[Any],
     is_dropped: Callable[[], bool],
 ) -> None:
-    """Replay all committed records in the order of their offsets.
+    """Replay all committed records of a partition in the order of their offsets.
 
     Returns early once the shard is dropped. Raises `KafkaError` or `OSError` if the log cannot be
     read, `CorruptRecord` for a batch with a wrong CRC, `WireError` for a malformed record.

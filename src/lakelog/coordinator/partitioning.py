@@ -1,10 +1,10 @@
-"""Which partition of an internal topic a group belongs to."""
+"""The partition of an internal topic that stores a group or a transactional id."""
 
 from __future__ import annotations
 
 
 def java_hash(text: str) -> int:
-    """`java.lang.String.hashCode`: over UTF-16 code units, as a signed 32-bit number."""
+    """Return `java.lang.String.hashCode`: over UTF-16 code units, a signed 32-bit number."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -17,9 +17,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """The partition that coordinates `key`: the absolute value of its Java hash, modulo.
+    """Return the partition that coordinates `key`: its absolute Java hash modulo `partitions`.
 
-    The one hash without a positive counterpart, -2^31, counts as 0
+    The hash -2^31 has no positive counterpart and counts as 0
     (`org.apache.kafka.common.utils.Utils.abs`).
     """
     hashed = java_hash(key)

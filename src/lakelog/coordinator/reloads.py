@@ -1,7 +1,8 @@
-"""Loads partitions again whose shard was dropped because of an append with an unknown outcome.
+"""Reloads partitions after an append with an unknown outcome.
 
-While the log cannot be read, because the disk is full or no descriptor is left, it is tried again:
-nobody else would do so before the next start.
+The host drops the shard of such a partition. If the log cannot be read now, because the disk is
+full or no file descriptor is left, the reload is retried: nothing else would load the partition
+before the next start of the broker.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from lakelog.wire.errors import WireError
 logger = logging.getLogger(__name__)
 
 UNREADABLE = (KafkaError, OSError, CorruptRecord, WireError)
-"""What loading a partition raises if it cannot be read."""
+"""Errors that loading a partition raises if the log cannot be read."""
 _RETRY_S = 1.0
 
 
 class Reloads:
-    """Those of one internal topic.
+    """Reloads of the partitions of one internal topic.
 
     Args:
-        topic: its name, for the log lines.
-        load: loads a partition, or returns at once if it is loaded.
+        topic: name of the topic, for log messages.
+        load: loads a partition, or returns at once if the partition is loaded.
     """
 
     def __init__(self, topic: str, load: Callable[[int], Awaitable[None]], tasks: Tasks) -> None:
@@ -37,16 +38,18 @@ class Reloads:
         self._failed: dict[int, Timer] = {}
 
     def begin(self, partition: int) -> None:
+        """Start to reload a partition whose shard was dropped."""
         name = f"reload {self._topic}-{partition}"
         self._tasks.spawn(self._reload(partition), name=name)
 
     def cancel(self, partition: int) -> None:
-        """The partition is not to be loaded any more."""
+        """Stop retrying to load a partition."""
         timer = self._failed.pop(partition, None)
         if timer is not None:
             timer.cancel()
 
     def cancel_all(self) -> None:
+        """Stop retrying to load any partition."""
         for partition in list(self._failed):
             self.cancel(partition)
 
@@ -56,7 +59,7 @@ class Reloads:
         except UNREADABLE as error:
             if partition not in self._failed:
                 logger.error(
-                    "cannot load %s-%d again: %s",
+                    "cannot reload %s-%d: %s",
                     self._topic,
                     partition,
                     error,

@@ -1,13 +1,13 @@
-"""What a coordinator's shard is: the state of one partition of an internal topic.
+"""A coordinator's shard: the state of one partition of an internal topic.
 
-A handler decides from what it sees and returns a `Result`: the records that would make its decision
-durable, and what to do when they are committed or when they are not. It changes nothing durable
-itself. Only `replay` does, and it runs when the records are committed, so whatever a shard holds
-as durable is in the log, a failed append needs no undoing, and replaying the log from its
-start builds the same shard.
+A handler reads the state and returns a `Result`: the records that make its decision durable, and
+the callbacks for the case that they are committed and the case that they are not. A handler does
+not change durable state. Only `replay` does, and it runs when the records are committed. So all
+durable state of a shard is in the log, a failed append needs no undo, and replaying the log from
+its start builds the same shard.
 
-What is not durable (who waits for which rebalance, sessions, timers) a handler may change at once;
-it is thrown away with the shard.
+A handler may change soft state (members that wait for a rebalance, sessions, timers) at once. Soft
+state is lost with the shard.
 """
 
 from __future__ import annotations
@@ -24,85 +24,89 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Now(NamedTuple):
-    """One reading of both clocks."""
+    """A reading of both clocks."""
 
     wall_ms: int
-    """Milliseconds since the epoch, for what is written down."""
+    """Milliseconds since the epoch, for times in records."""
     tick_ms: int
-    """Milliseconds of the monotonic clock, for deadlines: a clock set by hours ends no session."""
+    """Milliseconds of the monotonic clock, for deadlines: setting the wall clock ends no
+    session."""
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a producer's transaction, as its coordinator has decided it."""
+    """The end of a producer's transaction, as decided by the transaction coordinator."""
 
     producer_id: int
     producer_epoch: int
     commit: bool
     coordinator_epoch: int
     transaction_version: int
-    """The level of `transaction.version` that the client speaks."""
+    """Level of the feature `transaction.version` that the client uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R]):
-    """A decision: records to append as one, and what follows from their fate.
+    """A decision: records to append together, and what follows.
 
-    Exactly one of `committed` and `failed` is called, once. Without anything to append that is
-    `committed`, at once. Either may decide something further.
+    The host calls exactly one of `committed` and `failed`, once; `committed` at once if there is
+    nothing to append. Either may return a further decision.
     """
 
     records: Sequence[R] = ()
-    """With a marker there are none."""
+    """Empty if there is a marker."""
     committed: Callable[[Now], Result[R] | None] | None = None
     failed: Callable[[Now, ErrorCode], Result[R] | None] | None = None
     producer: tuple[int, int] | None = None
-    """Producer id and epoch whose transaction the records belong to: they count if it commits."""
+    """Producer id and epoch of the transaction that the records are part of."""
     marker: TransactionMarker | None = None
 
 
 class Shard(Protocol[R]):
-    """The state of one partition. Nothing in it waits or does I/O."""
+    """The state of one partition. A shard neither waits nor does I/O."""
 
     @property
     def deadlines(self) -> Deadlines[Any]:
-        """When `advance` has something to do, on the monotonic clock."""
+        """Times at which the host has to call `advance`."""
         ...
 
     def encode(self, record: R) -> tuple[bytes, bytes | None]:
-        """Key and value as they are written."""
+        """Return key and value in the format of the log."""
         ...
 
     def decode(self, key: bytes, value: bytes | None) -> R | None:
-        """None for a type of record that this version does not know; `WireError` if malformed."""
+        """Return the record, or None if this version does not know its type.
+
+        Raises `WireError` if the record is malformed.
+        """
         ...
 
     def replay(self, record: R) -> None:
-        """Applies a committed record to the durable state; the same for loading and for living."""
+        """Apply a committed record to the durable state, while loading and afterwards."""
         ...
 
     def replay_pending(self, record: R, producer_id: int) -> None:
-        """Takes in a record of a producer's transaction that may still be aborted."""
+        """Keep a record of a producer's open transaction."""
         ...
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
-        """Applies what is pending of a producer, or forgets it."""
+        """Apply the pending records of a producer, or drop them."""
         ...
 
     def loaded(self, now: Now) -> list[Result[R]]:
-        """The log has been replayed to its end: begin to serve."""
+        """Begin to serve: the log has been replayed to its end."""
         ...
 
     def unloaded(self, code: ErrorCode) -> None:
-        """Answers everything that waits with `code`; the shard is not used afterwards."""
+        """Answer all waiting requests with `code`; the shard is not used afterwards."""
         ...
 
     def advance(self, now: Now) -> list[Result[R]]:
-        """Does what is due."""
+        """Return the decisions that are due."""
         ...
 
 
 class Reply(Protocol[T_co]):
-    """A response that may come later; an `asyncio.Future` is one. Cancelling it is harmless."""
+    """A response that may come later, such as an `asyncio.Future`. A caller may cancel it."""
 
     def __await__(self) -> Any: ...
 
@@ -114,30 +118,30 @@ class Reply(Protocol[T_co]):
 
 
 class PartitionLog(Protocol):
-    """How a coordinator reaches the partitions of its topic; local now, remote with the cluster."""
+    """A coordinator's access to the partitions of its topic."""
 
     def append(self, partition: int, batch: bytearray) -> Awaitable[int]:
-        """Appends one batch and returns its base offset once it is committed.
+        """Append one batch and return its base offset once it is committed.
 
-        Raises `KafkaError`, or `OSError` if the log directory failed. Unless the code is one of
-        `NOT_APPENDED`, or the error an `OutOfRoomError`, the batch may be in the log all the same;
-        but then it is there for a `read` that begins after the failure was reported: it cannot
-        turn up later.
+        Raises `KafkaError`, or `OSError` if the log directory failed. The batch is not in the log
+        if the code is in `NOT_APPENDED` or the error is an `OutOfRoomError`. After any other error
+        it may be in the log. If so, a `read` that begins after the error returns it: the batch
+        cannot appear later.
         """
         ...
 
     def append_marker(self, partition: int, marker: TransactionMarker) -> Awaitable[int]:
-        """Appends the end of a transaction; otherwise as `append`."""
+        """Append the end of a transaction; otherwise as `append`."""
         ...
 
     def start_offset(self, partition: int) -> Awaitable[int]:
-        """The first offset there is."""
+        """Return the log start offset."""
         ...
 
     def read(self, partition: int, offset: int) -> Awaitable[bytes | bytearray | memoryview]:
-        """Whole stored batches, of which the first contains or follows `offset`.
+        """Return whole batches, of which the first contains or follows `offset`.
 
-        Empty only at the end of the log, after everything in it has been committed.
+        Returns no bytes only at the end of the log, once everything in it is committed.
         """
         ...
 
@@ -150,7 +154,7 @@ PRODUCER_REFUSED = frozenset(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     }
 )
-"""Codes of an append on behalf of a producer that is not, or no longer, entitled to it."""
+"""Codes of an append that fails because its producer is fenced or has no open transaction."""
 
 NOT_APPENDED = PRODUCER_REFUSED | frozenset(
     {
@@ -163,7 +167,7 @@ NOT_APPENDED = PRODUCER_REFUSED | frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Codes of an append that say: definitely not done."""
+"""Codes that prove that the append was not done."""
 
 _COORDINATOR_CODES = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -177,14 +181,14 @@ _COORDINATOR_CODES = {
 
 
 def coordinator_code(code: ErrorCode) -> ErrorCode:
-    """What a client is told when an append failed with `code`.
+    """Return the code for a client when an append failed with `code`.
 
-    It sees a coordinator, not a partition, so it is told to look for one or to try again. An
-    append that was refused for what it contains is nothing a client can help.
+    The client knows a coordinator, not a partition, so the code makes it find a coordinator or
+    retry. A client cannot help it if the log rejected the content of a coordinator's batch.
     """
-    told = _COORDINATOR_CODES.get(code)
-    if told is not None:
-        return told
+    client_code = _COORDINATOR_CODES.get(code)
+    if client_code is not None:
+        return client_code
     if code in PRODUCER_REFUSED:
         return code
     return ErrorCode.UNKNOWN_SERVER_ERROR if code in NOT_APPENDED else code
