@@ -1,4 +1,10 @@
-"""The transaction coordinator (KIP-98, KIP-360, KIP-890): who may write, and what of it counts.
+"""The transaction coordinator (KIP-98, KIP-360, KIP-890).
 
-Its state is replayed from `__transaction_state`; partitions learn the outcome by markers.
+It gives producers their ids and epochs, fences older ones, and commits or aborts transactions. Its
+state is replayed from `__transaction_state`; markers carry the outcome to the partitions.
+
+`coordinator` and `admin` are called by the broker. `shard` holds one partition's transactional ids:
+`ids` their states, `producers` the requests of producers, `endings` how transactions end;
+`transitions` contains the decisions as plain functions. `markers` writes markers, `hanging` and
+`fences` abort the transactions that hang after a power failure.
 """

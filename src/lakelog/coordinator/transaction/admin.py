@@ -1,4 +1,4 @@
-"""What an administrator asks of the transactions coordinated here (KIP-664)."""
+"""Requests of administrators about transactions: describe and list (KIP-664)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from lakelog.runtime.api import Clock
 
 
 class TransactionAdmin:
+    """The transactions coordinated by this broker, read only."""
+
     def __init__(self, host: ShardHost[TransactionShard], clock: Clock) -> None:
         self._host = host
         self._clock = clock
@@ -23,18 +25,24 @@ class TransactionAdmin:
     def describe_transactions(
         self, request: DescribeTransactionsRequest
     ) -> DescribeTransactionsResponse:
+        """Return the state of each transactional id, or its own error code."""
         names = dict.fromkeys(request.transactional_ids)
         states = [self.describe(transactional_id) for transactional_id in names]
         return DescribeTransactionsResponse(transaction_states=states)
 
     def describe(self, transactional_id: str) -> TransactionState:
+        """Return the state of one transactional id, or an error code."""
         try:
             return self._host.shard_of(transactional_id).describe(transactional_id)
         except KafkaError as error:
             return TransactionState(transactional_id=transactional_id, error_code=error.code)
 
     def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
-        """The transactional ids coordinated here; other brokers have others."""
+        """Return the transactional ids coordinated by this broker that match the filters.
+
+        The response has COORDINATOR_LOAD_IN_PROGRESS while a partition is loading, and
+        INVALID_REGULAR_EXPRESSION for a malformed pattern.
+        """
         if self._host.loading:
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         try:

@@ -1,4 +1,4 @@
-"""What the transaction coordinator reads of the broker's configuration, under Kafka's own keys."""
+"""The broker configuration of the transaction coordinator, under Kafka's keys."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from typing import Protocol
 
 
 class Values(Protocol):
+    """The broker's configuration."""
+
     def get_int(self, name: str) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
-    """Times in milliseconds, sizes in bytes; defaults are Apache Kafka 4.4's."""
+    """Settings of the transaction coordinator; times in milliseconds, sizes in bytes.
+
+    The defaults are those of Apache Kafka 4.4.
+    """
 
     timeout_max_ms: int = 900_000
     id_expiration_ms: int = 7 * 24 * 3_600_000
@@ -23,6 +28,7 @@ class TransactionConfig:
 
     @staticmethod
     def from_broker(values: Values) -> TransactionConfig:
+        """Return the settings of a broker."""
         return TransactionConfig(
             timeout_max_ms=values.get_int("transaction.max.timeout.ms"),
             id_expiration_ms=values.get_int("transactional.id.expiration.ms"),

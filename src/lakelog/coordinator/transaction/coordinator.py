@@ -1,8 +1,8 @@
-"""The transaction coordinator as a broker calls it: one method for each API, messages in and out.
+"""The transaction coordinator's interface to the broker: one method for each API.
 
-A method answers through a future: at once, or when its records are committed, or when a producer
-id has been reserved for it. Nothing is raised at the caller: a refusal is a response with its code.
-No reference into a request's buffer is kept.
+A method returns a future: it is done at once, when the records are committed, or when a producer id
+has been reserved. Methods do not raise; a rejected request gets a response with an error code. No
+reference into a request's buffer is kept.
 """
 
 from __future__ import annotations
@@ -49,25 +49,26 @@ PartitionCodes = dict[TopicPartition, ErrorCode]
 
 
 class Topics(Protocol):
-    """What the broker's metadata says of topics now."""
+    """The current topics of the broker's metadata."""
 
     def partition_count(self, name: str) -> int:
-        """0 if there is no such topic."""
+        """Return the number of partitions, 0 if the topic does not exist."""
         ...
 
 
 class TransactionCoordinator:
-    """Coordinates the transactional ids of the partitions that have been loaded.
+    """The coordinator of the transactional ids in the loaded partitions.
 
     Args:
-        log: the partitions of `__transaction_state`.
-        markers: the way to the partitions that transactions write to.
+        log: access to the partitions of `__transaction_state`.
+        markers: access to the partitions that transactions write to.
         new_producer_id: reserves a producer id; raises `KafkaError`.
-        epoch_of: the leader epoch of a partition of `__transaction_state`, which fences markers.
-        forgotten_epochs_end: of producer ids below it, epochs may have been given out that went
-            with the power. What `durability` says now tells nothing of that: it may have been
-            changed since.
-        memory: what all state that clients make may take.
+        epoch_of: returns the leader epoch of a partition of `__transaction_state`; it fences the
+            markers of earlier coordinators.
+        forgotten_epochs_end: returns a producer id. Clients may hold epochs of lower producer ids
+            that a power failure has removed from the log. The present setting of `durability` does
+            not show this, because it may have changed.
+        memory: budget of all state that clients cause.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class TransactionCoordinator:
         self._fences: Fences = {}
         self._id_count = SharedCount()
         self.hanging_found = 0
-        """Transactions that nobody knew of any more."""
+        """Number of hanging transactions found since the start."""
         self._host = ShardHost(
             TRANSACTION_TOPIC,
             log,
@@ -117,40 +118,43 @@ class TransactionCoordinator:
     # Ownership
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition whose leader coordinates the id. The topic's own count decides."""
+        """Return the partition whose leader coordinates the id.
+
+        The topic's partition count decides, not the configuration.
+        """
         count = self._topics.partition_count(TRANSACTION_TOPIC) or self._config.partitions
         return partition_for(transactional_id, count)
 
     @property
     def partitions(self) -> list[int]:
-        """Those loaded or loading here."""
+        """Partitions that are loaded or being loaded."""
         return self._host.partitions
 
     @property
     def id_count(self) -> int:
-        """Transactional ids that are known."""
+        """Number of transactional ids in the loaded partitions."""
         return self._id_count.total
 
     async def load_partition(self, partition: int) -> None:
-        """To be called when this broker has become the partition's leader.
+        """Load a partition; called when this broker has become its leader.
 
-        Until it returns, requests are answered `COORDINATOR_LOAD_IN_PROGRESS`. Raises what the log
-        raises, `CorruptRecord` or `WireError`; the partition then stays unloaded.
+        Until it returns, requests get `COORDINATOR_LOAD_IN_PROGRESS`. Raises `KafkaError` or
+        `OSError` from the log, `CorruptRecord` or `WireError`; the partition then stays unloaded.
         """
         await self._host.load(partition)
 
     def unload_partition(self, partition: int) -> None:
-        """To be called when this broker is no longer the leader."""
+        """Unload a partition; called when this broker is no longer its leader."""
         self._host.unload(partition)
 
     def close(self) -> None:
-        """Also when `__transaction_state` was deleted: what it held is known no more."""
+        """Unload all partitions; also called when `__transaction_state` was deleted."""
         self._host.close()
 
     # Requests of producers
 
     def init_producer_id(self, request: InitProducerIdRequest) -> Reply[ProducerReply]:
-        """For a transactional id that is not empty."""
+        """Decide InitProducerId for a transactional id that is not empty (KIP-98, KIP-360)."""
         future = self._tasks.future()
         transactional_id = request.transactional_id or ""
         timeout_ms = request.transaction_timeout_ms
@@ -188,7 +192,7 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         version: TransactionVersion,
     ) -> Reply[ErrorCode]:
-        """The partitions join the producer's transaction, which begins if there is none."""
+        """Add partitions to the producer's transaction, which begins if there is none."""
         future = self._tasks.future()
         reply = partial(settle, future)
         self._add(transactional_id, producer, list(partitions), version, reply)
@@ -219,10 +223,11 @@ class TransactionCoordinator:
         *,
         add: bool,
     ) -> Reply[PartitionCodes]:
-        """Whether records of this producer may be written to these partitions (KIP-890).
+        """Return for each partition whether this producer may write records to it (KIP-890).
 
-        `add`: they join the transaction if they are not in it yet. Otherwise the reply is there at
-        once: nothing can happen between it and an append that follows without waiting.
+        Args:
+            add: whether to add the partitions to the transaction. If not, the reply is there at
+                once, so nothing can change before an append that follows without waiting.
         """
         wanted = list(partitions)
         producer = Producer(producer_id, producer_epoch)
@@ -247,6 +252,7 @@ class TransactionCoordinator:
             return dict.fromkeys(partitions, error.code)
 
     def end_txn(self, request: EndTxnRequest, version: int) -> Reply[ProducerReply]:
+        """Decide EndTxn: commit or abort; the reply comes with the committed decision."""
         future = self._tasks.future()
         transactional_id = request.transactional_id
         spoken = TransactionVersion.CLASSIC
@@ -275,15 +281,15 @@ class TransactionCoordinator:
         decide(NO_PRODUCER_ID)
         return future
 
-    # What hangs when the broker starts
+    # Hanging transactions when the broker starts
 
     @property
     def knows_all(self) -> bool:
-        """Whether every transactional id there is has been loaded here."""
+        """Whether all partitions of `__transaction_state` are loaded here."""
         return len(self._host.active_shards()) == self._topics.partition_count(TRANSACTION_TOPIC)
 
     def owners(self) -> dict[int, Owner]:
-        """By their producer ids, and those before."""
+        """Return the owners of all current and previous producer ids."""
         present: dict[int, Owner] = {}
         previous: dict[int, Owner] = {}
         for shard in self._host.active_shards():
@@ -293,7 +299,10 @@ class TransactionCoordinator:
         return previous | present
 
     def fence(self, transactional_id: str, found: Sequence[OpenTransaction]) -> None:
-        """Aborts what hangs of this id (`find_hanging`), past its epochs, as soon as it can."""
+        """Abort the hanging transactions of this id (`find_hanging`) past its producer's epochs.
+
+        A fence that cannot be written now is retried.
+        """
         self._fences[transactional_id] = Fence(found)
         self._host.submit(
             transactional_id,
@@ -302,10 +311,11 @@ class TransactionCoordinator:
         )
 
     def hold_markers(self) -> None:
-        """Lets no marker go out before `release_markers`."""
+        """Delay all markers until `release_markers`."""
         self._markers.hold()
 
     def release_markers(self) -> None:
+        """Write the delayed markers."""
         self._markers.release()
 
     # Markers

@@ -1,4 +1,4 @@
-"""The ends of a shard's transactions: decided, told to their partitions, complete."""
+"""How the transactions of a shard end: abort, markers, completion."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from lakelog.coordinator.transaction.state import TopicPartition, Transaction, T
 from lakelog.coordinator.transaction.transitions import completed, fenced, fenced_beyond
 
 OnEnding = Callable[[EndingTransactions, str, Transaction], None]
-"""Called when a transaction has to tell its partitions how it ended."""
+"""Called to write a transaction's markers."""
 
 
 class Endings:
-    """Which partitions of an ending transaction have their markers is not durable: markers may be
-    repeated."""
+    """The transactions of a shard that are in a Prepare state.
+
+    The set of partitions that have their marker is soft state: markers may be repeated.
+    """
 
     def __init__(
         self, partition: int, ids: TransactionalIds, on_ending: OnEnding, fences: Fences
@@ -30,8 +32,8 @@ class Endings:
         self._marked: dict[str, set[TopicPartition]] = {}
         self.is_unloaded = False
 
-    def tell(self, transactional_id: str, now: Now) -> Decision:
-        """Sets the markers going; a transaction without partitions needs none."""
+    def write_markers(self, transactional_id: str, now: Now) -> Decision:
+        """Begin to write the markers; a transaction without partitions needs none."""
         ending = self._ids.transactions[transactional_id]
         self._marked[transactional_id] = set()
         if not ending.partitions:
@@ -40,9 +42,11 @@ class Endings:
         return Result()
 
     def is_ending(self, transactional_id: str, ending: Transaction) -> bool:
+        """Return whether `ending` is still the state of the transactional id."""
         return not self.is_unloaded and self._ids.transactions.get(transactional_id) is ending
 
     def unmarked(self, transactional_id: str, ending: Transaction) -> frozenset[TopicPartition]:
+        """Return the partitions without a marker; none if `ending` is no longer the state."""
         if not self.is_ending(transactional_id, ending):
             return frozenset()
         return ending.partitions - self._marked[transactional_id]
@@ -50,11 +54,12 @@ class Endings:
     def marked(
         self, transactional_id: str, ending: Transaction, partitions: Sequence[TopicPartition]
     ) -> None:
+        """Note that these partitions have their marker."""
         if self.is_ending(transactional_id, ending):
             self._marked[transactional_id].update(partitions)
 
-    def told(self, transactional_id: str) -> set[TopicPartition]:
-        """The partitions that have their markers."""
+    def marked_partitions(self, transactional_id: str) -> set[TopicPartition]:
+        """Return the partitions that have their marker."""
         return self._marked.get(transactional_id, set())
 
     def complete(
@@ -64,6 +69,10 @@ class Endings:
         ending: Transaction,
         reply: Callable[[ErrorCode], None],
     ) -> Decision:
+        """Write the Complete state; call with every partition marked.
+
+        Replies CONCURRENT_TRANSACTIONS if another step is being written or a fence is pending.
+        """
         if not self.is_ending(transactional_id, ending):
             reply(ErrorCode.NONE)
             return Result()
@@ -72,7 +81,7 @@ class Endings:
         if transactional_id in self._ids.pending or not (
             commits or self._ids.is_settled(transactional_id)
         ):
-            # After `fence` there is more to tell, and it is told then.
+            # `fence` adds partitions and writes the markers of all.
             reply(ErrorCode.CONCURRENT_TRANSACTIONS)
             return Result()
 
@@ -91,10 +100,10 @@ class Endings:
         return self._ids.step(now, transactional_id, step, committed, failed)
 
     def abort(self, now: Now, transactional_id: str, current: Transaction) -> Decision:
-        """Aborts an ongoing transaction, past the epoch of its producer."""
+        """Abort an ongoing transaction past the epoch of its producer."""
 
         def committed(now: Now) -> Decision:
-            return self.tell(transactional_id, now)
+            return self.write_markers(transactional_id, now)
 
         def failed(now: Now, _: ErrorCode) -> None:
             self._ids.try_again(now, transactional_id)
@@ -103,20 +112,20 @@ class Endings:
         return self._ids.step(now, transactional_id, step, committed, failed)
 
     def fence(self, now: Now, transactional_id: str) -> Decision:
-        """Aborts what partitions have of its producer and is not known here, past all its epochs.
+        """Abort the hanging transactions of a transactional id past all epochs of its producer.
 
-        It is tried again until it could be written. A commit that is decided is completed first:
-        the epoch of its records is known by its own, at another start too.
+        A failed fence is retried until it is written. A commit that has been decided is completed
+        first: its epoch identifies its records, even after another restart.
         """
         fence = self._fences[transactional_id]
         current = self._ids.transactions[transactional_id]
         if current.state is TransactionState.PREPARE_COMMIT:
-            return Result() if current.partitions else self.tell(transactional_id, now)
+            return Result() if current.partitions else self.write_markers(transactional_id, now)
         step = fenced_beyond(current, fence.partitions, fence.epoch, now.wall_ms)
 
         def committed(now: Now) -> Decision:
             self._fences.pop(transactional_id, None)
-            return self.tell(transactional_id, now)
+            return self.write_markers(transactional_id, now)
 
         def failed(now: Now, _: ErrorCode) -> None:
             self.fence_later(now, transactional_id)
@@ -124,5 +133,6 @@ class Endings:
         return self._ids.step(now, transactional_id, step, committed, failed)
 
     def fence_later(self, now: Now, transactional_id: str) -> None:
+        """Retry the fence after its next pause."""
         pause_ms = self._fences[transactional_id].next_pause_ms()
         self._ids.try_again(now, transactional_id, pause_ms)

@@ -1,9 +1,9 @@
-"""What is to be aborted past its producer's epochs as soon as that can be written.
+"""Transactional ids whose hanging transactions have to be aborted past their producers' epochs.
 
-A fence is owed from the moment at which the hang is found (`hanging`) until its record is
-committed. It outlives the shard: one that cannot write is dropped and loaded again. Until then
-nothing else is decided for the transactional id, or its producer could commit what is to be
-aborted.
+A fence is pending from the moment that `hanging` finds the transaction until the fence's record is
+committed. It outlives the shard, because a shard that cannot write is dropped and reloaded. Until
+then no other step of the transactional id is decided, because its producer could commit records
+that have to be aborted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RETRY_LONGEST_MS = 10_000
 
 
 class Fence:
-    """Of one transactional id, whose producer has these transactions open; at least one."""
+    """The hanging transactions of one transactional id, at least one, all of one producer id."""
 
     __slots__ = ("_pause_ms", "epoch", "partitions", "producer_id")
 
@@ -30,7 +30,10 @@ class Fence:
         self._pause_ms = _RETRY_FIRST_MS
 
     def is_owed(self, current: Transaction | None) -> bool:
-        """Not once the producer has an epoch past those that hang, or is another one."""
+        """Return whether the fence is still necessary.
+
+        It is not once the transactional id has a newer epoch or another producer id.
+        """
         return (
             current is not None
             and current.producer_id == self.producer_id
@@ -38,12 +41,14 @@ class Fence:
         )
 
     def next_pause_ms(self) -> int:
-        """How long to wait before it is tried again: each time longer, for a retry may have the
-        whole partition loaded anew."""
+        """Return the milliseconds to wait before the next retry.
+
+        Each pause is twice the one before, up to 10 s: a retry may reload the whole partition.
+        """
         pause_ms = self._pause_ms
         self._pause_ms = min(pause_ms * 2, _RETRY_LONGEST_MS)
         return pause_ms
 
 
 Fences = dict[str, Fence]
-"""By transactional id, in all partitions."""
+"""Fences of all partitions by transactional id."""

@@ -1,16 +1,16 @@
-"""Which open transactions of partitions nobody will ever end, and how they are to be ended.
+"""Finds hanging transactions: open in a partition, and unknown to their coordinator (KIP-664).
 
-A power failure takes the ends of logs, each for itself: a partition may have lost a marker, or
-`__transaction_state` the transaction that the partition's records are of. Such a transaction hangs
-(KIP-664): it holds `read_committed` back for ever, and what its producer writes later would share
-its fate with it. A start is the moment to tell: the logs are whole, nobody writes yet, and no
-marker is on its way.
+A power failure truncates logs independently of each other. A partition may lose a marker, or
+`__transaction_state` may lose the transaction that a partition's records belong to. No coordinator
+would ever end such a transaction: it blocks `read_committed` consumers for ever, and later records
+of its producer would be committed or aborted together with it. The broker looks for them when it
+starts: the logs have been recovered, no client writes yet, and no marker is in flight.
 
-A transaction is its coordinator's if the partition is in it and the epoch is the one that its
-records have. Any other is aborted: by a marker, if nobody who holds a later epoch is concerned;
-else by its coordinator, past all epochs that partitions have seen, so that its producer, who
-takes it for his present one, is told and cannot commit the rest. The one exception is what its
-coordinator knows to be committed, which is then committed here too.
+The coordinator will end a transaction if the partition is in it and its epoch is the one of the
+records. Any other is aborted. A marker does so if no producer holds this epoch or a later one.
+Otherwise the coordinator aborts it past all epochs in the partitions: the producer believes that it
+is its current transaction, is fenced, and cannot commit the rest. The exception are records whose
+transaction the coordinator knows to be committed: they are committed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _S = TransactionState
 
 
 class OpenTransaction(NamedTuple):
-    """As a partition's log has it. Without a marker of its producer the coordinator epoch is -1."""
+    """An open transaction in a partition's log.
+
+    The coordinator epoch is -1 if the log has no marker of the producer.
+    """
 
     topic: str
     partition: int
@@ -43,11 +46,12 @@ class OpenTransaction(NamedTuple):
 
     @property
     def place(self) -> TopicPartition:
+        """The partition."""
         return self.topic, self.partition
 
 
 class Owner(NamedTuple):
-    """The transactional id that a producer id belongs to, or belonged to last."""
+    """The transactional id that has a producer id, or had it last."""
 
     transactional_id: str
     transaction: Transaction
@@ -55,8 +59,13 @@ class Owner(NamedTuple):
 
 @dataclass(slots=True)
 class Hanging:
-    """`markers` are to be written before any other; the coordinator is to end what is of `fences`,
-    by transactional id, past the epochs there."""
+    """How to end hanging transactions.
+
+    Attributes:
+        markers: to be written before any other marker.
+        fences: transactions that the coordinator has to abort past their epochs, by
+            transactional id.
+    """
 
     markers: list[tuple[OpenTransaction, Marker]] = field(default_factory=list)
     fences: dict[str, list[OpenTransaction]] = field(default_factory=dict)
@@ -65,7 +74,13 @@ class Hanging:
 def find_hanging(
     found: Iterable[OpenTransaction], owners: Mapping[int, Owner], *, knows_all: bool
 ) -> Hanging:
-    """`owners` by producer id. Unless it `knows_all` there are, others may have an owner too."""
+    """Return how to end the hanging transactions among the open ones.
+
+    Args:
+        found: open transactions of all partitions.
+        owners: by producer id.
+        knows_all: whether `owners` is complete. If not, a transaction without an owner stays open.
+    """
     hanging = Hanging()
     for each in found:
         owner = owners.get(each.producer_id)
@@ -92,7 +107,7 @@ def _judge(owner: Owner, found: OpenTransaction, hanging: Hanging) -> None:
 
 
 def _is_coordinated(known: Transaction, found: OpenTransaction) -> bool:
-    """Whether the marker of the present transaction will end this one, and rightly so."""
+    """Return whether the markers of the current transaction end this one, with its outcome."""
     if found.producer_id != known.producer_id or found.place not in known.partitions:
         return False
     epoch, present = found.producer_epoch, known.producer_epoch
@@ -105,7 +120,11 @@ def _is_coordinated(known: Transaction, found: OpenTransaction) -> bool:
 
 
 def _was_committed(known: Transaction, found: OpenTransaction) -> bool:
-    """With KIP-890 an epoch is of one transaction. An older client's may be of any that it had."""
+    """Return whether it is the coordinator's last transaction, which was committed.
+
+    With KIP-890 each transaction has its own epoch. Transactions of older clients share one, so
+    they cannot be identified.
+    """
     last = last_epoch_of(known.producer_epoch, known.state, known.client_version)
     return known.state is _S.COMPLETE_COMMIT and found.producer_epoch == last
 

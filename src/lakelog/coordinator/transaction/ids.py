@@ -1,11 +1,11 @@
-"""The transactional ids of a shard: where each stands, and which change of it is on its way.
+"""The transactional ids of a shard: the state of each, and the step that is being written.
 
-Durable, changed by `replay` alone: the newest state of each id. Soft: its step that is not in the
-log yet, and timers.
+Durable state, changed by `replay` only: the newest state of each id. Soft state: the step that is
+not committed yet, and timers.
 
-An id changes one step at a time: while a step is not committed, whoever wants another is told
-CONCURRENT_TRANSACTIONS. Adding partitions is the exception, because a producer of KIP-890 adds them
-with several requests at once: each builds upon the one before.
+An id changes one step at a time. Until a step is committed, other requests get
+CONCURRENT_TRANSACTIONS. Adding partitions is the exception: a producer with KIP-890 adds them with
+several requests at once, and each step builds on the one before.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lakelog.coordinator.transaction.state import NEXT_STATES, Transaction, Tran
 from lakelog.coordinator.transaction.timers import TimerKey, TimerKind
 
 _ID_BYTES = 1024
-"""Of a transactional id with its timer."""
+"""Memory of a transactional id with its timer."""
 _PARTITION_BYTES = 192
-"""Of a partition in a transaction, beside its topic's name."""
+"""Memory of a partition in a transaction, without the name of its topic."""
 
 Decision = Result[TransactionRecord]
 
@@ -34,9 +34,14 @@ _RETRY_MS = 100
 
 
 class TransactionalIds:
-    """`id_count` counts the transactional ids of all partitions that are loaded. Of producer ids
-    below `forgotten_epochs_end` no epoch is given out that is not in the log: it may
-    have been in a part of it that went with the power.
+    """The transactional ids of one partition.
+
+    Args:
+        id_count: counts the transactional ids of all loaded partitions.
+        fences: pending fences of all partitions.
+        memory: budget of all state that clients cause.
+        forgotten_epochs_end: for producer ids below it, the coordinator gives out no epoch that is
+            not in the log: a power failure may have removed the record of that epoch.
     """
 
     def __init__(
@@ -56,10 +61,11 @@ class TransactionalIds:
         self.account = StateAccount(memory)
         self.transactions: dict[str, Transaction] = {}
         self.pending: dict[str, Transaction | None] = {}
-        """The step that is on its way to the log, none if the id is to be forgotten."""
+        """Steps that are being written; None is a tombstone."""
         self.deadlines: Deadlines[TimerKey] = Deadlines()
 
     def replay(self, record: TransactionRecord) -> None:
+        """Apply a committed record."""
         name, new = record
         self.account.note(name, memory_of(name, new) - self.account.of(name))
         is_known = name in self.transactions
@@ -72,43 +78,44 @@ class TransactionalIds:
 
     @property
     def has_room(self) -> bool:
-        """For one more."""
+        """Whether one more transactional id is allowed."""
         return self._id_count.total < self._ids_max
 
     def check_room(self) -> None:
-        """Raises POLICY_VIOLATION for one id too many."""
+        """Raise `KafkaError(POLICY_VIOLATION)` if there are too many transactional ids."""
         if not self.has_room:
             text = (
-                "there are as many transactional ids as lakelog.transactional.ids.max allows: "
-                "raise it, or wait until some have expired (transactional.id.expiration.ms)"
+                "The number of transactional ids has reached lakelog.transactional.ids.max: raise "
+                "that limit, or wait until unused ids expire (transactional.id.expiration.ms)."
             )
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
     def check_memory(self, transactional_id: str, step: Transaction) -> None:
-        """Raises POLICY_VIOLATION if there is no room for what the id would take."""
+        """Raise `KafkaError(POLICY_VIOLATION)` if the step needs more memory than there is."""
         more = memory_of(transactional_id, step) - self.account.of(transactional_id)
         if not self.account.may_grow(transactional_id, more):
             text = (
-                "the state of transactions and groups would exceed its memory: raise "
-                "lakelog.coordinator.state.max.bytes, or use fewer partitions in a transaction"
+                "The state of transactions and groups would exceed its memory: raise "
+                "lakelog.coordinator.state.max.bytes, or use fewer partitions in a transaction."
             )
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
 
     def check_settled(self, transactional_id: str) -> None:
+        """Raise `KafkaError(CONCURRENT_TRANSACTIONS)` unless the id is settled."""
         if not self.is_settled(transactional_id):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def is_settled(self, transactional_id: str) -> bool:
-        """Whether its next step may be decided."""
+        """Return whether the id's next step may be decided."""
         return not (transactional_id in self.pending or self.is_to_be_fenced(transactional_id))
 
     def is_to_be_fenced(self, transactional_id: str) -> bool:
-        """Before anything else is decided for it."""
+        """Return whether a fence has to come before any other step of the id."""
         fence = self._fences.get(transactional_id)
         return fence is not None and fence.is_owed(self.transactions.get(transactional_id))
 
     def may_be_old(self, current: Transaction | None) -> bool:
-        """Whether later epochs of its producer id may have been given out."""
+        """Return whether clients may have later epochs of the producer id than the log has."""
         return current is not None and current.producer_id < self._forgotten_epochs_end
 
     def step(
@@ -119,6 +126,7 @@ class TransactionalIds:
         committed: Callable[[Now], Decision | None],
         failed: Callable[[Now, ErrorCode], None],
     ) -> Decision:
+        """Return the decision that writes `step`, or a tombstone if it is None."""
         self._check_step(transactional_id, step)
         self.pending[transactional_id] = step
 
@@ -139,19 +147,22 @@ class TransactionalIds:
         return Result((TransactionRecord(transactional_id, step),), on_committed, on_failed)
 
     def _check_step(self, transactional_id: str, step: Transaction | None) -> None:
-        """Whether the step may follow: a wrong one would fence nobody, or decide twice."""
+        """Assert that the step may follow the current state."""
         current = self.transactions.get(transactional_id)
         before = None if current is None else current.state
         after = None if step is None else step.state
         assert after in NEXT_STATES.get(before, {after}), f"{before} to {after}"
         if (pending := self.pending.get(transactional_id)) is not None:
             ongoing = TransactionState.ONGOING
-            assert pending.state is after is ongoing, "one step at a time, but for partitions"
+            assert pending.state is after is ongoing, "only added partitions may build on a step"
         if current is not None and step is not None and current.producer_id == step.producer_id:
             assert step.producer_epoch >= current.producer_epoch, "an epoch went back"
 
     def arm(self, now: Now, transactional_id: str) -> None:
-        """An ongoing transaction has its timeout; whatever its clock says, not longer."""
+        """Set the timeout of an ongoing transaction, or cancel it.
+
+        A wall clock that was set back cannot extend the timeout.
+        """
         found = self.transactions.get(transactional_id)
         key = TimerKey(TimerKind.TIMEOUT, transactional_id)
         if found is None or found.state is not TransactionState.ONGOING:
@@ -161,13 +172,13 @@ class TransactionalIds:
             self.deadlines.set(key, now.tick_ms + min(max(left_ms, 0), found.timeout_ms))
 
     def try_again(self, now: Now, transactional_id: str, pause_ms: int = _RETRY_MS) -> None:
-        """Has the shard look at the id again soon, as when its transaction times out."""
+        """Have the shard retry the id's pending work after a pause, in milliseconds."""
         key = TimerKey(TimerKind.TIMEOUT, transactional_id)
         self.deadlines.set(key, now.tick_ms + pause_ms)
 
 
 def memory_of(transactional_id: str, found: Transaction | None) -> int:
-    """Bytes by estimate."""
+    """Return the estimated memory of a transactional id in bytes."""
     if found is None:
         return 0
     partitions = sum([_PARTITION_BYTES + len(topic) for topic, _ in found.partitions])

@@ -1,7 +1,7 @@
 """DescribeTransactions (version 0) and ListTransactions (0 to 2).
 
-The pattern of ListTransactions is a client's: RE2 matches it in time linear in the id, so none can
-hold the broker up.
+The pattern of ListTransactions comes from a client. RE2 matches it in time linear in the length of
+the id, so no pattern can block the broker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATTERN_MEMORY_BYTES = 1 << 20
 def describe_transaction(
     transactional_id: str, found: Transaction, partitions: Iterable[TopicPartition]
 ) -> DescribedTransaction:
-    """`partitions` are those in the transaction that have no marker yet."""
+    """Return the description of a transaction; `partitions` are those without a marker."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
@@ -39,7 +39,10 @@ def describe_transaction(
 
 
 class TransactionFilter:
-    """What ListTransactions asks for. Raises `KafkaError` for a pattern that is none."""
+    """The filters of ListTransactions.
+
+    Raises `KafkaError(INVALID_REGULAR_EXPRESSION)` for a malformed pattern.
+    """
 
     def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:
         self._states = _STATES.intersection(request.state_filters)
@@ -51,6 +54,7 @@ class TransactionFilter:
         self._pattern = _compiled(request.transactional_id_pattern)
 
     def accepts(self, transactional_id: str, found: Transaction) -> bool:
+        """Return whether the transaction passes all filters."""
         if not self._any_state and found.state.label not in self._states:
             return False
         if self._producer_ids and found.producer_id not in self._producer_ids:
@@ -63,7 +67,7 @@ class TransactionFilter:
 def _compiled(pattern: str | None) -> Any:
     if not pattern:
         return None
-    import re2  # rarely needed, and a broker is to be ready soon
+    import re2  # rarely needed, and its import would delay the start of the broker
 
     options = re2.Options()
     options.max_mem = _PATTERN_MEMORY_BYTES
@@ -75,6 +79,7 @@ def _compiled(pattern: str | None) -> Any:
 
 
 def list_transaction(transactional_id: str, found: Transaction) -> ListedTransaction:
+    """Return the transaction's entry of ListTransactions."""
     return ListedTransaction(
         transactional_id=transactional_id,
         producer_id=found.producer_id,

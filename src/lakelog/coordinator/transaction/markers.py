@@ -1,8 +1,8 @@
-"""Tells the partitions of a transaction how it ended, until all of them know.
+"""Writes the markers of a transaction to its partitions, and retries until each has one.
 
-The decision is in the log before the first marker is written, so markers may be repeated: after a
-failure, by the next coordinator after a restart. A partition that is gone needs none. Only when
-each has its marker is the transaction complete, and only then may the next one begin.
+The decision is committed before the first marker is written, so markers may be repeated: after a
+failure, or by the next coordinator after a restart. A deleted partition needs none. The transaction
+is complete when each partition has its marker; only then may the next transaction begin.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SETTLED = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
-"""The partition has the marker, is gone, or has since heard from a newer epoch: a newer epoch is
-only given out when nothing of the older one is open."""
+"""The partition has the marker, is deleted, or has records of a newer epoch. A producer gets a
+newer epoch only when no transaction of the older one is open."""
 
 
 class Marker(NamedTuple):
-    """What one partition is told."""
+    """The outcome of a transaction for one partition."""
 
     topic: str
     partition: int
@@ -49,50 +49,51 @@ class Marker(NamedTuple):
     commit: bool
     coordinator_epoch: int
     transaction_version: int
-    """The level of `transaction.version` that the client speaks."""
+    """Level of the feature `transaction.version` that the client uses."""
 
 
 class MarkerWriter(Protocol):
-    """How a transaction coordinator reaches partitions, and group coordinators as one of them."""
+    """The transaction coordinator's access to partitions, including those of group coordinators."""
 
     def write(self, markers: Sequence[Marker]) -> Awaitable[Sequence[ErrorCode]]:
-        """Writes each marker to its partition; one code for each, in their order.
+        """Write each marker to its partition; return one code for each, in their order.
 
-        With a code other than NONE, or if this raises `KafkaError` or `OSError`, the marker may
-        have been written all the same; but then it is in the log when this returns: it cannot turn
-        up later.
+        After a code other than NONE, `KafkaError` or `OSError`, the marker may be in the log. If
+        so, it is there when this returns: it cannot appear later.
         """
         ...
 
 
 class EndingTransactions(Protocol):
-    """The shard that a transaction belongs to."""
+    """The ending transactions of a shard."""
 
     @property
     def partition(self) -> int:
-        """That of `__transaction_state`."""
+        """The shard's partition of `__transaction_state`."""
         ...
 
     def is_ending(self, transactional_id: str, ending: Transaction) -> bool:
-        """Whether it is still this end that its partitions have to be told."""
+        """Return whether this end of the transaction still needs markers or completion."""
         ...
 
     def unmarked(self, transactional_id: str, ending: Transaction) -> frozenset[TopicPartition]:
-        """Its partitions without a marker; none if this end is no longer to be told."""
+        """Return the partitions without a marker; none if they are no longer needed."""
         ...
 
     def marked(
         self, transactional_id: str, ending: Transaction, partitions: Sequence[TopicPartition]
-    ) -> None: ...
+    ) -> None:
+        """Note that these partitions have their marker."""
+        ...
 
 
 Complete = Callable[[int, str, Transaction], Awaitable[bool]]
-"""Writes down that a transaction is complete, by its partition of `__transaction_state` and its
-transactional id; false if that is to be tried again."""
+"""Writes the Complete state of a transaction, given its partition of `__transaction_state` and its
+transactional id; returns false if the caller has to retry."""
 
 
 class MarkerDriver:
-    """Writes the markers of transactions, each in a task of its own."""
+    """Writes the markers of each transaction in a task of its own."""
 
     def __init__(self, writer: MarkerWriter, tasks: Tasks) -> None:
         self._writer = writer
@@ -101,10 +102,11 @@ class MarkerDriver:
         self._held: list[Callable[[], None]] | None = None
 
     def hold(self) -> None:
-        """What is begun from now on waits for `release`."""
+        """Delay transactions that begin from now on until `release`."""
         self._held = []
 
     def release(self) -> None:
+        """Start the delayed transactions."""
         held, self._held = self._held or [], None
         for begin in held:
             begin()
@@ -117,7 +119,10 @@ class MarkerDriver:
         coordinator_epoch: int,
         complete: Complete,
     ) -> None:
-        """`ending` is in a Prepare state. Ends by itself when the shard no longer has it."""
+        """Write the markers of `ending`, which is in a Prepare state, and complete it.
+
+        The task ends by itself when `ending` is no longer the state of its transactional id.
+        """
         job = _Job(shard, transactional_id, ending, coordinator_epoch, complete)
         if self._held is not None:
             self._held.append(partial(self._start, job))
@@ -137,7 +142,8 @@ class MarkerDriver:
 
     async def _run(self, job: _Job, before: Reply[None] | None) -> None:
         if before is not None and not before.done():
-            # Of a shard that was dropped: what it has under way must not come after what follows.
+            # The task of a dropped shard may have markers in flight. They must not reach a
+            # partition after the markers of this task.
             ended = self._tasks.future()
             before.add_done_callback(lambda _: ended.set_result(None))
             await ended
@@ -155,19 +161,19 @@ class MarkerDriver:
             await self._sleep(pause_s)
 
     async def _write(self, job: _Job, left: Sequence[TopicPartition]) -> bool:
-        """Whether to go on."""
+        """Write markers once; return false if another coordinator has taken over."""
         try:
             codes = await self._writer.write([job.marker(key) for key in left])
         except (KafkaError, OSError) as error:
             logger.warning(
-                "markers of %s: %s",
+                "cannot write the markers of %s, retrying: %s",
                 job.transactional_id,
                 error,
                 extra=event("txn_markers_failed", transactional_id=job.transactional_id),
             )
             return True
-        told = [key for key, code in zip(left, codes, strict=True) if code in _SETTLED]
-        job.shard.marked(job.transactional_id, job.ending, told)
+        settled = [key for key, code in zip(left, codes, strict=True) if code in _SETTLED]
+        job.shard.marked(job.transactional_id, job.ending, settled)
         failed = {code.name for code in codes if code not in _SETTLED}
         if ErrorCode.TRANSACTION_COORDINATOR_FENCED.name in failed:
             logger.error(
@@ -178,7 +184,7 @@ class MarkerDriver:
             return False
         if failed:
             logger.warning(
-                "markers of %s: %s",
+                "cannot write all markers of %s, retrying: %s",
                 job.transactional_id,
                 ", ".join(sorted(failed)),
                 extra=event("txn_markers_failed", transactional_id=job.transactional_id),

@@ -1,8 +1,8 @@
-"""Producer ids that are reserved while a request waits, one at a time for each transactional id.
+"""Reserves producer ids for requests, one at a time for each transactional id.
 
-A client repeats a request that takes long. Requests for the same transactional id that arrive
-while an id is being reserved wait, and are then decided again: the first one may have changed
-whether they need an id.
+A client repeats a request that takes long. A request that arrives while another one reserves an id
+for the same transactional id waits, and is then decided again: the first request may have changed
+whether the second needs an id.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ class _Waiting(NamedTuple):
 
 
 class ProducerIdReservations:
-    """Args:
-    new_producer_id: reserves a producer id, which takes time; raises `KafkaError`.
+    """Requests that wait for a producer id, by transactional id.
+
+    Args:
+        new_producer_id: reserves a producer id, which takes time; raises `KafkaError`.
     """
 
     def __init__(self, tasks: Tasks, new_producer_id: Callable[[], Awaitable[int]]) -> None:
@@ -37,10 +39,10 @@ class ProducerIdReservations:
         decide: Callable[[int], None],
         refuse: Callable[[ErrorCode], None],
     ) -> None:
-        """Calls `decide` with a reserved producer id, or `refuse` if none can be reserved.
+        """Call `decide` with a reserved producer id, or `refuse` if none can be reserved.
 
-        If another request of this transactional id is waiting already, `decide` is called with
-        `NO_PRODUCER_ID` after it, and may reserve again.
+        If an earlier request of this transactional id is waiting, call `decide` with
+        `NO_PRODUCER_ID` after it; the decision may then reserve again.
         """
         waiting = _Waiting(decide, refuse)
         if transactional_id in self._waiting:

@@ -17,4 +17,5 @@ class ProducerReply(NamedTuple):
 
     @staticmethod
     def of(transaction: Transaction) -> ProducerReply:
+        """Return the reply with a transaction's producer id and epoch."""
         return ProducerReply(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)

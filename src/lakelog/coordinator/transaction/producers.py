@@ -1,6 +1,6 @@
-"""What the producers of a shard's transactional ids ask for.
+"""Requests of producers: InitProducerId, AddPartitionsToTxn, EndTxn and verification (KIP-890).
 
-Requests that are refused raise `KafkaError`, or are answered through their `reply`.
+Rejected requests raise `KafkaError`, or are answered through their `reply`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from lakelog.coordinator.transaction.transitions import (
 
 
 class Producers:
+    """Decisions about the producers of a shard's transactional ids."""
+
     def __init__(self, ids: TransactionalIds, endings: Endings) -> None:
         self._ids = ids
         self._endings = endings
@@ -48,9 +50,15 @@ class Producers:
         reply: Callable[[ProducerReply], None],
         reserve: Callable[[], None],
     ) -> Decision:
-        """InitProducerId: fences every other producer of the id, and ends what they left.
+        """Decide InitProducerId: fence other producers of the id, and abort their transaction.
 
-        `reserve` and `new_producer_id` as for `end`.
+        Args:
+            expected: what the client holds, to continue with it (KIP-360).
+            timeout_ms: transaction timeout.
+            new_producer_id: as for `end`.
+            reserve: as for `end`.
+
+        Raises `KafkaError` with CONCURRENT_TRANSACTIONS, PRODUCER_FENCED or POLICY_VIOLATION.
         """
         self._ids.check_settled(transactional_id)
         current = self._ids.transactions.get(transactional_id)
@@ -72,7 +80,7 @@ class Producers:
                 reply(ProducerReply.of(step))
                 return None
             reply(ProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS))
-            return self._endings.tell(transactional_id, now)
+            return self._endings.write_markers(transactional_id, now)
 
         def failed(_: Now, code: ErrorCode) -> None:
             reply(ProducerReply(code))
@@ -88,6 +96,11 @@ class Producers:
         version: TransactionVersion,
         reply: Callable[[ErrorCode], None],
     ) -> Decision:
+        """Decide AddPartitionsToTxn: the partitions join the transaction, which may begin.
+
+        Raises `KafkaError` with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+        CONCURRENT_TRANSACTIONS or POLICY_VIOLATION.
+        """
         pending = self._ids.pending.get(transactional_id)
         known = self._ids.transactions.get(transactional_id)
         is_adding = pending is not None and pending.state is TransactionState.ONGOING
@@ -111,6 +124,10 @@ class Producers:
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
+        """Return for each partition whether it is in the producer's transaction (KIP-890).
+
+        Raises `KafkaError` if the producer does not hold the transactional id.
+        """
         current = check_producer(self._ids.transactions.get(transactional_id), producer)
         return verified(current, partitions)
 
@@ -123,11 +140,15 @@ class Producers:
         reply: Callable[[ProducerReply], None],
         reserve: Callable[[], None],
     ) -> Decision:
-        """EndTxn. The reply comes with the decision; the markers follow.
+        """Decide EndTxn. The reply comes with the committed decision; the markers follow.
 
         Args:
-            next_producer_id: reserved for this request, or `NO_PRODUCER_ID`.
-            reserve: called instead of a decision if it needs a producer id and has none.
+            next_producer_id: id reserved for this request, or `NO_PRODUCER_ID`.
+            reserve: called if the decision needs a producer id and has none. Nothing is decided
+                then; the caller calls again with a reserved id.
+
+        Raises `KafkaError` with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE or
+        CONCURRENT_TRANSACTIONS.
         """
         current = check_end(self._ids.transactions.get(transactional_id), end)
         self._ids.check_settled(transactional_id)
@@ -144,7 +165,7 @@ class Producers:
 
         def committed(now: Now) -> Decision | None:
             reply(ProducerReply.of(completed(step, now.wall_ms)))
-            return self._endings.tell(transactional_id, now)
+            return self._endings.write_markers(transactional_id, now)
 
         def failed(_: Now, code: ErrorCode) -> None:
             reply(ProducerReply(code))

@@ -1,11 +1,11 @@
 """The records of `__transaction_state`, in Kafka's formats.
 
     key    int16 type 0, then the transactional id      (never flexible)
-    value  int16 version, then the state                (null: the id is forgotten)
+    value  int16 version, then the state                (null: a tombstone)
 
-Written as by Apache Kafka 4.4 with `transaction.version` 2: value v1, without partitions while
-Empty. Versions 0 and 1 are read. Sources: `TransactionLogKey.json`, `TransactionLogValue.json` and
-`TransactionLog` of the jar kafka-transaction-coordinator 4.3.1.
+Written as Apache Kafka 4.4 does with `transaction.version` 2: value v1, without partitions in the
+Empty state. Versions 0 and 1 are read. Sources: `TransactionLogKey.json`,
+`TransactionLogValue.json` and `TransactionLog` of the jar kafka-transaction-coordinator 4.3.1.
 """
 
 from __future__ import annotations
@@ -30,16 +30,20 @@ _PARTITIONS_MAX = 1_000_000
 
 
 class TransactionLogKey(Message, versions="0"):
+    """The key of a record: a transactional id."""
+
     transactional_id: str = string("0")
 
 
 class PartitionsSchema(Struct):
+    """The partitions of one topic in a transaction."""
+
     topic: str = string()
     partition_ids: list[int] = array(int32)
 
 
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
-    """The whole state of a transactional id. Times are milliseconds since the epoch."""
+    """The state of a transactional id. Times are milliseconds since the epoch."""
 
     producer_id: int = int64()
     previous_producer_id: int = int64("1+", tag=0, default=-1)
@@ -55,13 +59,14 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
 
 
 class TransactionRecord(NamedTuple):
-    """The new state of a transactional id, or none: it is forgotten."""
+    """The new state of a transactional id; None is a tombstone."""
 
     transactional_id: str
     transaction: Transaction | None
 
 
 def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+    """Return key and value of a record."""
     key = TransactionLogKey(transactional_id=record.transactional_id)
     key_bytes = _INT16.pack(_TRANSACTION_LOG) + encode(key, 0)
     if record.transaction is None:
@@ -75,7 +80,7 @@ def _to_value(transaction: Transaction) -> TransactionLogValue:
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)
     is_empty = transaction.state is TransactionState.EMPTY
-    assert not (is_empty and topics), "a transaction that has not begun has no partitions"
+    assert not (is_empty and topics), "an empty transaction has partitions"
     return TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
@@ -93,7 +98,7 @@ def _to_value(transaction: Transaction) -> TransactionLogValue:
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """None for a type of record that is not known here. `WireError` if it is malformed."""
+    """Return the record, or None if its type is unknown. Raises `WireError` if it is malformed."""
     if _version(key) != _TRANSACTION_LOG:
         return None
     transactional_id = decode(TransactionLogKey, key, 0, 2).transactional_id
@@ -108,7 +113,7 @@ def _decode_value(data: bytes) -> Transaction:
         state = TransactionState(value.transaction_status)
         client_version = TransactionVersion(value.client_transaction_version)
     except ValueError as error:
-        raise WireError(f"a transaction's record: {error}") from None
+        raise WireError(f"malformed transaction record: {error}") from None
     partitions = frozenset(
         (topic.topic, partition)
         for topic in value.transaction_partitions or ()
@@ -131,6 +136,6 @@ def _decode_value(data: bytes) -> Transaction:
 
 def _version(data: bytes) -> int:
     if len(data) < 2:
-        raise WireError(f"a transaction's record of {len(data)} bytes has no version")
+        raise WireError(f"transaction record of {len(data)} bytes has no version")
     version: int = _INT16.unpack_from(data)[0]
     return version

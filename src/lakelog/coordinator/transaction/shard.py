@@ -1,7 +1,7 @@
 """The transactional ids of one partition of `__transaction_state`.
 
-`ids` holds them, `producers` answers their producers, `endings` ends their transactions; here is
-what a shard must be, and what it does by itself as time passes.
+`ids` holds their states, `producers` decides the requests of producers, `endings` ends
+transactions. This module implements the interface of a shard, timeouts and expiry.
 """
 
 from __future__ import annotations
@@ -34,7 +34,15 @@ from lakelog.protocol.list_transactions import TransactionState as ListedTransac
 
 
 class TransactionShard:
-    """`id_count` and `forgotten_epochs_end`: see `TransactionalIds`."""
+    """One partition of `__transaction_state`.
+
+    Args:
+        on_ending: begins to write the markers of a transaction.
+        id_count: see `TransactionalIds`.
+        fences: pending fences of all partitions.
+        memory: budget of all state that clients cause.
+        forgotten_epochs_end: see `TransactionalIds`.
+    """
 
     def __init__(
         self,
@@ -60,7 +68,7 @@ class TransactionShard:
         """By transactional id."""
         return self._ids.transactions
 
-    # What a shard must be (`lakelog.coordinator.shard`)
+    # The interface of a shard (`lakelog.coordinator.shard`)
 
     encode = staticmethod(encode_record)
     decode = staticmethod(decode_record)
@@ -69,10 +77,10 @@ class TransactionShard:
         self._ids.replay(record)
 
     def replay_pending(self, record: TransactionRecord, producer_id: int) -> None:
-        raise AssertionError("no transaction writes to the topic of the transactions")
+        raise AssertionError("a transaction wrote to __transaction_state")
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
-        """An administrator's marker in this topic ends nothing."""
+        """Ignore a marker, which only an administrator can write to this topic."""
 
     def loaded(self, now: Now) -> list[Decision]:
         self._ids.count.open()
@@ -82,7 +90,7 @@ class TransactionShard:
         for transactional_id in filter(self._ids.is_to_be_fenced, self.transactions):
             self.endings.fence_later(now, transactional_id)
         ending = [each for each, found in self.transactions.items() if found.state.is_ending]
-        return [self.endings.tell(transactional_id, now) for transactional_id in ending]
+        return [self.endings.write_markers(transactional_id, now) for transactional_id in ending]
 
     def unloaded(self, code: ErrorCode) -> None:
         self.endings.is_unloaded = True
@@ -111,7 +119,7 @@ class TransactionShard:
         if self._ids.is_to_be_fenced(transactional_id):
             return self.endings.fence(now, transactional_id)
         if current.state.is_ending and not current.partitions:
-            return self.endings.tell(transactional_id, now)
+            return self.endings.write_markers(transactional_id, now)
         if current.state is not TransactionState.ONGOING:
             return Result()
         return self.endings.abort(now, transactional_id, current)
@@ -121,7 +129,7 @@ class TransactionShard:
         self._ids.deadlines.set(TimerKey(TimerKind.EXPIRY), now.tick_ms + interval_ms)
 
     def _expire(self, now: Now) -> list[Decision]:
-        """Forgets ids without a transaction that nobody has used for a long time."""
+        """Delete transactional ids that have been unused for `transactional.id.expiration.ms`."""
         before_ms = now.wall_ms - self._config.id_expiration_ms
         expired = [
             transactional_id
@@ -139,13 +147,18 @@ class TransactionShard:
     # Queries
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
+        """Return the description of a transaction.
+
+        Raises `KafkaError(TRANSACTIONAL_ID_NOT_FOUND)`.
+        """
         found = self.transactions.get(transactional_id)
         if found is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        told = self.endings.told(transactional_id)
-        return describe_transaction(transactional_id, found, found.partitions - told)
+        marked = self.endings.marked_partitions(transactional_id)
+        return describe_transaction(transactional_id, found, found.partitions - marked)
 
     def list_transactions(self, wanted: TransactionFilter) -> Iterator[ListedTransaction]:
+        """Yield the transactions that pass the filters."""
         for transactional_id, found in self.transactions.items():
             if wanted.accepts(transactional_id, found):
                 yield list_transaction(transactional_id, found)

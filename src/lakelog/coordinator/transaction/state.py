@@ -1,11 +1,11 @@
-"""What is known of a transactional id: its producer, and where its newest transaction stands.
+"""The state of a transactional id: its producer, and the state of its newest transaction.
 
     Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing ...
                      -> PrepareAbort  -> CompleteAbort
 
-A Prepare state is the decision: it is durable, and the markers that follow from it may be written
-any number of times. Complete says that every partition has its marker. Dead and PrepareEpochFence
-are Kafka's names for moments that are not written down.
+A Prepare state is the durable decision; its markers may be written any number of times. In a
+Complete state every partition has its marker. Dead and PrepareEpochFence are states of Kafka that
+are never written.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_TIME = -1
 EPOCH_MAX = 32_767
-"""Never given to a client, so that a client with the highest it can have can still be fenced."""
+"""Never given to a client, so that a client with the epoch before it can be fenced."""
 EPOCH_LAST = EPOCH_MAX - 1
 
 TopicPartition = tuple[str, int]
 
 
 class TransactionState(IntEnum):
-    """By their numbers in the log."""
+    """States by their numbers in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -46,7 +46,7 @@ class TransactionState(IntEnum):
 
     @property
     def label(self) -> str:
-        """As in DescribeTransactions: `PrepareCommit`."""
+        """The name in DescribeTransactions, such as `PrepareCommit`."""
         return self.name.title().replace("_", "")
 
 
@@ -60,22 +60,22 @@ NEXT_STATES: dict[TransactionState | None, set[TransactionState | None]] = {
     _S.COMPLETE_COMMIT: {_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, None},
     _S.COMPLETE_ABORT: {_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, None},
 }
-"""States that may follow each state; None is an unknown transactional id. A log of another broker
-may have the other states; whatever follows them is accepted."""
+"""States that may follow each state; None is an unknown transactional id. A log that another broker
+wrote may have further states, which any state may follow."""
 
 
 class TransactionVersion(IntEnum):
-    """How a client speaks; the levels of the feature `transaction.version`."""
+    """The levels of the feature `transaction.version`; each client uses one."""
 
     CLASSIC = 0
     FLEXIBLE = 1
     BUMPING = 2
-    """The epoch rises with every transaction (KIP-890)."""
+    """Each transaction has its own epoch (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """One transactional id. Times are milliseconds since the epoch, -1 for none."""
+    """The state of one transactional id. Times are milliseconds since the epoch, -1 for none."""
 
     producer_id: int
     producer_epoch: int
@@ -86,23 +86,24 @@ class Transaction:
     last_update_ms: int
     client_version: TransactionVersion = TransactionVersion.CLASSIC
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id before the last change; the same unless that change replaced it."""
+    """The producer id before the last step; differs if that step replaced the producer id."""
     next_producer_id: int = NO_PRODUCER_ID
-    """Replaces the producer id, whose epochs are used up, when the transaction completes."""
+    """Replaces the producer id, whose epochs are exhausted, when the transaction completes."""
     last_epoch: int = field(default=NO_EPOCH, compare=False)
-    """The epoch a client may still name when it repeats the request that raised it. Kafka's format
-    has no place for it: after a restart it is what can be told from the rest."""
+    """The epoch that a client may send when it repeats the request that raised the epoch. Kafka's
+    format has no field for it; a restart derives it from the rest (`last_epoch_of`)."""
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether this producer id has no further epoch for a client."""
+        """Whether the producer id has no further epoch for a client."""
         return self.producer_epoch >= EPOCH_LAST
 
 
 def last_epoch_of(epoch: int, state: TransactionState, version: TransactionVersion) -> int:
-    """With KIP-890 the end of a transaction has raised the epoch by one; else nothing is known.
+    """Return the epoch before the end of the last transaction, `NO_EPOCH` if it is unknown.
 
-    Nor is it at the highest epoch: a producer that was fenced there holds the one before.
+    With KIP-890 the end of a transaction raises the epoch by one. At the highest epoch the previous
+    one is unknown: a fenced producer holds the epoch before.
     """
     ends = state.is_ending or state.has_ended
     if version is not TransactionVersion.BUMPING or not ends or epoch == EPOCH_MAX:

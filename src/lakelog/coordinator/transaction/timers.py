@@ -1,4 +1,4 @@
-"""What a shard of transactions waits for."""
+"""The timers of a shard of transactions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import NamedTuple
 
 
 class TimerKind(Enum):
+    """What a timer is for."""
+
     TIMEOUT = "timeout"
+    """A transaction has timed out, or a failed step of a transactional id is due for a retry."""
     EXPIRY = "expiry"
+    """The check for unused transactional ids is due."""
 
 
 class TimerKey(NamedTuple):
+    """One timer; `EXPIRY` is a timer of the whole shard."""
+
     kind: TimerKind
     transactional_id: str = ""

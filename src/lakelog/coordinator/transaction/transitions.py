@@ -1,8 +1,8 @@
-"""From one state of a transactional id to the next: what is allowed, and what it becomes.
+"""The steps of a transactional id: which are allowed, and the state after each.
 
-Plain functions of values. They refuse by `KafkaError` with the codes of Apache Kafka 4.4. Sources:
-KIP-98, KIP-360 (a producer goes on at the next epoch), KIP-890 (the epoch rises with each
-transaction) and `TransactionCoordinator` of Apache Kafka.
+These are plain functions of values. They reject a request by raising `KafkaError` with the code of
+Apache Kafka 4.4. Sources: KIP-98, KIP-360 (a producer continues with the next epoch), KIP-890 (each
+transaction has its own epoch) and `TransactionCoordinator` of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _S = TransactionState
 
 
 class Producer(NamedTuple):
-    """A producer id and an epoch of it."""
+    """A producer id with an epoch."""
 
     producer_id: int
     epoch: int
@@ -40,9 +40,11 @@ class Producer(NamedTuple):
 def needs_producer_id(
     current: Transaction | None, expected: Producer | None, *, may_be_old: bool
 ) -> bool:
-    """Whether `initialised` would need a producer id that nobody has had.
+    """Return whether `initialised` needs a new producer id.
 
-    If `may_be_old`, later epochs of the present one may have been given out.
+    Args:
+        expected: what the client holds, or None.
+        may_be_old: whether clients may have later epochs of the current producer id.
     """
     if current is None:
         return True
@@ -65,13 +67,19 @@ def initialised(
     *,
     may_be_old: bool,
 ) -> Transaction:
-    """The id with an epoch that nobody has had, so that every other producer of it is fenced.
+    """Return the transactional id with a new epoch, which fences every other producer of the id.
 
-    With an ongoing transaction that is the abort of it (`fenced`): the client is to come again.
+    With an ongoing transaction, return its abort (`fenced`); the client has to retry.
 
     Args:
-        expected: what the client holds, if it means to go on (KIP-360).
+        expected: what the client holds, if it continues with it (KIP-360).
+        timeout_ms: transaction timeout.
+        now_ms: milliseconds since the epoch.
         new_producer_id: used only if `needs_producer_id`.
+        may_be_old: as for `needs_producer_id`.
+
+    Raises `KafkaError(CONCURRENT_TRANSACTIONS)` while a transaction ends, `PRODUCER_FENCED` if
+    `expected` is outdated.
     """
     if current is None:
         return Transaction(
@@ -108,7 +116,10 @@ def initialised(
 
 
 def _check_expected(current: Transaction, expected: Producer) -> None:
-    """A client may go on from the current epoch, or repeat the request that replaced its own."""
+    """Raise PRODUCER_FENCED unless the client holds the current epoch or repeats its last request.
+
+    A client that missed the response holds the epoch that its request replaced.
+    """
     held = current.producer_id, current.previous_producer_id
     repeats = expected.epoch == current.last_epoch and expected.producer_id in held
     if expected != _identity(current) and not repeats:
@@ -116,10 +127,10 @@ def _check_expected(current: Transaction, expected: Producer) -> None:
 
 
 def fenced(current: Transaction, now_ms: int) -> Transaction:
-    """The abort of an ongoing transaction whose producer is not to be heard again.
+    """Return the abort of an ongoing transaction, with its producer fenced.
 
-    The epoch rises past the one that the producer holds; at the highest it stays, which nobody
-    holds (KAFKA-18660).
+    The epoch rises past the producer's. At the highest epoch it stays: no client holds that one
+    (KAFKA-18660).
     """
     bumps = 2 if current.client_version is TransactionVersion.BUMPING else 1
     epoch = min(current.producer_epoch + bumps, EPOCH_MAX)
@@ -136,10 +147,10 @@ def fenced(current: Transaction, now_ms: int) -> Transaction:
 def fenced_beyond(
     current: Transaction, partitions: Iterable[TopicPartition], epoch: int, now_ms: int
 ) -> Transaction:
-    """The abort of what these partitions have of its producer up to this epoch.
+    """Return the abort of the producer's transactions in these partitions, up to this epoch.
 
-    Nothing that is to be committed is `current`. The epoch rises by two, or the end of what hangs
-    would be taken for a repetition of what was decided.
+    `current` is not about to be committed. The epoch rises by two: after a rise by one, EndTxn of
+    the hanging transaction would pass for a repetition of an earlier request.
     """
     assert current.state is not _S.PREPARE_COMMIT
     return replace(
@@ -158,7 +169,11 @@ def fenced_beyond(
 
 
 def check_producer(current: Transaction | None, producer: Producer) -> Transaction:
-    """Whether this producer holds the transactional id; raises `KafkaError` if not."""
+    """Return the transaction if this producer holds the transactional id.
+
+    Raises `KafkaError` with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or
+    CONCURRENT_TRANSACTIONS.
+    """
     _check_not_early(current, producer)
     if current is None or current.producer_id != producer.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -168,7 +183,10 @@ def check_producer(current: Transaction | None, producer: Producer) -> Transacti
 
 
 def _check_not_early(current: Transaction | None, producer: Producer) -> None:
-    """EndTxn tells a client the producer id that is its own only once every marker is written."""
+    """Raise CONCURRENT_TRANSACTIONS if the producer's new id is not valid yet.
+
+    EndTxn returns the next producer id early; it becomes valid once every marker is written.
+    """
     if current is None or not current.state.is_ending:
         return
     if current.next_producer_id == NO_PRODUCER_ID:
@@ -180,7 +198,10 @@ def _check_not_early(current: Transaction | None, producer: Producer) -> None:
 def verified(
     current: Transaction, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Whether these partitions are in the transaction (KIP-890, part 1)."""
+    """Return for each partition NONE if it is in the transaction, else TRANSACTION_ABORTABLE.
+
+    Raises `KafkaError(CONCURRENT_TRANSACTIONS)` while the transaction ends (KIP-890, part 1).
+    """
     if current.state.is_ending:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     return {
@@ -195,7 +216,10 @@ def with_partitions(
     version: TransactionVersion,
     now_ms: int,
 ) -> Transaction:
-    """The transaction with these partitions; itself if it has them already."""
+    """Return the transaction with these partitions, or `current` if it has them all.
+
+    Raises `KafkaError(CONCURRENT_TRANSACTIONS)` while the previous transaction ends.
+    """
     if current.state.is_ending:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     added = current.partitions | frozenset(partitions)
@@ -217,7 +241,7 @@ def with_partitions(
 
 
 class End(NamedTuple):
-    """What EndTxn asks for."""
+    """The content of an EndTxn request."""
 
     producer: Producer
     commit: bool
@@ -225,7 +249,11 @@ class End(NamedTuple):
 
 
 def check_end(current: Transaction | None, end: End) -> Transaction:
-    """Whether this producer may end a transaction now; raises `KafkaError` if not."""
+    """Return the transaction if this producer may end it now.
+
+    Raises `KafkaError` with INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or
+    CONCURRENT_TRANSACTIONS.
+    """
     if end.version is not TransactionVersion.BUMPING:
         return check_producer(current, end.producer)
     _check_not_early(current, end.producer)
@@ -241,9 +269,10 @@ def check_end(current: Transaction | None, end: End) -> Transaction:
 
 
 def _is_retry(current: Transaction, producer: Producer) -> bool:
-    """Whether the client has not heard of the epoch that the end of its transaction gave it.
+    """Return whether the client repeats EndTxn because it missed the response with its new epoch.
 
-    The highest epoch it gave to nobody, unless with another producer id: else that is a fence.
+    At the highest epoch without a next producer id the producer was fenced: no response contained
+    that epoch.
     """
     if current.producer_epoch == EPOCH_MAX and current.next_producer_id == NO_PRODUCER_ID:
         return False
@@ -258,7 +287,7 @@ def _is_retry(current: Transaction, producer: Producer) -> bool:
 
 
 def replaces_producer_id(current: Transaction, end: End, *, may_be_old: bool) -> bool:
-    """Whether `ended` needs a producer id that nobody has had."""
+    """Return whether `ended` needs a new producer id; `may_be_old` as for `needs_producer_id`."""
     is_bumping = end.version is TransactionVersion.BUMPING
     return is_bumping and (current.is_exhausted or may_be_old)
 
@@ -266,10 +295,12 @@ def replaces_producer_id(current: Transaction, end: End, *, may_be_old: bool) ->
 def ended(
     current: Transaction, end: End, now_ms: int, next_producer_id: int, *, may_be_old: bool
 ) -> Transaction | None:
-    """The transaction with the decision to commit or abort it; none if that has been done.
+    """Return the transaction with the decision to commit or abort it, None if it has ended so.
 
-    A transaction of KIP-890 may be aborted before it has any partition: the producer cannot know
-    whether it has. `current` has passed `check_end`.
+    `current` has passed `check_end`. With KIP-890 a transaction without partitions may be aborted:
+    the producer cannot know whether the coordinator has added any.
+
+    Raises `KafkaError` with CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
     """
     is_bumping = end.version is TransactionVersion.BUMPING
     is_retry = is_bumping and _is_retry(current, end.producer)
@@ -305,10 +336,10 @@ def _same_outcome(current: Transaction, *, commit: bool) -> bool:
 
 
 def completed(current: Transaction, now_ms: int) -> Transaction:
-    """Every partition has its marker.
+    """Return the transaction in its Complete state: every partition has its marker.
 
-    A new producer id goes on at the epoch that the old one had come to, if it can: so a repeated
-    request can be told by the epoch before, after a restart too.
+    A new producer id continues with the epoch of the old one, if possible. So the epoch before
+    identifies a repeated request, after a restart too.
     """
     assert current.state.is_ending
     committed = current.state is _S.PREPARE_COMMIT
