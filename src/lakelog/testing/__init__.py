@@ -1,0 +1,23 @@
+"""A real broker for the tests of programs that use Kafka: `with lakelog.testing.broker()`.
+
+`__all__` is the public part, described in docs/testing.md. The other modules of this package make
+the simulated worlds of lakelog's own tests, and may change at any time.
+
+Each name is imported when it is first used: the broker's process has no use for any of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakelog.testing.broker_process import Broker, BrokerError, broker
+
+__all__ = ["Broker", "BrokerError", "broker"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.broker_process"), name)
