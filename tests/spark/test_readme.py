@@ -119,7 +119,7 @@ def test_every_line_works_in_a_fresh_checkout(checkout: Path) -> None:
     assert '"name": "orders"' in done.stdout
     assert re.search(r"^rows total +1000$", done.stdout, re.MULTILINE)
     (installed,) = checkout.glob(INSTALLED)
-    for package in ("lakelog", "pyspark_lakelog"):
+    for package in ("lakelog", "pyspark_lakelog", "pytest_lakelog"):
         assert files_below(installed / package) == files_below(ROOT / "src" / package)
 
 
