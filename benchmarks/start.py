@@ -1,8 +1,9 @@
-"""How long commands take from start to exit: version, help, and a question to a running broker.
+"""How long commands take from start to exit, and `lakelog.testing.broker` until it is ready.
 
-Each command runs in a process of its own, in turn with the others, its output into a pipe. Wall
-time is what a person waits; CPU time (user and system) says the same on a machine with other work.
-Only lakelog is measured.
+The commands are version, help, and a question to a running broker. Each runs in a process of its
+own, in turn with the others, its output into a pipe. Wall time is what a person waits; CPU time
+(user and system) says the same on a machine with other work. That of a broker for tests includes
+its stop. Only lakelog is measured.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -26,7 +28,9 @@ from brokers import BrokerError, LakelogBroker, running  # noqa: E402
 from rounds import note  # noqa: E402
 from tables import Table, record, repeat_command, section, show  # noqa: E402
 
-_HELP_MS, _QUESTION_MS = 100, 150
+import lakelog.testing  # noqa: E402
+
+_HELP_MS, _QUESTION_MS, _BROKER_MS = 100, 150, 500
 _TOPICS = 20
 _COMMANDS = {
     "--version": _HELP_MS,
@@ -35,12 +39,16 @@ _COMMANDS = {
     "topic list --help": _HELP_MS,
     "topic list": _QUESTION_MS,
 }
+_BROKER = "lakelog.testing.broker()"
+_BOUNDS_MS = {f"lakelog {command}": bound for command, bound in _COMMANDS.items()} | {
+    _BROKER: _BROKER_MS
+}
 _COLUMNS = ("command", "measured", "median ms", "fastest ms", "slowest ms", "at most ms")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process: seconds from its start to its exit, and of a processor."""
+    """One process: seconds that were waited for it, and of a processor."""
 
     wall_s: float
     cpu_s: float
@@ -54,11 +62,21 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _run(program: str, words: Sequence[str], environment: dict[str, str]) -> Run:
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    before, began = _cpu_of_children_s(), time.perf_counter()
     subprocess.run([program, *words], env=environment, stdout=subprocess.PIPE, check=True)
-    wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Run(wall_s, cpu_s)
+    return Run(time.perf_counter() - began, _cpu_of_children_s() - before)
+
+
+def _run_broker() -> Run:
+    before, began = _cpu_of_children_s(), time.perf_counter()
+    with lakelog.testing.broker():
+        wall_s = time.perf_counter() - began
+    return Run(wall_s, _cpu_of_children_s() - before)
+
+
+def _cpu_of_children_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _measure(broker: LakelogBroker, runs: int) -> dict[str, list[Run]]:
@@ -66,26 +84,31 @@ def _measure(broker: LakelogBroker, runs: int) -> dict[str, list[Run]]:
     environment = os.environ | {"LAKELOG_BROKERS": f"127.0.0.1:{broker.port}"}
     names = [f"topic-{number}" for number in range(_TOPICS)]
     _run(program, ["topic", "create", "--quiet", *names], environment)
-    found: dict[str, list[Run]] = {command: [] for command in _COMMANDS}
-    for command in _COMMANDS:
-        _run(program, command.split(), environment)  # so that all is compiled and cached
+    runs_of: dict[str, Callable[[], Run]] = {
+        f"lakelog {command}": partial(_run, program, command.split(), environment)
+        for command in _COMMANDS
+    }
+    runs_of[_BROKER] = _run_broker
+    for run in runs_of.values():
+        run()  # so that all is compiled and cached
+    found: dict[str, list[Run]] = {name: [] for name in runs_of}
     for number in range(1, runs + 1):
         note(f"run {number} of {runs}")
-        for command, measured in found.items():
-            measured.append(_run(program, command.split(), environment))
+        for name, measured in found.items():
+            measured.append(runs_of[name]())
     return found
 
 
 def _table(found: dict[str, list[Run]]) -> Table:
     rows = []
-    for command, runs in found.items():
+    for name, runs in found.items():
         for kind, seconds in (
             ("wall", [run.wall_s for run in runs]),
             ("CPU", [run.cpu_s for run in runs]),
         ):
             shown = [f"{1000 * value:.0f}" for value in (median(seconds), *_ends(seconds))]
-            bound = str(_COMMANDS[command]) if kind == "wall" else ""
-            rows.append([f"lakelog {command}", kind, *shown, bound])
+            bound = str(_BOUNDS_MS[name]) if kind == "wall" else ""
+            rows.append([name, kind, *shown, bound])
     return Table(_COLUMNS, rows, 2)
 
 
@@ -103,7 +126,8 @@ def main(argv: Sequence[str]) -> None:
     if options.record:
         about = (
             f"From start to exit, in turn, {options.runs} runs each; `topic list` shows {_TOPICS} "
-            f"topics of a running broker. Repeat with {repeat_command('start', argv)}."
+            f"topics of a running broker; the broker for tests is timed until it is ready. "
+            f"Repeat with {repeat_command('start', argv)}."
         )
         record(section("starts of commands", about, tables))
 
