@@ -15,13 +15,13 @@ Only this part of a coordinator waits, through `Tasks`.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.shortage import OutOfRoomError
+from lakelog.coordinator.hosted import Encoded, Hosted
 from lakelog.coordinator.log_replay import replay_log
 from lakelog.coordinator.reloads import UNREADABLE, Reloads
 from lakelog.coordinator.shard import (
@@ -33,46 +33,12 @@ from lakelog.coordinator.shard import (
     coordinator_code,
 )
 from lakelog.records.builder import BatchBuilder
-from lakelog.runtime.api import Clock, Tasks, Timer
+from lakelog.runtime.api import Clock, Tasks
 from lakelog.wire.errors import WireError
 
 logger = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=Shard[Any])
-
-_BATCH_OVERHEAD = 61
-_RECORD_OVERHEAD = 32
-"""Upper bound of a record's size without its key and value."""
-
-_Encoded = tuple[bytes, bytes | None]
-
-
-class _Hosted(Generic[S]):
-    """One partition: its shard, and the decisions that wait for the log."""
-
-    __slots__ = (
-        "active",
-        "dropped",
-        "offset_last",
-        "partition",
-        "queue",
-        "shard",
-        "timer",
-        "timer_ms",
-        "writing",
-    )
-
-    def __init__(self, partition: int, shard: S) -> None:
-        self.partition = partition
-        self.shard = shard
-        self.active = False
-        self.dropped = False
-        self.writing = False
-        self.offset_last = -1
-        """Base offset of the newest append, which a later one exceeds."""
-        self.queue: deque[tuple[Result[Any], list[_Encoded]]] = deque()
-        self.timer: Timer | None = None
-        self.timer_ms = 0
 
 
 class ShardHost(Generic[S]):
@@ -110,7 +76,7 @@ class ShardHost(Generic[S]):
         self._empty_key_code = empty_key_code
         self._batch_bytes_max = batch_bytes_max
         self._codec = codec
-        self._hosted: dict[int, _Hosted[S]] = {}
+        self._hosted: dict[int, Hosted[S]] = {}
         self._writers: dict[int, Any] = {}
         self._reloads = Reloads(topic, self.load, tasks)
 
@@ -145,7 +111,7 @@ class ShardHost(Generic[S]):
             raise KafkaError(self._empty_key_code)
         return self._active(self._partition_for(key)).shard
 
-    def _active(self, partition: int) -> _Hosted[S]:
+    def _active(self, partition: int) -> Hosted[S]:
         hosted = self._hosted.get(partition)
         if hosted is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
@@ -194,7 +160,7 @@ class ShardHost(Generic[S]):
         """
         if partition in self._hosted:
             return
-        hosted = self._hosted[partition] = _Hosted(partition, self._new_shard(partition))
+        hosted = self._hosted[partition] = Hosted(partition, self._new_shard(partition))
         try:
             if (writer := self._writers.get(partition)) is not None:
                 await writer
@@ -224,7 +190,7 @@ class ShardHost(Generic[S]):
             self.unload(partition)
         self._reloads.cancel_all()
 
-    def _drop(self, hosted: _Hosted[S], code: ErrorCode) -> None:
+    def _drop(self, hosted: Hosted[S], code: ErrorCode) -> None:
         hosted.dropped = True
         hosted.active = False
         del self._hosted[hosted.partition]
@@ -237,7 +203,7 @@ class ShardHost(Generic[S]):
 
     # Writing
 
-    def _accept(self, hosted: _Hosted[S], result: Result[Any] | None) -> None:
+    def _accept(self, hosted: Hosted[S], result: Result[Any] | None) -> None:
         while result is not None and not result.records and result.marker is None:
             result = result.committed(self.now()) if result.committed is not None else None
         if result is None:
@@ -268,11 +234,11 @@ class ShardHost(Generic[S]):
             name = f"write {self._topic}-{hosted.partition}"
             self._writers[hosted.partition] = self._tasks.spawn(self._write(hosted), name=name)
 
-    async def _write(self, hosted: _Hosted[S]) -> None:
+    async def _write(self, hosted: Hosted[S]) -> None:
         """Append decisions until the queue is empty."""
         try:
             while hosted.queue:
-                results, records = self._next(hosted)
+                results, records = hosted.take_batch(self._batch_bytes_max)
                 try:
                     continues = await self._append(hosted, results, records)
                 except Exception:
@@ -293,25 +259,7 @@ class ShardHost(Generic[S]):
             hosted.writing = False
             del self._writers[hosted.partition]
 
-    def _next(self, hosted: _Hosted[S]) -> tuple[list[Result[Any]], list[_Encoded]]:
-        """Take the decisions of the next append; a part of a transaction has a batch of its own."""
-        results: list[Result[Any]] = []
-        records: list[_Encoded] = []
-        size = _BATCH_OVERHEAD
-        while hosted.queue:
-            head, encoded = hosted.queue[0]
-            is_alone = head.marker is not None or head.producer is not None
-            size += sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in encoded)
-            if results and (is_alone or size > self._batch_bytes_max):
-                break
-            hosted.queue.popleft()
-            results.append(head)
-            records += encoded
-            if is_alone:
-                break
-        return results, records
-
-    def _batch(self, producer: tuple[int, int] | None, records: list[_Encoded]) -> bytearray:
+    def _batch(self, producer: tuple[int, int] | None, records: list[Encoded]) -> bytearray:
         builder = BatchBuilder(self._codec)
         now_ms = self._clock.wall_ms()
         for key, value in records:
@@ -319,7 +267,7 @@ class ShardHost(Generic[S]):
         return builder.build(*(producer or ()), is_transactional=producer is not None)
 
     async def _append(
-        self, hosted: _Hosted[S], results: list[Result[Any]], records: list[_Encoded]
+        self, hosted: Hosted[S], results: list[Result[Any]], records: list[Encoded]
     ) -> bool:
         """Append, replay and report decisions; return whether the shard can continue.
 
@@ -361,7 +309,7 @@ class ShardHost(Generic[S]):
         return True
 
     def _not_committed(
-        self, hosted: _Hosted[S], results: list[Result[Any]], code: ErrorCode
+        self, hosted: Hosted[S], results: list[Result[Any]], code: ErrorCode
     ) -> bool:
         self._fail(hosted, results, coordinator_code(code))
         if hosted.dropped:
@@ -372,14 +320,14 @@ class ShardHost(Generic[S]):
         self._reloads.begin(hosted.partition)
         return False
 
-    def _fail(self, hosted: _Hosted[S], results: list[Result[Any]], code: ErrorCode) -> None:
+    def _fail(self, hosted: Hosted[S], results: list[Result[Any]], code: ErrorCode) -> None:
         for result in results:
             if result.failed is not None:
                 self._accept(hosted, result.failed(self.now(), code))
 
     # Timers
 
-    def _arm(self, hosted: _Hosted[S]) -> None:
+    def _arm(self, hosted: Hosted[S]) -> None:
         """Set the timer so that the shard is called no later than its next deadline."""
         deadline = hosted.shard.deadlines.next()
         if deadline is None or hosted.dropped:
@@ -392,7 +340,7 @@ class ShardHost(Generic[S]):
         hosted.timer_ms = deadline
         hosted.timer = self._tasks.call_later(delay_ms / 1000, self._on_timer, hosted)
 
-    def _on_timer(self, hosted: _Hosted[S]) -> None:
+    def _on_timer(self, hosted: Hosted[S]) -> None:
         hosted.timer = None
         if hosted.dropped:
             return
