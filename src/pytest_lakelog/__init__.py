@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pluggy import Result
+    from pytest import TestReport
+
     from lakelog.testing import Broker
 
 _LOG_LINES = 50
@@ -108,14 +111,11 @@ def _as_topic(test_name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", test_name, flags=re.ASCII).strip("-")[:_TEST_NAME_MAX]
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+@pytest.hookimpl(hookwrapper=True)  # the older kind of wrapper: the plugin loads in pytest 7 too
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[TestReport], None]:
     """Shows the end of the broker's log with a test that failed."""
-    report = yield
+    report = (yield).get_result()
     broker = getattr(item, "funcargs", {}).get("lakelog_broker")
     if report.failed and broker is not None:
         lines = broker.log.splitlines()[-_LOG_LINES:]
         report.sections.append(("end of the log of lakelog_broker", "\n".join(lines)))
-    return report
