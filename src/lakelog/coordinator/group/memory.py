@@ -34,7 +34,7 @@ def protocols_bytes(protocols: Protocols) -> int:
 def member_bytes(member: Member) -> int:
     """A live member of a classic group; its assignment counts with the stored generation."""
     names = (member.member_id, member.instance_id, member.client_id, member.client_host)
-    return _MEMBER_BYTES + sum(map(text_bytes, names)) + protocols_bytes(member.protocols)
+    return _MEMBER_BYTES + protocols_bytes(member.protocols) + sum(map(text_bytes, names))
 
 
 def stored_bytes(value: GroupMetadataValue | None) -> int:

@@ -83,6 +83,7 @@ class GroupShard:
         self._topics = topics
         self.state = state = ShardState(config, overrides, topics, limits, counts)
         self.deadlines = state.deadlines
+        self._consumer_groups = state.consumers.by_id
         self._rebalancer = state.rebalancer
         self._changes = state.changes
         self._joins = Joins(
@@ -156,13 +157,13 @@ class GroupShard:
         def due(now: Now) -> Decision:
             if key in self.state.deadlines:
                 return Result()  # set again while this waited
-            if (consumer := self.state.consumer(key.group_id)) is not None:
+            if (consumer := self._consumer_groups.get(key.group_id)) is not None:
                 return self.state.consumers.on_timer(now, consumer, key)
             if (group := self.state.classic.get(key.group_id)) is not None:
                 return self._changes.write(key.group_id, self._on_timer(now, group, key))
             return Result()
 
-        exclusive = self.state.consumer(key.group_id) is not None
+        exclusive = self._consumer_groups.get(key.group_id) is not None
         return self._changes.enter(now, key.group_id, due, lambda _: None, exclusive=exclusive)
 
     def _on_timer(self, now: Now, group: ClassicGroup, key: TimerKey) -> Decision:
@@ -199,7 +200,7 @@ class GroupShard:
         return self._heartbeats.heartbeat(now, beat)
 
     def join(self, now: Now, join: Join) -> Decision:
-        consumer = self.state.consumer(join.group_id)
+        consumer = self._consumer_groups.get(join.group_id)
         if consumer is not None and not consumer.members:
             return self._join_instead(consumer, join)
         if consumer is not None:
@@ -214,7 +215,8 @@ class GroupShard:
         if group is None:
             group = self.state.classic[join.group_id] = ClassicGroup(join.group_id)
         decision = self._joins.join(now, group, join)
-        self.state.forget_if_unused(group)
+        if not group.members:
+            self.state.forget_if_unused(group)
         return self._changes.write(join.group_id, decision)
 
     def _join_instead(self, consumer: ConsumerGroup, join: Join) -> Decision:
@@ -230,14 +232,14 @@ class GroupShard:
         return self._changes.change(join.group_id, Result(records, committed, failed))
 
     def sync(self, now: Now, request: SyncGroupRequest, reply: SyncReply) -> Decision:
-        consumer = self.state.consumer(request.group_id)
+        consumer = self._consumer_groups.get(request.group_id)
         if consumer is not None:
             return self._classic_members.sync(now, consumer, request, reply)
         decision = self._syncs.sync(now, self._group(request.group_id), request, reply)
         return self._changes.write(request.group_id, decision)
 
     def heartbeat(self, now: Now, request: HeartbeatRequest) -> ErrorCode:
-        consumer = self.state.consumer(request.group_id)
+        consumer = self._consumer_groups.get(request.group_id)
         if consumer is not None:
             return self._classic_members.heartbeat(now, consumer, request)
         return self._syncs.heartbeat(now, self._group(request.group_id), request)
@@ -251,7 +253,7 @@ class GroupShard:
         reply: Callable[[LeaveGroupResponse], None],
         refuse: Callable[[ErrorCode], None],
     ) -> Decision:
-        consumer = self.state.consumer(group_id)
+        consumer = self._consumer_groups.get(group_id)
         if consumer is not None:
             return self._classic_members.leave(now, consumer, members, version, reply, refuse)
         group = self.state.classic.get(group_id)
@@ -298,7 +300,7 @@ class GroupShard:
     def _check_commit(
         self, group: ClassicGroup | None, request: OffsetCommitRequest, version: int
     ) -> None:
-        consumer = self.state.consumer(request.group_id)
+        consumer = self._consumer_groups.get(request.group_id)
         if consumer is None:
             check_commit(group, request.group_id in self.state.offsets, request, version)
             return
@@ -346,7 +348,7 @@ class GroupShard:
         return self._changes.write(request.group_id, decision)
 
     def _check_txn_commit(self, request: TxnOffsetCommitRequest, version: int) -> None:
-        consumer = self.state.consumer(request.group_id)
+        consumer = self._consumer_groups.get(request.group_id)
         if consumer is None:
             offsets = self.state.offsets
             known = request.group_id in offsets or request.group_id in offsets.pending

@@ -71,7 +71,8 @@ class TransactionalIds:
         is_known = name in self.transactions
         if new is not None:
             self.transactions[name] = new
-            self.count.add(not is_known)
+            if not is_known:
+                self.count.add(1)
         elif is_known:
             del self.transactions[name]
             self.count.add(-1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode
-from lakelog.coordinator.transaction.state import Transaction
 
 
 class ProducerReply(NamedTuple):
@@ -14,8 +13,3 @@ class ProducerReply(NamedTuple):
     code: ErrorCode
     producer_id: int = -1
     producer_epoch: int = -1
-
-    @staticmethod
-    def of(transaction: Transaction) -> ProducerReply:
-        """Return the reply with a transaction's producer id and epoch."""
-        return ProducerReply(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)

@@ -15,6 +15,7 @@ from lakelog.coordinator.transaction.producer_reply import ProducerReply
 from lakelog.coordinator.transaction.state import (
     NO_PRODUCER_ID,
     TopicPartition,
+    Transaction,
     TransactionState,
     TransactionVersion,
 )
@@ -77,7 +78,7 @@ class Producers:
 
         def committed(now: Now) -> Decision | None:
             if not step.state.is_ending:
-                reply(ProducerReply.of(step))
+                reply(_accepted(step))
                 return None
             reply(ProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS))
             return self._endings.write_markers(transactional_id, now)
@@ -155,7 +156,7 @@ class Producers:
         may_be_old = self._ids.may_be_old(current)
         step = ended(current, end, now.wall_ms, next_producer_id, may_be_old=may_be_old)
         if step is None:
-            reply(ProducerReply.of(current))
+            reply(_accepted(current))
             return Result()
         if next_producer_id == NO_PRODUCER_ID and replaces_producer_id(
             current, end, may_be_old=may_be_old
@@ -164,10 +165,14 @@ class Producers:
             return Result()
 
         def committed(now: Now) -> Decision | None:
-            reply(ProducerReply.of(completed(step, now.wall_ms)))
+            reply(_accepted(completed(step, now.wall_ms)))
             return self._endings.write_markers(transactional_id, now)
 
         def failed(_: Now, code: ErrorCode) -> None:
             reply(ProducerReply(code))
 
         return self._ids.step(now, transactional_id, step, committed, failed)
+
+
+def _accepted(transaction: Transaction) -> ProducerReply:
+    return ProducerReply(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)

@@ -67,12 +67,12 @@ class TransactionRecord(NamedTuple):
 
 def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     """Return key and value of a record."""
+    value = None
+    if record.transaction is not None:
+        fields = _to_value(record.transaction)
+        value = _INT16.pack(_VALUE_VERSION) + encode(fields, _VALUE_VERSION)
     key = TransactionLogKey(transactional_id=record.transactional_id)
-    key_bytes = _INT16.pack(_TRANSACTION_LOG) + encode(key, 0)
-    if record.transaction is None:
-        return key_bytes, None
-    value = encode(_to_value(record.transaction), _VALUE_VERSION)
-    return key_bytes, _INT16.pack(_VALUE_VERSION) + value
+    return _INT16.pack(_TRANSACTION_LOG) + encode(key, 0), value
 
 
 def _to_value(transaction: Transaction) -> TransactionLogValue:

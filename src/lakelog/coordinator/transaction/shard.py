@@ -60,6 +60,7 @@ class TransactionShard:
             config, id_count, fences, memory, forgotten_epochs_end=forgotten_epochs_end
         )
         self.deadlines = self._ids.deadlines
+        self.replay = self._ids.replay
         self.endings = Endings(partition, self._ids, on_ending, fences)
         self.producers = Producers(self._ids, self.endings)
 
@@ -72,9 +73,6 @@ class TransactionShard:
 
     encode = staticmethod(encode_record)
     decode = staticmethod(decode_record)
-
-    def replay(self, record: TransactionRecord) -> None:
-        self._ids.replay(record)
 
     def replay_pending(self, record: TransactionRecord, producer_id: int) -> None:
         raise AssertionError("a transaction wrote to __transaction_state")

@@ -93,11 +93,6 @@ class Transaction:
     """The epoch that a client may send when it repeats the request that raised the epoch. Kafka's
     format has no field for it; a restart derives it from the rest (`last_epoch_of`)."""
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether the producer id has no further epoch for a client."""
-        return self.producer_epoch >= EPOCH_LAST
-
 
 def last_epoch_of(epoch: int, state: TransactionState, version: TransactionVersion) -> int:
     """Return the epoch before the end of the last transaction, `NO_EPOCH` if it is unknown.

@@ -50,8 +50,13 @@ def needs_producer_id(
         return True
     if current.state in (_S.ONGOING, _S.PREPARE_COMMIT, _S.PREPARE_ABORT):
         return False
-    is_used_up = current.is_exhausted or may_be_old
+    is_used_up = _is_exhausted(current) or may_be_old
     return is_used_up and (expected is None or expected == _identity(current))
+
+
+def _is_exhausted(current: Transaction) -> bool:
+    """Return whether the producer id has no further epoch for a client."""
+    return current.producer_epoch >= EPOCH_LAST
 
 
 def _identity(current: Transaction) -> Producer:
@@ -289,7 +294,7 @@ def _is_retry(current: Transaction, producer: Producer) -> bool:
 def replaces_producer_id(current: Transaction, end: End, *, may_be_old: bool) -> bool:
     """Return whether `ended` needs a new producer id; `may_be_old` as for `needs_producer_id`."""
     is_bumping = end.version is TransactionVersion.BUMPING
-    return is_bumping and (current.is_exhausted or may_be_old)
+    return is_bumping and (_is_exhausted(current) or may_be_old)
 
 
 def ended(

@@ -9,6 +9,7 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.transaction.state import EPOCH_LAST, EPOCH_MAX, Transaction
+from lakelog.coordinator.transaction.transitions import needs_producer_id
 from transaction_world import BUMPING, CLASSIC, Producer, World, in_world
 
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -294,8 +295,9 @@ async def test_the_older_flow_keeps_its_epoch_at_the_end_of_a_transaction(world:
 
 def test_the_highest_epoch_is_never_a_clients() -> None:
     held = Transaction(producer_id=1, producer_epoch=EPOCH_LAST, timeout_ms=1, last_update_ms=0)
-    assert held.is_exhausted
-    assert not replace(held, producer_epoch=EPOCH_LAST - 1).is_exhausted
+    assert needs_producer_id(held, None, may_be_old=False)
+    before = replace(held, producer_epoch=EPOCH_LAST - 1)
+    assert not needs_producer_id(before, None, may_be_old=False)
 
 
 @in_world(ids_max=2, partitions=3, id_expiration_ms=60_000, id_expiration_check_ms=10_000)
