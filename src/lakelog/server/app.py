@@ -99,6 +99,7 @@ class Server:
             lambda: tasks.call_soon(self._maintenance.retain_soon),
             self._on_shortage_over,
         )
+        world.metadata.watch_device(self._directory.distrust_page_cache)
         self._metadata = MetadataLog(
             world.metadata, tasks, random, broker_id=options.node_id, space=shortages
         )

@@ -78,6 +78,9 @@ class FaultyStore:
     def watch(self, callback: Callable[[], None]) -> None:
         self._inner.watch(callback)
 
+    def watch_device(self, on_failure: Callable[[], object]) -> None:
+        self._inner.watch_device(on_failure)
+
     async def register_broker(self, broker_id: int, incarnation_id: bytes) -> None:
         await self._reach()
         await self._inner.register_broker(broker_id, incarnation_id)

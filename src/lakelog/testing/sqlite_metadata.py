@@ -111,6 +111,9 @@ class SimulatedStore:
     def watch(self, callback: Callable[[], None]) -> None:
         self._watchers.append(callback)
 
+    def watch_device(self, on_failure: Callable[[], object]) -> None:
+        self._log.on_device_failure = on_failure
+
     async def register_broker(self, broker_id: int, incarnation_id: bytes) -> None:
         if broker_id in self._metadata.live():
             raise BrokerIdInUse(f"broker {broker_id} is running")

@@ -189,7 +189,8 @@ class _MemoryVfs:
             try:
                 return int(method(first, *arguments) or _OK)
             except OSError as error:
-                return _FULL if error.errno == errno.ENOSPC else code
+                is_full = error.errno == errno.ENOSPC and name != "sync"  # as in SQLite's Unix VFS
+                return _FULL if is_full else code
             except BaseException as error:  # noqa: BLE001 - to be raised behind SQLite's back
                 assert mount is not None
                 mount.interruption = error

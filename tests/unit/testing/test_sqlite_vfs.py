@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from lakelog.metadata.errors import MetadataMissing, MetadataUnavailable
 from lakelog.metadata.store.api import MetadataBatch, Outcome
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.testing.disk import DiskStopped, MemoryDisk
+from lakelog.testing.disk_faults import Operation
 from lakelog.testing.randomness import SeededRandom
 from lakelog.testing.sqlite_metadata import MemoryDatabase
 from lakelog.testing.sqlite_vfs import Mount
@@ -99,6 +101,33 @@ def test_a_commit_that_fails_is_not_known_to_be_done() -> None:
     folder.disk.fail("sync", errno.EIO, suffix="-wal")
     batch = MetadataBatch(b"w" * 16, 1, epoch, b"x")
     assert log.append(batch, 0).outcome is Outcome.UNKNOWN
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "suffix", "noted"),
+    [
+        ("write", errno.EIO, "-wal", True),
+        ("write", errno.EROFS, "-wal", True),
+        ("sync", errno.EIO, "-wal", True),
+        ("sync", errno.ENOSPC, "-wal", True),
+        ("write", errno.EIO, "-end", True),
+        ("write", errno.ENOSPC, "-wal", False),
+        ("write", errno.ENOSPC, "-end", False),
+    ],
+)
+def test_a_failure_of_the_device_is_noted_before_the_answer(
+    operation: Operation, code: int, suffix: str, noted: bool
+) -> None:
+    folder = Folder()
+    log, _ = folder.start()
+    epoch = log.take_term(1, log.controller()).epoch
+    failures: list[str] = []
+    log.on_device_failure = lambda: failures.append(operation)
+    folder.disk.fail(operation, code, suffix=suffix)
+    with contextlib.suppress(MetadataUnavailable):
+        log.append(MetadataBatch(b"w" * 16, 1, epoch, b"x"), 0)
+    assert bool(failures) is noted
     log.close()
 
 

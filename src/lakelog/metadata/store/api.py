@@ -113,6 +113,13 @@ class MetadataStore(Protocol):
         """Called on the loop some time after another writer's entry; may be called for nothing."""
         ...
 
+    def watch_device(self, on_failure: Callable[[], object]) -> None:
+        """Calls `on_failure` when a write or sync of this store's files fails, perhaps in a thread.
+
+        That is before the store's own call ends. A lack of space is no failure of the device.
+        """
+        ...
+
     async def register_broker(self, broker_id: int, incarnation_id: bytes) -> None:
         """Held until `close` or death of the process; raises `BrokerIdInUse`."""
         ...

@@ -84,6 +84,9 @@ class EmbeddedStore:
     def watch(self, callback: Callable[[], None]) -> None:
         self._watchers.append(callback)
 
+    def watch_device(self, on_failure: Callable[[], object]) -> None:
+        self._log.on_device_failure = on_failure
+
     async def register_broker(self, broker_id: int, incarnation_id: bytes) -> None:
         assert self._registration is None
         self._registration = await self._run(

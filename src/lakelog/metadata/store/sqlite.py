@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
+from lakelog.base.shortage import is_shortage
 from lakelog.metadata.errors import (
     MetadataCorrupt,
     MetadataFull,
@@ -40,6 +41,7 @@ _APPLICATION_ID = 0x4C4B4C47
 _FORMAT_VERSION = 1
 _ENTRIES_KEPT = 100
 _NOT_COMMITTED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}
+_READ_ERRORS = {sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ}
 _WRITERS_KEPT = 1000
 
 _SCHEMA = (
@@ -66,6 +68,9 @@ class SqliteLog:
         self._path = database.path
         self._connection: sqlite3.Connection | None = None
         self._failure: str | None = None
+        self.on_device_failure: Callable[[], object] = tuple
+        """Called before an I/O error of a write or sync is raised or returned. A lack of space is
+        none."""
 
     def open(self, *, create: bool) -> None:
         """Raises `MetadataMissing`, `MetadataCorrupt` or `MetadataUnsupported`."""
@@ -278,11 +283,21 @@ class SqliteLog:
         except sqlite3.Error as error:
             if error.sqlite_errorcode & 0xFF in _NOT_COMMITTED:
                 raise self._not_done(connection, error) from error
+            self._note(error)
             self._failure = f"{self._path}: {error}; restart to recover"
             return AppendOutcome(Outcome.UNKNOWN, -1)
-        with suppress(OSError):  # the commit is durable; an old note says less, but nothing wrong
+        try:
             self._database.note_committed(*self._committed())
+        except OSError as error:  # the commit is durable; an old note says less, but nothing wrong
+            if not is_shortage(error):
+                self.on_device_failure()
         return AppendOutcome(Outcome.DONE, end)
+
+    def _note(self, error: sqlite3.Error) -> None:
+        """A failed read loses no page that was to be written."""
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code & 0xFF == sqlite3.SQLITE_IOERR and code not in _READ_ERRORS:
+            self.on_device_failure()
 
     def _not_done(self, connection: sqlite3.Connection, error: sqlite3.Error) -> Exception:
         if connection.in_transaction:
@@ -290,6 +305,7 @@ class SqliteLog:
         return self._unavailable(error)
 
     def _unavailable(self, error: sqlite3.Error) -> MetadataUnavailable:
+        self._note(error)
         is_full = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
         return (MetadataFull if is_full else MetadataUnavailable)(f"{self._path}: {error}")
 
@@ -307,6 +323,7 @@ class SqliteLog:
         return row
 
     def _reading_error(self, error: sqlite3.Error) -> Exception:
+        self._note(error)
         if isinstance(error, sqlite3.OperationalError):
             return MetadataUnavailable(f"{self._path}: {error}")
         return MetadataCorrupt(f"{self._path}: {error}")
