@@ -161,6 +161,26 @@ def test_a_signal_commits_what_was_printed(
     assert shell.one("group", "describe", topic)["offsets"][0]["committed_offset"] == 3
 
 
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_join_that_other_members_hold_up(
+    shell: Shell, topic: str, tmp_path: Path, bootstrap: str, by: signal.Signals
+) -> None:
+    """The other beats and does not poll: the group waits up to five minutes for it to rejoin."""
+
+    def members() -> int:
+        with Admin(bootstrap) as admin:
+            found = admin.groups.describe(topic)
+        return len(found.members) if found.state == "PreparingRebalance" else 0
+
+    with Consumer(bootstrap, group=topic) as other:
+        other.subscribe([topic])
+        other.poll(0.1)
+        with member(shell, tmp_path / "a", topic) as joining:
+            eventually(lambda: members() == 2, what="the command joins")
+            joining.end(by)
+        eventually(lambda: members() == 1, what="it has left the group")
+
+
 def test_a_reader_that_goes_away_leaves_the_rest_to_the_next(shell: Shell, topic: str) -> None:
     """A pipe holds 64 KiB: of a batch that did not fit, nothing is committed."""
     shell.out("produce", topic, given=b"".join(b"%0999d\n" % number for number in range(2000)))

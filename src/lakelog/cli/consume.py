@@ -19,7 +19,7 @@ from lakelog.cli.positions import Anchor, Bounds, Position, before_start, beyond
 from lakelog.cli.pump import Pump
 from lakelog.cli.record_text import formatter
 from lakelog.cli.render import counted, note
-from lakelog.cli.stopping import stopping
+from lakelog.cli.stopping import Stop, stopping
 from lakelog.cli.streams import check_stdout
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def consume(
         starts = {} if group is not None else _starts(admin, position, bounds, session)
     ends = {key: limits.end for key, limits in bounds.items()}
     consumer = _open_consumer(session, group, position, isolation)
-    progress = _begin(consumer, topic, starts, session, is_member=group is not None)
     with consumer, stopping() as stop:
+        progress = _begin(consumer, topic, starts if group is None else None, session, stop)
         pump = Pump(
             consumer,
             sys.stdout.buffer,
@@ -169,15 +169,15 @@ def _open_consumer(
 def _begin(
     consumer: Consumer,
     topic: str,
-    starts: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int] | None,
     session: Session,
-    *,
-    is_member: bool,
+    stop: Stop,
 ) -> GroupProgress | None:
-    """Joins the group, whose progress is returned, or goes to the `starts`."""
-    if is_member:
+    """Goes to the `starts`, or without them joins the group, whose progress is returned."""
+    if starts is None:
         progress = GroupProgress(consumer, quiet=session.quiet)
-        consumer.subscribe([topic], on_revoked=progress.revoke)
+        interruptible = stop.interrupting
+        consumer.subscribe([topic], on_revoked=progress.revoke, interruptible=interruptible)
         return progress
     consumer.assign(starts)
     for key, start in starts.items():

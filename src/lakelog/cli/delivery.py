@@ -98,7 +98,8 @@ def send_all(sink: RecordSink, topic: str, records: Iterable[InputRecord]) -> Re
 
     The first record's failure does, unless its size is the reason: the others would fail alike.
     After a time-out no more records are read: each of them would wait as long. Records before bad
-    input (a `CliError` from `records`) are sent and reported. Any other error is raised after them.
+    input (a `CliError` from `records`) are sent and reported. Any other error is raised after them,
+    `KeyboardInterrupt` without waiting for them.
     """
     report = Report()
     waiting: deque[tuple[Delivery, int, int]] = deque()
@@ -122,6 +123,9 @@ def send_all(sink: RecordSink, topic: str, records: Iterable[InputRecord]) -> Re
                 report.add(*waiting.popleft())
     except CliError as error:
         report.bad_input = error
+    except KeyboardInterrupt:
+        waiting.clear()
+        raise
     finally:
         while waiting:
             report.add(*waiting.popleft())

@@ -35,6 +35,8 @@ app = noun("produce", "Write records from a file or from standard input.")
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _STDIN = "-"
+_INTERRUPTED_S = 3.0
+"""How long ^C waits for records that were read; a second ^C does not."""
 
 
 @app.default
@@ -140,11 +142,15 @@ def _produce(
             delivery_timeout_ms=timeout_ms,
             max_block_ms=timeout_ms,
         )
+        patience_s = session.timeout_s
         try:
             return send_all(producer, topic, read_records(stream, parser, progress))
+        except KeyboardInterrupt:
+            patience_s = min(patience_s, _INTERRUPTED_S)
+            raise
         finally:
             with suppress(KafkaError, TimeoutError):  # the report has counted these
-                producer.close(session.timeout_s)
+                producer.close(patience_s)
 
 
 @contextmanager

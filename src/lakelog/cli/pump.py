@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Protocol
 
+from lakelog.base.errors import KafkaError
 from lakelog.cli.bounds import TopicPartition
 from lakelog.cli.record_text import ConsumedRecord, Formatter
 from lakelog.cli.render import note
-from lakelog.cli.stopping import Stop
+from lakelog.cli.stopping import Interrupted, Stop
 
 if TYPE_CHECKING:
     from lakelog.cli.group_progress import GroupProgress
@@ -83,6 +84,11 @@ class Pump:
                 left = None if left is None else left - len(records)
                 # A group that could not be joined has assigned nothing, which is not the end.
                 knows_assignment = self._progress is None or self._source.trouble is None
+        except Interrupted:
+            return  # from joining the group, before anything was read
+        except KafkaError:
+            if not stop.is_set():  # or it would hide why this ends
+                raise
         finally:
             if self._progress is not None:
                 self._progress.commit()

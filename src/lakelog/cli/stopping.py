@@ -11,17 +11,45 @@ from types import FrameType
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class Interrupted(BaseException):
+    """The signal came within `Stop.interrupting`. No handler of other errors retries after it."""
+
+
 class Stop(threading.Event):
     """Set by the first signal; `signal_number` is 0 until then."""
 
     def __init__(self) -> None:
         super().__init__()
         self.signal_number = 0
+        self._is_interrupting = False
 
     @property
     def exit_status(self) -> int:
         """What a shell expects of a program that ended by this signal; 0 without one."""
         return 128 + self.signal_number if self.signal_number else 0
+
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Inside, the signal raises `Interrupted`: what blocks ends, and its outcome is unknown.
+
+        A signal that came before is raised on entering.
+        """
+        self._is_interrupting = True
+        try:
+            if self.is_set():
+                raise Interrupted
+            yield
+        finally:
+            self._is_interrupting = False
+
+    def signalled(self, number: int) -> None:
+        """Called in the main thread, between any two instructions of it."""
+        if self.is_set():
+            raise KeyboardInterrupt
+        self.signal_number = number
+        self.set()
+        if self._is_interrupting:
+            raise Interrupted
 
 
 @contextmanager
@@ -30,10 +58,7 @@ def stopping() -> Iterator[Stop]:
     stop = Stop()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.signal_number = number
-        stop.set()
+        stop.signalled(number)
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:

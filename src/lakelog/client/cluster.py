@@ -7,7 +7,8 @@ may have been done by the broker although no answer came is never retried here.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeVar
 
@@ -81,6 +82,16 @@ class Cluster:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @contextmanager
+    def hurrying(self, timeout_s: float) -> Iterator[None]:
+        """Inside, no operation, connection or request takes longer than `timeout_s`."""
+        before = self.timeout_s, self.request_timeout_s
+        self.timeout_s, self.request_timeout_s = (min(limit, timeout_s) for limit in before)
+        try:
+            yield
+        finally:
+            self.timeout_s, self.request_timeout_s = before
 
     def refresh(self, topics: Iterable[str] | None = None) -> ClusterView:
         """Asks any broker about `topics`, or about all there are; returns the new view."""

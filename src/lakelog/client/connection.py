@@ -203,6 +203,9 @@ class Connection:
             text = f"{self._where}: while sending: {_reason(error)}"
             timed_out = isinstance(error, BlockingIOError)
             raise ConnectionLostError(text, timed_out=timed_out) from error
+        except BaseException:  # a signal: part of the request may have been sent
+            self.close()
+            raise
 
     def _read_frame(self, timeout_s: float) -> bytes:
         self._set_timeout(timeout_s)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -98,6 +99,37 @@ def _run(
     )
     pump.run(count, ends or {_KEY: 1 << 62}, stop, exit_at_end=ends is not None)
     return printed.getvalue()
+
+
+def test_a_signal_while_joining_commits_what_was_written() -> None:
+    class Signalled(_Source):
+        def poll(self, timeout_s: float, max_records: int) -> Sequence[_Record]:
+            assert self.stop is not None
+            if self._next == 4:
+                with self.stop.interrupting():
+                    self.stop.signalled(signal.SIGINT)
+            return super().poll(timeout_s, max_records)
+
+    source = Signalled(10)
+    assert _run(source, has_group=True) == b"0\n1\n2\n3\n"
+    assert source.committed == [{_KEY: 4}]
+    assert source.stop is not None
+    assert source.stop.exit_status == 130
+
+
+def test_an_answer_that_does_not_come_after_a_signal_is_no_error() -> None:
+    class Failing(_Source):
+        def poll(self, timeout_s: float, max_records: int) -> Sequence[_Record]:
+            assert self.stop is not None
+            if has_signal:
+                self.stop.signalled(signal.SIGTERM)
+            raise ConnectionLostError("no answer within 10 s", timed_out=True)
+
+    has_signal = True
+    assert _run(Failing(10)) == b""
+    has_signal = False
+    with pytest.raises(ConnectionLostError):
+        _run(Failing(10))
 
 
 def test_a_run_that_is_to_end_gives_up_on_a_broker_that_is_gone(

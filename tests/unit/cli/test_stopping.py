@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from lakelog.cli.stopping import stopping
+from lakelog.cli.stopping import Interrupted, stopping
 
 
 def test_the_first_signal_sets_the_flag_and_the_second_interrupts() -> None:
@@ -17,6 +17,19 @@ def test_the_first_signal_sets_the_flag_and_the_second_interrupts() -> None:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_ends_what_blocks_where_that_is_allowed() -> None:
+    with stopping() as stop:
+        with stop.interrupting():
+            pass
+        with pytest.raises(Interrupted), stop.interrupting():
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Interrupted), stop.interrupting():
+            raise AssertionError("the signal came before")
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert stop.exit_status == 143
 
 
 def test_an_interrupt_ends_with_130() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
 from lakelog.base.errors import ErrorCode
@@ -87,6 +88,7 @@ class Consumer:
         self._heartbeat_interval_s = heartbeat_interval_ms / 1000
         self._max_poll_interval_ms = max_poll_interval_ms
         self._cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+        self._cluster.request_timeout_s = min(self._cluster.request_timeout_s, timeout_s)
         self._read_committed = LEVELS[isolation_level]
         self._fetcher = Fetcher(
             self._cluster, limits or FetchLimits(), read_committed=self._read_committed
@@ -98,12 +100,18 @@ class Consumer:
         self._uncommitted: set[TopicPartition] = set()
 
     def subscribe(
-        self, topics: Iterable[str], *, on_revoked: Callable[[], None] | None = None
+        self,
+        topics: Iterable[str],
+        *,
+        on_revoked: Callable[[], None] | None = None,
+        interruptible: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Shares these topics with the other members of the group. Joins at the next `poll`.
 
         `on_revoked` is called within `poll` before the member gives its partitions up to rejoin:
         the last moment to `commit`. `assignment` and positions are still those of before.
+        `interruptible` is entered where `poll` waits for the other members to join: what a signal's
+        handler raises there leaves the consumer fit for `commit` and `close`.
         """
         if self._group is None:
             raise ValueError("subscribe needs a group")
@@ -123,6 +131,7 @@ class Consumer:
             Cluster(self._bootstrap, client_id=self._client_id),
             heartbeat_interval_s=self._heartbeat_interval_s,
             join_timeout_s=self._max_poll_interval_ms / 1000,
+            interruptible=interruptible,
         )
 
     def unsubscribe(self) -> None:

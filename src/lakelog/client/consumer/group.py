@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from lakelog.base.errors import ErrorCode
 from lakelog.client.cluster import Cluster
@@ -37,12 +39,14 @@ class GroupSession:
         *,
         heartbeat_interval_s: float = 3.0,
         join_timeout_s: float = 300.0,
+        interruptible: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._member = member
         self._cluster = cluster
         self._beats = beats
         self._interval_s = heartbeat_interval_s
         self._join_timeout_s = join_timeout_s
+        self._interruptible = interruptible
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._failure: ClientError | None = None
@@ -123,22 +127,21 @@ class GroupSession:
     def close(self) -> None:
         """Leaves the group and stops beating."""
         self._stopped.set()
-        self._thread.join()
+        self._thread.join(_LEAVE_TIMEOUT_S)  # it may be waiting for an answer that does not come
         goodbye = self._member.leave()
-        if goodbye is not None and self._failure is None:
-            try:
-                self._cluster.ask_coordinator(
-                    self._member.group, goodbye, LeaveGroupResponse, timeout_s=_LEAVE_TIMEOUT_S
-                )
-            except ClientError:
-                return  # it will be missed after its session timeout
+        if goodbye is None or self._failure is not None:
+            return
+        with suppress(ClientError), self._cluster.hurrying(_LEAVE_TIMEOUT_S):
+            self._cluster.ask_coordinator(self._member.group, goodbye, LeaveGroupResponse)
+        # Otherwise the coordinator removes the member after its session timeout.
 
     def _join_once(self) -> Step:
         group, member = self._member.group, self._member
         limit = self._join_timeout_s + _ANSWER_SLACK_S
-        response = self._cluster.ask_coordinator(
-            group, member.join(), JoinGroupResponse, timeout_s=limit
-        )
+        with self._interruptible():  # the answer waits for the other members
+            response = self._cluster.ask_coordinator(
+                group, member.join(), JoinGroupResponse, timeout_s=limit
+            )
         with self._lock:
             step = member.joined(response)
         if step is not Step.GO_ON:
