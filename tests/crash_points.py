@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +22,11 @@ from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.record import Record, decode_records
 from lakelog.replica.partition import Partition
+from lakelog.storage.aborted_check import aborted_in
 from lakelog.storage.log import Log
 from lakelog.storage.names import CLEANED, SWAP
-from lakelog.storage.transactions import aborted_in
+from lakelog.storage.preparation import wait_for
+from lakelog.storage.txn_index import AbortedTransaction
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
 from lakelog.testing.randomness import SeededRandom
@@ -178,7 +181,7 @@ def check_derived(store: Store) -> None:
         assert epoch == header.partition_leader_epoch, (header, log.leader_epochs.entries)
     assert log.recovery_point <= log.log_end_offset
     before = [entry[:2] for entry in index_entries(log)]
-    aborted = [list(aborted_in(log, segment)) for segment in log.segments]
+    aborted = aborted_by_segment(log)
     producers = producer_states(log)
     for segment in log.segments:
         segment.rebuild_index("asked for")
@@ -189,7 +192,7 @@ def check_derived(store: Store) -> None:
         log.snapshots.offsets = offsets
         again = producer_states(log)
         assert again == producers, f"{again} by the log alone, {producers}"
-        assert [list(aborted_in(log, segment)) for segment in log.segments] == aborted
+        assert aborted_by_segment(log) == aborted
 
 
 def producer_states(log: Log) -> dict[int, tuple[object, ...]]:
@@ -298,7 +301,7 @@ class Workload:
             verification = self._partition.start_verification(
                 *producer, NOW, supports_epoch_bump=False
             )
-        self._partition.append(batch, NOW, verification=verification)
+        wait_for(partial(self._partition.append, batch, NOW, verification=verification))
         history.batches.append(bytes(batch))
         history.pending = None
         if self.config.flush_messages == 1:
@@ -317,9 +320,8 @@ class Workload:
     def _mark(self) -> None:
         producer = 10 + self._rng.randrange(3)
         self.history.marker_pending = True
-        self._partition.append_marker(
-            producer, 0, self._rng.random() < 0.4, 0, NOW, transaction_version=0
-        )
+        commit, append = self._rng.random() < 0.4, self._partition.append_marker
+        wait_for(partial(append, producer, 0, commit, 0, NOW, transaction_version=0))
         self.history.batches.append(read_batches(self._log)[-1])
         self.history.marker_pending = False
         if self.config.flush_messages == 1:
@@ -413,7 +415,7 @@ class Compactions(Workload):
         for _ in range(rng.randint(1, 4)):
             builder.append(NOW, b"key %d" % rng.randrange(6), rng.randbytes(rng.choice([5, 90])))
         history.pending = batch = builder.build(*self._sequence(rng.randrange(3)))
-        self._partition.append(batch, NOW)
+        wait_for(partial(self._partition.append, batch, NOW))
         history.records += decode_records(batch, read_header(batch), 1 << 20)
         history.pending = None
 
@@ -451,3 +453,7 @@ def workloads() -> list[Workload]:
         ),
         Workload("everything", often + "transact mark roll flush checkpoint delete restart"),
     ]
+
+
+def aborted_by_segment(log: Log) -> list[list[AbortedTransaction]]:
+    return [list(wait_for(partial(aborted_in, log, segment))) for segment in log.segments]

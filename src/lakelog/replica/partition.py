@@ -18,17 +18,15 @@ from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.recompressed import recompressed
 from lakelog.replica.watermark import HighWatermark
 from lakelog.replica.written import Written
+from lakelog.storage.aborted_check import check_marker
 from lakelog.storage.checking import UncheckedSlice, begin_check
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.reserve import SpaceGate
-from lakelog.storage.timestamps import (
-    Search,
-    search_max_timestamp,
-    search_timestamp,
-)
+from lakelog.storage.seeking import check_append
+from lakelog.storage.timestamps import Search, search_time
 from lakelog.storage.txn_index import AbortedTransaction
 from lakelog.storage.validate import Origin
 from lakelog.storage.verification import Verification
@@ -136,7 +134,7 @@ class Partition:
 
         A transactional batch needs its producer to have a transaction here already, or the
         `verification` that was taken before the transaction's coordinator was asked. The records
-        of a `sampled` one are verified.
+        of a `sampled` one are verified. Raises `NotReady`, with nothing done, after a start.
         """
         self.check_online()
         log, config = self.log, self.log.config
@@ -145,6 +143,8 @@ class Partition:
         try:
             if self._gate.is_shut:
                 raise no_space()
+            if log.active_segment.loaded_index is None:
+                check_append(log)
             result = log.append(
                 batch,
                 leader_epoch=self.leader_epoch,
@@ -154,7 +154,7 @@ class Partition:
                 sampled=sampled,
             )
         except (OSError, CorruptLog) as error:
-            raise self._storage_error(error) from error
+            raise self.storage_error(error) from error
         self._follow_append()
         return result
 
@@ -169,7 +169,7 @@ class Partition:
             try:
                 log.flush()
             except (OSError, CorruptLog) as error:
-                failure = self._storage_error(error)
+                failure = self.storage_error(error)
                 unflushed = KafkaError(failure.code, failure.message)
                 if not self.is_online:
                     raise unflushed from error
@@ -197,7 +197,7 @@ class Partition:
         try:
             offsets = log.append_run(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except (OSError, CorruptLog) as error:
-            raise self._storage_error(error) from error
+            raise self.storage_error(error) from error
         if offsets:
             self.watermark.advance()
         return offsets
@@ -237,12 +237,14 @@ class Partition:
     ) -> int:
         """Ends a producer's transaction, if it has one here; the marker's offset.
 
-        Raises `KafkaError` 47 or 52 for the marker of an older epoch or an older coordinator.
+        Raises `KafkaError` 47 or 52 for the marker of an older epoch or an older coordinator, and
+        `NotReady` as `append`.
         """
         self.check_online()
         before = self.written.all_bytes
         try:
             self._gate.check()
+            check_marker(self.log, commit=commit)
             offset = self.log.append_marker(
                 producer_id,
                 producer_epoch,
@@ -252,7 +254,7 @@ class Partition:
                 transaction_version=transaction_version,
             )
         except (OSError, CorruptLog) as error:
-            raise self._storage_error(error) from error
+            raise self.storage_error(error) from error
         self._follow_append()
         self.written.note_marker(self.written.all_bytes - before)
         return offset
@@ -312,10 +314,7 @@ class Partition:
         self.check_online()
         log = self.log
         try:
-            if timestamp_ms is None:
-                found = yield from search_max_timestamp(log)
-            else:
-                found = yield from search_timestamp(log, timestamp_ms)
+            found = yield from search_time(log, timestamp_ms)
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
         return found if found is not None and found.offset < self.watermark.offset else None
@@ -338,10 +337,11 @@ class Partition:
         return log.log_start_offset
 
     def delete_old_segments(self, now_ms: int, *, at_once: bool = False) -> int:
-        """Applies retention to what is committed; how many segments went."""
+        """Applies retention to what is committed; how many segments went. Raises `NotReady`."""
         self.check_online()
         try:
-            return self.log.delete_old_segments(now_ms, self.watermark.offset, at_once=at_once)
+            end = self.watermark.offset
+            return self.log.delete_old_segments(now_ms, end, at_once=at_once, may_wait=False)
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
 
@@ -380,7 +380,7 @@ class Partition:
     def _reading_error(self, error: OSError | CorruptLog) -> KafkaError:
         """What is damaged is told where it is read; the rest of the log can be read on."""
         if isinstance(error, OSError):
-            return self._storage_error(error)
+            return self.storage_error(error)
         if str(error) != self._damage_told:
             # Consumers ask again and again; one line for a place is enough.
             self._damage_told = str(error)
@@ -395,7 +395,7 @@ class Partition:
             )
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
 
-    def _storage_error(self, error: OSError | CorruptLog) -> KafkaError:
+    def storage_error(self, error: OSError | CorruptLog) -> KafkaError:
         """A shortage of space or descriptors is worth a retry; any other failure leaves the log's
         state unknown, and so does any failure to flush.
         """

@@ -110,7 +110,8 @@ class Server:
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
         state_room = StateRoom(options.config.get_int("lakelog.coordinator.state.max.bytes"))
         parts = (options.config, world, self._partitions, purgatory, topics, producer_ids)
-        self._coordinators = coordinators = Coordinators(*parts, self._metadata, state_room)
+        checks = StoredChecks(tasks)
+        self._coordinators = coordinators = Coordinators(*parts, self._metadata, state_room, checks)
         memory = RequestMemory(options.config.get_int("queued.max.request.bytes"))
         self.broker = Broker(
             node_id=options.node_id,
@@ -121,7 +122,7 @@ class Server:
             metadata=self._metadata,
             partitions=self._partitions,
             purgatory=purgatory,
-            checks=StoredChecks(tasks),
+            checks=checks,
             slow_batches=SlowBatches(tasks, memory, clock),
             shortages=shortages,
             fetch_sessions=self._make_fetch_sessions(state_room),
@@ -198,6 +199,7 @@ class Server:
             world.tasks,
             self._monitoring.note_callback,
             self._shortages,
+            self.broker.checks,
         )
 
     # Starting

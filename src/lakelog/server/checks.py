@@ -1,22 +1,25 @@
-"""Has stored batches checked that this process has not looked at, before anybody is given them.
+"""Runs what a thread has to do before stored batches or indexes can be used, one job of a kind.
 
-A thread reads them, which also brings them into the page cache.
+Threads check batches that this process has not looked at, and load and rebuild indexes. That also
+brings them into the page cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from lakelog.base.shortage import is_shortage
+from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Tasks
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.preparation import Preparation
 
 NeededCheck = tuple[Partition, Preparation]
+Failures = dict[Partition, KafkaError]
 
 
 class StoredChecks:
@@ -24,27 +27,75 @@ class StoredChecks:
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
+        self._waiting: dict[Hashable, list[Callable[[KafkaError | None], object]]] = {}
+        """Callbacks of the jobs under way, by the keys of these."""
 
-    def run(self, needed: list[NeededCheck], then: Callable[[], object]) -> None:
-        """Calls `then` on the loop when all of them have been made."""
-        left = len(needed)
+    def run(
+        self, needed: Sequence[NeededCheck], then: Callable[[Failures], object] = lambda _: None
+    ) -> None:
+        """Calls `then` on the loop when all of them have been made.
 
-        def on_done(partition: Partition, job: Preparation, work: Any) -> None:
+        It is passed the errors of jobs that the device has failed. Their partitions are offline
+        unless the failure is a shortage.
+        """
+        left, failures = len(needed), Failures()
+
+        def on_done(partition: Partition, error: KafkaError | None) -> None:
             nonlocal left
-            finish_check(partition, job, work.exception())
+            if error is not None:
+                failures[partition] = error
             left -= 1
             if not left:
-                then()
+                then(failures)
 
         for partition, job in needed:
-            work = self._tasks.offload("check", job.run)
-            work.add_done_callback(partial(on_done, partition, job))
+            self._begin(partition, job, partial(on_done, partition))
+
+    async def made(self, needed: Sequence[NeededCheck]) -> Failures:
+        """Waits until all of them have been made; there must be one. Returns as `run` passes."""
+        done: asyncio.Future[Failures] = self._tasks.future()
+
+        def wake(failures: Failures) -> None:
+            if not done.done():
+                done.set_result(failures)
+
+        self.run(needed, wake)
+        return await done
+
+    async def make(self, partition: Partition, job: Preparation) -> None:
+        """Waits until the job has been made. Raises `KafkaError` if the device has failed it."""
+        failures = await self.made([(partition, job)])
+        if partition in failures:
+            raise failures[partition]
+
+    def _begin(
+        self, partition: Partition, job: Preparation, on_done: Callable[[KafkaError | None], object]
+    ) -> None:
+        waiting = self._waiting.get(job.key)
+        if waiting is not None:
+            job.abandon()
+            waiting.append(on_done)
+            return
+        self._waiting[job.key] = [on_done]
+        work = self._tasks.offload("check", job.run)
+        work.add_done_callback(partial(self._on_made, partition, job))
+
+    def _on_made(self, partition: Partition, job: Preparation, work: Any) -> None:
+        error = _finish(partition, job, work.exception())
+        for on_done in self._waiting.pop(job.key):
+            on_done(error)
 
 
-def finish_check(partition: Partition, job: Preparation, failure: BaseException | None) -> None:
-    """What was found is told to those who read there."""
+def _finish(
+    partition: Partition, job: Preparation, failure: BaseException | None
+) -> KafkaError | None:
+    """Returns why the job cannot have been made. What it found is told to those who read there."""
     with suppress(CorruptLog, OSError):  # an index cannot be made anew: who asks again is told
         job.finish()
     failure = failure or job.failure
-    if failure is not None and not is_shortage(failure):  # after one, the loop tries by itself
-        partition.take_offline(str(failure))
+    if failure is None:
+        return None
+    if isinstance(failure, OSError):
+        return partition.storage_error(failure)
+    partition.take_offline(str(failure))
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))

@@ -21,6 +21,7 @@ from lakelog.base.shortage import is_shortage
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Child, Clock, Processes, Tasks, Timer
+from lakelog.server.checks import StoredChecks
 from lakelog.storage.compaction.job import (
     CleanedGroup,
     CompactionDone,
@@ -31,6 +32,7 @@ from lakelog.storage.compaction.plan import CleanableLog, CleanerLimits, examine
 from lakelog.storage.compaction.swap import SwapPutOff, begin_swap, can_swap, end_swap, finish_swap
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
+from lakelog.storage.preparation import NotReady
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +78,7 @@ class Cleaner:
         config: the one in force.
         checkpoint: has the offsets of the folder written soon.
         flush: has a partition made durable soon.
+        retain: applies retention to a partition.
         note_shortage: told of what failed for a while, see `Shortages.note`.
     """
 
@@ -89,7 +92,9 @@ class Cleaner:
         processes: Processes,
         checkpoint: Callable[[], None],
         flush: Callable[[Partition], None],
+        retain: Callable[[Partition], None],
         note_shortage: Callable[[OSError], object],
+        checks: StoredChecks,
     ) -> None:
         self._partitions = partitions
         self._directory = directory
@@ -99,7 +104,9 @@ class Cleaner:
         self._processes = processes
         self._checkpoint = checkpoint
         self._flush = flush
+        self._retain_one = retain
         self._note_shortage = note_shortage
+        self._checks = checks
         self._timer: Timer | None = None
         self._workers: set[asyncio.Task[None]] = set()
         self._in_progress: set[Partition] = set()
@@ -131,23 +138,8 @@ class Cleaner:
 
     def _retain(self) -> None:
         """Old segments of compacted logs go at this pace, as Kafka's cleaner has it."""
-        now = self._clock.wall_ms()
         for partition in self._compacted():
-            try:
-                partition.log.delete_old_segments(now, partition.watermark.offset)
-            except (OSError, StorageError) as error:
-                if is_shortage(error):
-                    self._note_shortage(error)
-                    return
-                logger.error(
-                    "retention: %s-%d: %s",
-                    partition.topic,
-                    partition.index,
-                    error,
-                    extra=event(
-                        "retention_failed", topic=partition.topic, partition=partition.index
-                    ),
-                )
+            self._retain_one(partition)
 
     def _employ(self) -> None:
         config = self._config()
@@ -200,6 +192,9 @@ class Cleaner:
             cleaned = offsets.get((partition.topic, partition.index))
             try:
                 log = examine(partition.log, cleaned, now, partition.last_stable_offset)
+            except NotReady as first:  # the next look finds it made
+                self._checks.run([(partition, first.job)])
+                continue
             except (OSError, StorageError) as error:
                 if is_shortage(error):
                     self._note_shortage(error)

@@ -24,6 +24,7 @@ from lakelog.records.errors import CorruptRecord
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random, Tasks
+from lakelog.server.checks import StoredChecks
 from lakelog.server.hanging import end_hanging
 from lakelog.server.markers import LocalMarkers
 from lakelog.server.offsets_log import LocalPartitionLog
@@ -74,6 +75,7 @@ class Coordinators:
         producer_ids: ProducerIds,
         metadata: MetadataLog,
         memory: StateRoom,
+        checks: StoredChecks,
     ) -> None:
         clock, tasks = world.clock, world.tasks
         self._partitions = partitions
@@ -84,18 +86,18 @@ class Coordinators:
             clock,
             tasks,
             world.random,
-            LocalPartitionLog(GROUP_TOPIC, partitions, purgatory, clock, tasks),
+            LocalPartitionLog(GROUP_TOPIC, partitions, purgatory, clock, tasks, checks),
             topics,
             topics.group_times,
             memory=memory,
             join_refused=RefusedJoins(clock).note,
         )
-        self.markers = LocalMarkers(partitions, self.groups, purgatory, clock, tasks)
+        self.markers = LocalMarkers(partitions, self.groups, purgatory, clock, tasks, checks)
         self.transactions = TransactionCoordinator(
             TransactionConfig.from_broker(config),
             clock,
             tasks,
-            LocalPartitionLog(TRANSACTION_TOPIC, partitions, purgatory, clock, tasks),
+            LocalPartitionLog(TRANSACTION_TOPIC, partitions, purgatory, clock, tasks, checks),
             topics,
             self.markers,
             new_producer_id=producer_ids.next,

@@ -21,11 +21,13 @@ from lakelog.base.shortage import OutOfRoomError, is_shortage, lacks_descriptors
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
+from lakelog.server.checks import Failures, StoredChecks
 from lakelog.server.cleaner import Cleaner
 from lakelog.server.shortages import Shortages
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.flush import FlushJob
+from lakelog.storage.preparation import NotReady
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +63,9 @@ class Maintenance:
         tasks: Tasks,
         took: Callable[[float], object],
         shortages: Shortages,
+        checks: StoredChecks,
     ) -> None:
+        self._checks = checks
         self._took = took
         self._shortages = shortages
         self._partitions = partitions
@@ -94,7 +98,9 @@ class Maintenance:
             processes,
             self.checkpoint_soon,
             self.flush_soon,
+            self._retain_one,
             self._shortages.note,
+            self._checks,
         )
 
     def start(self) -> None:
@@ -308,11 +314,16 @@ class Maintenance:
 
     def _retain(self) -> None:
         self._wants_reserve = False
-        self._for_each(partial(self._retain_one, self._clock.wall_ms()))
+        self._for_each(self._retain_one)
 
-    def _retain_one(self, now_ms: int, partition: Partition) -> None:
+    def _retain_one(self, partition: Partition) -> None:
         try:
-            deleted = partition.delete_old_segments(now_ms, at_once=self._shortages.is_full)
+            deleted = partition.delete_old_segments(
+                self._clock.wall_ms(), at_once=self._shortages.is_full
+            )
+        except NotReady as first:
+            self._checks.run([(partition, first.job)], partial(self._retain_again, partition))
+            return
         except OutOfRoomError:  # the shortage has its own line
             if not self._wants_reserve:
                 self._wants_reserve = True
@@ -350,6 +361,11 @@ class Maintenance:
         """A log of one segment has to begin another before that may go."""
         if await self._shortages.free_reserve():
             self.retain_soon()
+
+    def _retain_again(self, partition: Partition, failures: Failures) -> None:
+        """After an index was loaded; the next round tries again what has failed."""
+        if not failures and not self._stopped and partition.is_online:
+            self._retain_one(partition)
 
     def _purge(self) -> None:
         """Directories of deleted topics, when their delay has passed or the disk is full."""

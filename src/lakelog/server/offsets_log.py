@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.shard import TransactionMarker
@@ -11,10 +12,12 @@ from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.acknowledgement import Appended, committed
-from lakelog.server.checks import finish_check
+from lakelog.server.checks import StoredChecks
 from lakelog.storage.preparation import NotReady
 
 _READ_BYTES_MAX = 1 << 20
+
+T = TypeVar("T")
 
 
 class LocalPartitionLog:
@@ -27,28 +30,34 @@ class LocalPartitionLog:
         purgatory: Purgatory,
         clock: Clock,
         tasks: Tasks,
+        checks: StoredChecks,
     ) -> None:
         self._topic = topic
         self._partitions = partitions
         self._purgatory = purgatory
         self._clock = clock
         self._tasks = tasks
+        self._checks = checks
 
     async def append(self, partition: int, batch: bytearray) -> int:
-        replica = self._replica(partition)
-        result = replica.append(batch, self._clock.wall_ms(), origin="coordinator")
+        replica, result = await self._ready(
+            partition,
+            lambda replica: replica.append(batch, self._clock.wall_ms(), origin="coordinator"),
+        )
         await self._commit(replica, result.last_offset)
         return result.base_offset
 
     async def append_marker(self, partition: int, marker: TransactionMarker) -> int:
-        replica = self._replica(partition)
-        offset = replica.append_marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.commit,
-            marker.coordinator_epoch,
-            self._clock.wall_ms(),
-            transaction_version=marker.transaction_version,
+        replica, offset = await self._ready(
+            partition,
+            lambda replica: replica.append_marker(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.commit,
+                marker.coordinator_epoch,
+                self._clock.wall_ms(),
+                transaction_version=marker.transaction_version,
+            ),
         )
         await self._commit(replica, offset)
         return offset
@@ -61,21 +70,25 @@ class LocalPartitionLog:
         return self._replica(partition).log.log_start_offset
 
     async def read(self, partition: int, offset: int) -> bytes:
-        replica = self._replica(partition)
-        while True:
-            try:
-                found = replica.read(offset, _READ_BYTES_MAX, min_one=True)
-                break
-            except NotReady as first:
-                work = self._tasks.offload("check", first.job.run)
-                await asyncio.wait([work])
-                finish_check(replica, first.job, work.exception())
+        _, found = await self._ready(
+            partition, lambda replica: replica.read(offset, _READ_BYTES_MAX, min_one=True)
+        )
         if found is None:
             return b""
         try:
             return found.read()
         finally:
             found.release()
+
+    async def _ready(self, partition: int, use: Callable[[Partition], T]) -> tuple[Partition, T]:
+        """The partition, and what `use` returns once it no longer raises `NotReady`."""
+        while True:
+            replica = self._replica(partition)
+            try:
+                return replica, use(replica)
+            except NotReady as first:
+                job = first.job
+            await self._checks.make(replica, job)
 
     def _replica(self, partition: int) -> Partition:
         replica = self._partitions.get(self._topic, partition)

@@ -12,6 +12,7 @@ entry on.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -104,6 +105,7 @@ class CheckJob:
     ) -> None:
         """`expected` is the offset that is due at `start`, -1 if that is not known."""
         segment = found.segment
+        self.key: Hashable = self
         self.path = found.file.path
         self.start = start
         self.failure: OSError | None = None

@@ -33,6 +33,11 @@ def replace(disk: Disk, path: Path, data: bytes) -> None:
 
     Unlike `Disk.write_atomic` it waits for no device, so a power failure may leave anything.
     """
+    disk.rename(write_aside(disk, path, data), path)
+
+
+def write_aside(disk: Disk, path: Path, data: bytes) -> Path:
+    """Writes what is to be renamed to `path`; a start removes it otherwise. It is not synced."""
     temporary = path.with_name(path.name + ".tmp")
     file = disk.open(temporary, create=True)
     try:
@@ -40,4 +45,4 @@ def replace(disk: Disk, path: Path, data: bytes) -> None:
         file.write_at(0, data)
     finally:
         file.close()
-    disk.rename(temporary, path)
+    return temporary

@@ -18,6 +18,10 @@ from lakelog.storage.scan import SPAN, scan_headers
 if TYPE_CHECKING:
     from lakelog.storage.indexed_segment import IndexedSegment
 
+LAST_BYTES_MAX = 1 << 20
+"""Bytes behind the last index entry whose headers the loop reads; behind a true one are less, but
+for larger batches."""
+
 
 def resume(segment: IndexedSegment, index: SegmentIndex) -> bool:
     """Takes up the counts where the last entries end; false if those are not of this log.
@@ -98,13 +102,13 @@ def learn_greatest(segment: IndexedSegment, files: IndexFiles) -> bool:
     """Finds the greatest timestamp without the whole index, if time rose with the offsets.
 
     The last time entry is the greatest up to its batch, if that batch is what it says; what
-    follows is scanned.
+    follows is scanned, unless that is more than `LAST_BYTES_MAX`.
     """
     entry, time = files.read_last()
     if entry is None or time is None or time[1] < entry[0]:
         return False
     found, greatest = False, (-1, -1)
-    if not 0 <= entry[1] < segment.size:
+    if not 0 <= entry[1] < segment.size <= entry[1] + LAST_BYTES_MAX:
         return False
     try:
         for _, header in scan_headers(segment.open().file, entry[1], segment.size):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -30,8 +29,6 @@ from lakelog.storage.txn_index import TxnIndex
 
 _logger = logging.getLogger(__name__)
 
-_LAG_BYTES_MAX = 4 << 20
-"""Of batches behind the one with the newest record, by estimate, that are read on the loop."""
 _INDEX_RUN = 64
 """Index entries kept in memory before they are written."""
 
@@ -331,21 +328,21 @@ class IndexedSegment:
         else:
             self.write_index()
 
-    def greatest_timestamp(self) -> int:
-        """Of all its records; -1 when none has one."""
+    def knows_greatest(self) -> bool:
+        """Whether `max_timestamp` is that of all its records; if not, the indexes must be loaded.
+
+        Without them it is known where time rose with the offsets.
+        """
         if not self._greatest_known:
             self._greatest_known = learn_greatest(self, self._files)
-        if not self._greatest_known:
-            _ = self.index
-        return self.max_timestamp
+        return self._greatest_known
 
     def load_tail(self) -> None:
-        """Finds the end of a cleanly closed segment from the last index entries on.
-
-        Where many batches follow the newest record, the indexes are loaded as well: that walks
-        through their headers, which the first append would do on the loop.
-        """
+        """Finds the end of a cleanly closed segment from the last index entries on."""
         entry, time = self._files.read_last()
+        if entry is None and time is None and not self.size:
+            self.loaded_index, self._greatest_known = SegmentIndex(), True
+            return
         if time is not None:
             self.max_timestamp, relative = time
             self.max_timestamp_offset = self.base_offset + relative
@@ -357,9 +354,6 @@ class IndexedSegment:
             complete = False
         if not complete:
             self.rebuild_index("it does not lead to the end of the log")
-        elif position * (1 - (time[1] if time else 0) / max(offset, 1)) > _LAG_BYTES_MAX:
-            with suppress(CorruptLog, OSError):  # whoever uses the segment is told
-                _ = self.index
 
     def write_index(self) -> None:
         """Appends the entries that the index files lack. They are not synced."""

@@ -16,7 +16,9 @@ class KnownLog(NamedTuple):
     high_watermark: int = -1
     cleaned: int = -1
     epochs: tuple[tuple[int, int], ...] = ()
-    aborted: tuple[tuple[int, int], ...] = ()
+    aborted: tuple[tuple[int, int], ...] | None = ()
+    """Bases and checksums of the transaction indexes below the recovery point; `None` if unknown.
+    """
 
     def is_of(self, topic_id: bytes) -> bool:
         """Without a topic id it may be of any."""

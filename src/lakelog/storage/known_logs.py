@@ -5,7 +5,8 @@
      [[<leader epoch>,<start>],...],[[<base of a segment>,<CRC-32C of its .txnindex>],...]]
     ...                                                                   (one line for each log)
 
-A high watermark or a cleaned offset of -1 is not known. Leader epochs and transaction indexes are
+A high watermark or a cleaned offset of -1 is not known, and neither are transaction indexes that
+are `null`. Leader epochs and transaction indexes are
 those of what is before the recovery point, and so are complete only after a clean stop; what comes
 later is found out by the recovery.
 
@@ -95,7 +96,7 @@ def _decode(row: list[Any]) -> tuple[TopicPartition, KnownLog]:
         committed,
         cleaned,
         tuple((epoch, first) for epoch, first in epochs),
-        tuple((base, checksum) for base, checksum in aborted),
+        None if aborted is None else tuple((base, checksum) for base, checksum in aborted),
     )
     return (topic, partition), known
 
@@ -139,7 +140,8 @@ class FoundCheckpoints:
         """Of a log that nothing is known of, nothing is durable."""
         if self.logs is not None and key in self.logs:
             return self.logs[key]
-        return KnownLog(ZERO_UUID, self.recovery_points.get(key, 0), self.starts.get(key, 0))
+        recovery_point, start = self.recovery_points.get(key, 0), self.starts.get(key, 0)
+        return KnownLog(ZERO_UUID, recovery_point, start, aborted=None)
 
     def _known(self) -> list[tuple[TopicPartition, KnownLog]]:
         return list((self.logs or {}).items())

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from lakelog.base.events import event
 from lakelog.base.topic_config import LogConfig
 from lakelog.base.topic_keys import FSYNC
+from lakelog.storage.aborted_check import aborted_in
 from lakelog.storage.checkpoint import LEADER_EPOCHS, MalformedCheckpoint, decode_epochs
 from lakelog.storage.compaction.swap import finish_interrupted_swaps
 from lakelog.storage.epochs import EpochCache
@@ -36,6 +39,7 @@ from lakelog.storage.names import (
     file_name,
     offset_of,
 )
+from lakelog.storage.preparation import wait_for
 from lakelog.storage.producer_room import ProducerRoom
 from lakelog.storage.recovery import Bounds, recover_segment, set_aside
 from lakelog.storage.scan import scan_headers
@@ -150,9 +154,13 @@ class LogLoader:
             snapshots=snapshots,
         )
         snapshots.remove_beyond(log.log_end_offset)
+        if not request.clean and request.known.aborted is None:
+            scanned = segments
         log.rebuild_producers([segment for segment in scanned if segment in segments])
         log.producers.remove_expired(self._now_ms)
         snapshots.prune({segment.base_offset for segment in segments})
+        if log.producers.first_unstable_offset >= 0:
+            _open_for_markers(log)
         if request.config.durability == FSYNC:
             _make_durable(log)
         if SYNC_FAILED in names:
@@ -182,7 +190,7 @@ class LogLoader:
     def _segments(self, request: LoadRequest, names: list[str]) -> list[Segment]:
         bases = [offset_of(name) for name in names if name.endswith(LOG)]
         segments: list[Segment] = []
-        aborted = dict(request.known.aborted)
+        aborted = dict(request.known.aborted or ())
         indexed = {offset_of(name) for name in names if name.endswith(TXN_INDEX)}
         for base in sorted(base for base in bases if base is not None):
             segment = self._new_segment(request, base)
@@ -339,6 +347,13 @@ def _add_epochs(epochs: EpochCache, segments: list[Segment], start: int = 0) -> 
         for _, header in scan_headers(segment.open().file, 0, segment.size):
             if header.partition_leader_epoch > epochs.latest and header.base_offset >= start:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+
+def _open_for_markers(log: Log) -> None:
+    """The start may end the open transactions before the loop has a turn."""
+    with suppress(CorruptLog, OSError):  # the append reports it
+        _ = log.active_segment.index
+        wait_for(partial(aborted_in, log, log.active_segment))
 
 
 def _make_durable(log: Log) -> None:

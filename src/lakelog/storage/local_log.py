@@ -1,7 +1,7 @@
 """The segments of one log and what happens to whole files: rolling, flushing, deleting, closing.
 
 `Log` adds what the bytes mean. The log has one owner and is never called from two threads; only
-the `run` of jobs leaves the loop (`FlushJob`, `CheckJob`, `SeekJob`).
+the `run` of jobs leaves the loop (`FlushJob`, `Preparation`).
 
 Source: `LocalLog` of `org.apache.kafka.storage.internals.log`.
 """
@@ -22,14 +22,13 @@ from lakelog.storage.files import remove_if_exists, replace
 from lakelog.storage.flush import FlushJob
 from lakelog.storage.handles import HandleCache
 from lakelog.storage.known_batches import KnownBatches
-from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES, TXN_INDEX
+from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES
 from lakelog.storage.producer_state import ProducerStateTable
 from lakelog.storage.properties import PARTITION_METADATA
 from lakelog.storage.run import takes_runs
 from lakelog.storage.seeking import Place
 from lakelog.storage.segment import Segment
 from lakelog.storage.snapshots import ProducerSnapshots
-from lakelog.storage.txn_index import TxnIndex
 
 
 class LocalLog:
@@ -216,29 +215,21 @@ class LocalLog:
         stable = self.last_stable_offset
         job = FlushJob(self, self.log_end_offset, stable, self.truncations, [], names)
         try:
-            indexes = self._open_unflushed(job)
+            self._open_unflushed(job)
         except BaseException:
             job.let_go()
             raise
-        for index in indexes:
-            index.synced = True
         self._new_names = set()
         self._flushes.append(job)
         return job
 
-    def _open_unflushed(self, job: FlushJob) -> list[TxnIndex]:
-        """Gives the job its files; the transaction indexes among them."""
-        indexes = []
+    def _open_unflushed(self, job: FlushJob) -> None:
+        """Gives the job its files."""
         for segment in self.unflushed_segments():
             segment.try_write_index()
-            if segment.txn_index is not None and not segment.txn_index.synced:
-                segment.cut_aborted()
-                indexes.append(segment.txn_index)
-                job.names[:0] = [segment.path(TXN_INDEX), self.folder]
             handle = segment.open()
             handle.readers += 1
             job.handles.append(handle)
-        return indexes
 
     def _names_to_sync(self) -> list[Path]:
         """Files before the folders that name them."""

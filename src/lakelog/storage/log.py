@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -22,10 +23,11 @@ from lakelog.records.batch import (
     set_append_time,
 )
 from lakelog.records.control import EndTransactionMarker, build_marker
+from lakelog.storage.aborted_check import aborted_in
+from lakelog.storage.preparation import wait_for
 from lakelog.storage.producer_state import BatchMetadata
 from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run
 from lakelog.storage.segment import Segment
-from lakelog.storage.transactions import aborted_in
 from lakelog.storage.trimmable_log import TrimmableLog
 from lakelog.storage.validate import Origin, check_first, check_incoming
 from lakelog.storage.verification import Verification
@@ -111,10 +113,16 @@ class Log(TrimmableLog):
     ) -> list[int]:
         """Appends as many of a client's batches as can be with one write; their base offsets.
 
-        There are none if the first one needs `append`. Raises as that does, because of the first.
+        There are none if the first one needs `append`, as the first after a start does. Raises as
+        that does, because of the first.
         """
         segment, end = self.active_segment, self.log_end_offset
-        if not self.takes_runs or segment.full or leader_epoch > self.leader_epochs.latest:
+        if (
+            not self.takes_runs
+            or segment.loaded_index is None
+            or segment.full
+            or leader_epoch > self.leader_epochs.latest
+        ):
             return []
         if len(batches) > 1 or segment.loaded_index is None:  # for one `full` tells
             batches = batches[: segment.index_room]
@@ -160,7 +168,7 @@ class Log(TrimmableLog):
         offset = self.log_end_offset
         try:
             if not marker.commit:
-                aborted_in(self, self.active_segment)  # which may find it full
+                wait_for(partial(aborted_in, self, self.active_segment))
             if self._must_roll(self.active_segment, len(batch), offset, now_ms, now_ms):
                 self.roll(now_ms)
             self._write_marker(batch, header, marker, leader_epoch)

@@ -1,20 +1,32 @@
-"""What a thread must do before stored batches can be served."""
+"""Work for a thread that must be done before stored batches or indexes can be used.
+
+The loop reads what is in memory or in the page cache, and uses indexes that are loaded. Where it
+finds something else it raises `NotReady`. Its caller has the job run in a thread and then asks
+again. So the loop neither loads nor rebuilds an index.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class Preparation(Protocol):
     """Work on a range of a segment, which it holds until `finish` or `abandon`, one of them once.
 
-    `failure` is what the device has said to it, and `start` the byte of `path` that it begins at.
+    `failure` is the error of the device, if any; `start` is the byte of `path` at which it begins.
+    Jobs with equal keys do the same work.
     """
 
     path: Path
     start: int
     failure: OSError | None
+
+    @property
+    def key(self) -> Hashable: ...
 
     def run(self) -> None:
         """Blocks; may be in a thread."""
@@ -32,3 +44,19 @@ class NotReady(Exception):  # noqa: N818 - what is to be done first
     def __init__(self, job: Preparation) -> None:
         super().__init__(f"{job.path} has not been looked at from byte {job.start} on")
         self.job = job
+
+
+def wait_for(ask: Callable[[], T]) -> T:
+    """Return what `ask` returns, after running all jobs that it needs.
+
+    For callers that may block. Raises `OSError` if a job fails, and what `ask` raises.
+    """
+    while True:
+        try:
+            return ask()
+        except NotReady as first:
+            job = first.job
+        job.run()
+        job.finish()
+        if job.failure is not None:
+            raise job.failure

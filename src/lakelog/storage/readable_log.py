@@ -10,13 +10,14 @@ from collections.abc import Callable
 from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.storage.aborted_check import check_aborted
+from lakelog.storage.aborted_check import aborted_in
 from lakelog.storage.checking import may_exceed, slice_of
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.known_batches import Place
 from lakelog.storage.local_log import LocalLog
-from lakelog.storage.seeking import check_before, check_end, check_seek
+from lakelog.storage.preparation import wait_for
+from lakelog.storage.seeking import check_before, check_end, check_end_of_reads, check_seek
 from lakelog.storage.segment import Segment
 from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
 from lakelog.storage.transactions import collect_aborted
@@ -135,18 +136,19 @@ class ReadableLog(LocalLog):
         """Those with records in what was read from `offset` up to the last stable offset.
 
         By their first offsets; some that begin shortly after it may be among them. Raises
-        `NotReady` if it may not wait for a transaction index to be read and compared.
+        `NotReady` if it may not wait for an index to be loaded and compared with the log.
         """
         if not self.has_aborted:
             return []
         number = max(bisect_right(self._bases, offset) - 1, 0)
         while (handle := self.segments[number].handle) is None or handle.file is not found.file:
             number += 1
-        end = self.segments[number].end_of_reads(found.position + found.size)
-        end = min(end, self.last_stable_offset)
-        check = _no_check if may_wait else check_aborted
-        return collect_aborted(self, self.segments[number:], offset, end, check)
+        segment, position = self.segments[number], found.position + found.size
+        if not may_wait:
+            check_end_of_reads(self, segment, position)
+        end = min(segment.end_of_reads(position), self.last_stable_offset)
+        aborted = self._wait_for_aborted if may_wait else partial(aborted_in, self)
+        return collect_aborted(self.segments[number:], offset, end, aborted)
 
-
-def _no_check(log: LocalLog, segment: Segment) -> None:
-    """For a reader that may wait."""
+    def _wait_for_aborted(self, segment: Segment) -> list[AbortedTransaction]:
+        return wait_for(partial(aborted_in, self, segment))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lakelog.storage.names import LOG
+from lakelog.storage.seeking import check_greatest
 
 if TYPE_CHECKING:
     from lakelog.storage.local_log import LocalLog
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def count_deletable(log: LocalLog, now_ms: int, high_watermark: int) -> int:
-    """How many segments from the oldest on are expired, surplus or below the log's start."""
+    """How many segments from the oldest on are expired, surplus or below the log's start.
+
+    Raises `NotReady` if an index has to be loaded first.
+    """
     config, segments = log.config, log.segments
     count = _leading(log, high_watermark, 0, lambda segment, end: end <= log.log_start_offset)
     if "delete" not in config.cleanup_policy:
@@ -36,18 +40,19 @@ def count_deletable(log: LocalLog, now_ms: int, high_watermark: int) -> int:
             log,
             high_watermark,
             count,
-            lambda segment, end: now_ms - last_time(segment, now_ms) > config.retention_ms,
+            lambda segment, end: now_ms - last_time(log, segment, now_ms) > config.retention_ms,
         )
     return count
 
 
-def last_time(segment: Segment, now_ms: int) -> int:
+def last_time(log: LocalLog, segment: Segment, now_ms: int) -> int:
     """When the newest record was written, as far as can be told.
 
     The file's own time stands in for records without a timestamp and for one in the future, which
-    would otherwise keep the log for ever (KAFKA-18929).
+    would otherwise keep the log for ever (KAFKA-18929). Raises `NotReady` as `check_greatest`.
     """
-    timestamp = segment.greatest_timestamp()
+    check_greatest(log, segment)
+    timestamp = segment.max_timestamp
     if 0 <= timestamp <= now_ms:
         return timestamp
     return segment.disk.modified_ms(segment.path(LOG))

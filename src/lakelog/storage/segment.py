@@ -8,18 +8,19 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
+from pathlib import Path
 
 from lakelog.records.batch import LENGTH_OVERHEAD, HeaderFields
 from lakelog.runtime.api import Buffer, File
 from lakelog.storage.checking import Checks
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.files import remove_if_exists
+from lakelog.storage.files import remove_if_exists, write_aside
 from lakelog.storage.handles import Handle
-from lakelog.storage.index_check import is_true, resume
+from lakelog.storage.index_check import LAST_BYTES_MAX, is_true, resume
 from lakelog.storage.indexed_segment import IndexedSegment
 from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.scan import SPAN, scan_headers
-from lakelog.storage.txn_index import AbortedTransaction, TxnIndex
+from lakelog.storage.txn_index import AbortedTransaction, TxnIndex, encode_aborted
 
 READ_SIZE = 2048
 """Bytes read at a time where batch headers are looked for."""
@@ -97,19 +98,24 @@ class Segment(IndexedSegment):
     # Finding
 
     def position_before_time(self, timestamp: int) -> int:
-        """A batch's position before which every timestamp is below `timestamp`."""
-        index = self.index
-        entry = index.floor_time(timestamp)
+        """A batch's position before which every timestamp is below `timestamp`.
+
+        The entry must be true: see `has_time`.
+        """
+        entry = self.index.floor_time(timestamp)
         if entry < 0:
             return 0
-        time, offset = index.times[entry], self.base_offset + index.time_offsets[entry]
-        position = self.position_of(offset)
-        for _, header in scan_headers(self.open().file, position, self.size):
-            if header.last_offset == offset and header.newest_timestamp == time:
-                return position
-            break
-        self.rebuild_index("it disagrees with the log")
-        return self.position_before_time(timestamp)
+        return self.position_of(self.base_offset + self.index.time_offsets[entry])
+
+    def has_time(self, entry: int) -> bool:
+        """Whether the batch that an entry of the time index names has its timestamp."""
+        index = self.index
+        offset = self.base_offset + index.time_offsets[entry]
+        batches = scan_headers(self.open().file, self.position_of(offset), self.size)
+        _, header = next(batches, (0, None))
+        return header is not None and (
+            (header.last_offset, header.newest_timestamp) == (offset, index.times[entry])
+        )
 
     def position_of(self, offset: int) -> int:
         """Where the first batch begins that ends at or after `offset`; `size` when none does."""
@@ -170,14 +176,15 @@ class Segment(IndexedSegment):
 
     def last_time_position(self) -> int:
         """Where the batch of the last time entry begins, or one before it."""
+        position = self.last_entry_position()
+        return self.index.last_time_position if position is None else position
+
+    def last_entry_position(self) -> int | None:
+        """The same without the indexes, which it takes where that is far before the end."""
         entry, time = self._files.read_last()
-        if entry is not None and time is not None and entry[0] <= time[1] and self._starts(*entry):
-            return entry[1]
-        index = self.index
-        if not index.times:
-            return 0
-        floor = index.floor(index.time_offsets[-1])
-        return index.positions[floor] if floor >= 0 else 0
+        if entry is None or time is None or entry[0] > time[1] or not self._starts(*entry):
+            return None
+        return entry[1] if self.size - entry[1] <= LAST_BYTES_MAX else None
 
     def _starts(self, offset: int, position: int) -> bool:
         """Whether a batch that ends at a relative offset begins at `position`."""
@@ -284,13 +291,21 @@ class Segment(IndexedSegment):
             self.txn_index.cut(self.disk, self.path(TXN_INDEX))
 
     def replace_aborted(self, entries: list[AbortedTransaction]) -> None:
-        """Makes the index anew; a segment without entries has no file."""
+        """Replaces the index; a segment without entries has no file."""
         if entries:
-            self.txn_index = TxnIndex(entries)
-            self.txn_index.rewrite(self.disk, self.path(TXN_INDEX))
+            aside = write_aside(self.disk, self.path(TXN_INDEX), encode_aborted(entries))
+            self.adopt_aborted(entries, aside)
         elif self.txn_index is not None:
+            self.adopt_aborted(entries, None)
+
+    def adopt_aborted(self, entries: list[AbortedTransaction], aside: Path | None) -> None:
+        """As `replace_aborted`, with entries that have been written to the file `aside`."""
+        if aside is None:
             remove_if_exists(self.disk, self.path(TXN_INDEX))
             self.txn_index = None
+        else:
+            self.disk.rename(aside, self.path(TXN_INDEX))
+            self.txn_index = TxnIndex(entries)
 
     # Older than the process
 

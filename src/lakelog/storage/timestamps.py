@@ -8,9 +8,9 @@ in, the header is told: whoever reads from the batch on misses nothing.
 What a topic allows its clients (`max.decompressed.message.bytes`) is no bound here: it may have
 been lowered since, and what is stored is no worse by that.
 
-A search may take seconds, so it goes in steps: it stops after some thousand records, and before a
-large batch is decompressed, which may be done in a thread. Between two steps anything may happen to
-the log; the file that is being read stays open.
+A search may take seconds, so it goes in steps: it stops after some thousand records, before a
+large batch is decompressed and where an index has to be loaded. The last two may be done in a
+thread. Between two steps anything may happen to the log; the file that is being read stays open.
 
 Source: KIP-33, KIP-734; `LogSegment.findOffsetByTimestamp` of Apache Kafka.
 """
@@ -18,8 +18,9 @@ Source: KIP-33, KIP-734; `LogSegment.findOffsetByTimestamp` of Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.errors import RecordsTooLarge
@@ -28,7 +29,9 @@ from lakelog.records.record import record_view
 from lakelog.runtime.api import File
 from lakelog.storage.checking import check_now
 from lakelog.storage.errors import CorruptLog
+from lakelog.storage.preparation import NotReady
 from lakelog.storage.scan import scan_headers
+from lakelog.storage.seeking import check_greatest, check_last_time, check_seek, check_time
 from lakelog.storage.validate import DECODED_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -48,9 +51,11 @@ _RECORDS_AT_ONCE = 1000
 _COMPRESSED_AT_ONCE = 16 << 10
 """A larger compressed batch is not decompressed by the search itself."""
 
-Work = Callable[[], bytes | memoryview]
+Work = Callable[[], bytes | memoryview | None]
 """What a step of a search asks for; it is sent the result, or thrown a `CorruptRecord`."""
-Search = Generator[Work | None, bytes | memoryview, TimestampOffset | None]
+T = TypeVar("T")
+Steps = Generator[Work | None, Any, T]
+Search = Steps[TimestampOffset | None]
 
 
 def at_once(search: Search) -> TimestampOffset | None:
@@ -72,14 +77,18 @@ def _sent(search: Search, work: Work) -> Work | None:
     return search.send(result)
 
 
+def search_time(log: LocalLog, timestamp: int | None) -> Search:
+    """The first record at or after a time (ms), or without one that with the greatest timestamp."""
+    return search_max_timestamp(log) if timestamp is None else search_timestamp(log, timestamp)
+
+
 def search_timestamp(log: LocalLog, timestamp: int) -> Search:
     """The first record, in offset order, whose timestamp is at least `timestamp`."""
     search = _Search(log)
     for segment in list(log.segments):
         if segment.next_offset <= search.start:
             continue
-        search.check_end(segment)
-        if segment.greatest_timestamp() < timestamp:
+        if (yield from search.greatest(segment)) < timestamp:
             continue
         found = yield from search.first_in(segment, timestamp)
         if found is not None:
@@ -92,11 +101,11 @@ def search_max_timestamp(log: LocalLog) -> Search:
     search = _Search(log)
     live = [segment for segment in log.segments if segment.next_offset > log.log_start_offset]
     for segment in live:
-        search.check_end(segment)
-    live.sort(key=lambda segment: segment.greatest_timestamp(), reverse=True)
-    if not live or live[0].greatest_timestamp() < 0:
+        yield from search.greatest(segment)
+    live.sort(key=lambda segment: segment.max_timestamp, reverse=True)
+    if not live or live[0].max_timestamp < 0:
         return None
-    found = yield from search.first_in(live[0], live[0].greatest_timestamp())
+    found = yield from search.first_in(live[0], live[0].max_timestamp)
     return found or (yield from search.greatest_in(live))
 
 
@@ -117,14 +126,37 @@ class _Search:
         self._left = DECODED_BYTES_MAX
         """Of records that may be read without finding there what the header claims."""
 
-    def check_end(self, segment: Segment) -> None:
-        """Of a segment that is older than the process: its greatest timestamp is told there."""
+    def _ready(self, segment: Segment, check: Callable[[LocalLog, Segment], None]) -> Steps[bool]:
+        """Does what `check` finds to be done first; false if the segment is gone meanwhile."""
+        while segment in self._log.segments:
+            try:
+                check(self._log, segment)
+            except NotReady as first:
+                job = first.job
+            else:
+                return True
+            yield job.run
+            job.finish()
+            if job.failure is not None:
+                raise job.failure
+        return False
+
+    def greatest(self, segment: Segment) -> Steps[int]:
+        """The greatest timestamp of a segment; -1 of one that is gone.
+
+        What tells it is checked first if it is older than the process.
+        """
         if segment.unchecked:
+            if not (yield from self._ready(segment, check_last_time)):
+                return -1
             position = segment.last_time_position()
             check_now(segment, position, segment.size, self._log.leader_epochs)
+        is_there = yield from self._ready(segment, check_greatest)
+        return segment.max_timestamp if is_there else -1
 
     def first_in(self, segment: Segment, timestamp: int) -> Search:
-        if segment not in self._log.segments:
+        check = partial(check_time, timestamp=timestamp, offset=self.start)
+        if not (yield from self._ready(segment, check)):
             return None
         position = max(segment.position_before_time(timestamp), segment.position_of(self.start))
         handle, end = segment.open(), segment.size
@@ -145,9 +177,9 @@ class _Search:
         """Where what an index tells is of a record before the start, or of none."""
         best: TimestampOffset | None = None
         for segment in segments:
-            if best is not None and segment.greatest_timestamp() < best.timestamp:
+            if best is not None and segment.max_timestamp < best.timestamp:
                 break
-            if segment in self._log.segments:
+            if (yield from self._ready(segment, partial(check_seek, offset=self.start))):
                 best = yield from self._greatest_of(segment, best)
         return best if best is not None and best.timestamp >= 0 else None
 

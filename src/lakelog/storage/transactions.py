@@ -7,8 +7,7 @@ Source: `UnifiedLog.collectAbortedTransactions` and `LogSegment.recover` of
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lakelog.records.batch import BatchHeader, CorruptRecord
@@ -20,33 +19,19 @@ from lakelog.storage.scan import scan_headers
 from lakelog.storage.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from lakelog.storage.local_log import LocalLog
     from lakelog.storage.segment import Segment
 
 _COMPARED_MAX = 1000
 
 
-def replay(
-    table: ProducerStateTable,
-    segments: Sequence[Segment],
-    start: int,
-    reindexed: Collection[Segment],
-) -> None:
-    """Takes the batches from `start` on into `table`.
+def replay(table: ProducerStateTable, segment: Segment, start: int) -> list[AbortedTransaction]:
+    """Takes the batches of a segment from `start` on into `table`; returns which were aborted.
 
-    `reindexed` get their aborted transactions anew; none of them may begin before `start`.
+    Raises `CorruptLog` or `OSError`.
     """
-    for segment in segments:
-        aborted: list[AbortedTransaction] = []
-        if segment.next_offset > start and segment.size:
-            _replay_segment(table, segment, start, aborted)
-        if segment in reindexed:
-            segment.replace_aborted(aborted)
-
-
-def _replay_segment(
-    table: ProducerStateTable, segment: Segment, start: int, aborted: list[AbortedTransaction]
-) -> None:
+    aborted: list[AbortedTransaction] = []
+    if segment.next_offset <= start or not segment.size:
+        return aborted
     position = segment.position_of(start) if start > segment.base_offset else 0
     for at, header in scan_headers(segment.open().file, position, segment.size):
         if header.producer_id < 0 or header.base_offset < start:
@@ -61,6 +46,7 @@ def _replay_segment(
         if ended is not None and not marker.commit:
             aborted.append(ended)
         table.end_transaction(header, marker)
+    return aborted
 
 
 def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransactionMarker | None:
@@ -68,23 +54,6 @@ def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransact
         return read_marker(segment.open().file.read_at(position, header.size), header)
     except CorruptRecord as error:
         raise CorruptLog(segment.path(LOG), position, str(error)) from error
-
-
-def aborted_in(log: LocalLog, segment: Segment) -> list[AbortedTransaction]:
-    """The segment's aborted transactions, from the log itself if its index cannot be right."""
-    index = segment.txn_index
-    if index is None:
-        return []
-    is_read = index.entries is not None
-    found = segment.aborted()
-    if found is None or not (is_read or are_in(partial(holder, log.segments), segment, found)):
-        table = ProducerStateTable(log.producers.expiration_ms)
-        start, entries = log.snapshots.newest(segment.base_offset)
-        table.load(entries)
-        number = log.segments.index(segment) + 1
-        replay(table, log.segments[:number], start, (segment,))
-        found = segment.aborted() or []
-    return found
 
 
 def are_in(
@@ -144,24 +113,19 @@ def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
 
 
 def collect_aborted(
-    log: LocalLog,
     segments: Sequence[Segment],
     start: int,
     end: int,
-    check: Callable[[LocalLog, Segment], None],
+    aborted_in: Callable[[Segment], Sequence[AbortedTransaction]],
 ) -> list[AbortedTransaction]:
     """Those with records between `start` and `end`, by their first offsets.
 
     Their markers may lie in any of `segments`, which begin with the one that holds `start`. What
-    is aborted with everything before `end` decided ends the search. `check` comes first for each
-    segment that is searched, and may raise.
+    is aborted with everything before `end` decided ends the search.
     """
     found: list[AbortedTransaction] = []
     for segment in segments:
-        if segment.txn_index is None:
-            continue
-        check(log, segment)
-        for entry in aborted_in(log, segment):
+        for entry in aborted_in(segment):
             if entry.last_offset >= start and entry.first_offset < end:
                 found.append(entry)
             if entry.last_stable_offset >= end:

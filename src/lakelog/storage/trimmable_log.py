@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import is_shortage
+from lakelog.storage.preparation import wait_for
 from lakelog.storage.readable_log import ReadableLog
 from lakelog.storage.retention import count_deletable
+from lakelog.storage.seeking import check_append
 from lakelog.storage.segment import Segment
 from lakelog.storage.transactions import replay
+
+T = TypeVar("T")
+
+
+def _at_once(ask: Callable[[], T]) -> T:
+    return ask()
 
 
 class TrimmableLog(ReadableLog):
@@ -20,21 +30,30 @@ class TrimmableLog(ReadableLog):
     __slots__ = ()
 
     def delete_old_segments(
-        self, now_ms: int, high_watermark: int | None = None, *, at_once: bool = False
+        self,
+        now_ms: int,
+        high_watermark: int | None = None,
+        *,
+        at_once: bool = False,
+        may_wait: bool = True,
     ) -> int:
         """Applies retention and returns how many segments went; call it every few minutes.
 
         Their files are renamed now and removed by a later call, after `file.delete.delay.ms`, or by
         the next one that is to remove them `at_once`. An `OSError` leaves some of them, below the
-        log's start, to the next call.
+        log's start, to the next call. Raises `NotReady` if it may not wait for an index to be
+        loaded.
         """
         self._remove_doomed(math.inf if at_once else now_ms)
         if self.swapping:
             return 0
         committed = self.log_end_offset if high_watermark is None else high_watermark
-        count = count_deletable(self, now_ms, committed)
+        ask = wait_for if may_wait else _at_once
+        count = ask(partial(count_deletable, self, now_ms, committed))
         if not count:
             return 0
+        if count == len(self.segments):
+            ask(partial(check_append, self))  # a roll writes the indexes
         if count == len(self.segments) and not self._roll_to_retain(now_ms):
             count -= 1
         start = self.segments[count].base_offset
@@ -94,12 +113,15 @@ class TrimmableLog(ReadableLog):
     def rebuild_producers(self, reindexed: Sequence[Segment] = ()) -> None:
         """Makes the producers' state from the newest snapshot and the log after it.
 
-        `reindexed` are segments whose transaction indexes are made anew on the way.
+        The transaction indexes of `reindexed` segments are rebuilt on the way.
         """
         table = self.producers
         before = min((segment.base_offset for segment in reindexed), default=self.log_end_offset)
         start, entries = self.snapshots.newest(before)
         table.load(entries)
-        replay(table, self.segments, start, reindexed)
+        for segment in self.segments:
+            aborted = replay(table, segment, start)
+            if segment in reindexed:
+                segment.replace_aborted(aborted)
         table.end_offset = self.log_end_offset
         self.has_aborted = any(segment.txn_index is not None for segment in self.segments)

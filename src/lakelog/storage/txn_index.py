@@ -5,7 +5,12 @@
 
 Entries rise by their last offset. A segment without any has no such file, and most have none. An
 entry is written before its marker, so that no marker is ever missing from the index; what a failed
-write leaves behind is cut off at once, or else before the next write or flush.
+write leaves behind is cut off at once, or else before the next write.
+
+The file is never synced, because a power failure that takes it is always noticed. `known-logs` has
+its checksum together with the recovery point. Beyond that point recovery rebuilds it from the log;
+below, a file with another checksum is rebuilt before it is first used. Without `known-logs` an
+unclean start rebuilds all of them.
 
 Source: `TransactionIndex` and `AbortedTxn` of `org.apache.kafka.storage.internals.log`.
 """
@@ -21,6 +26,7 @@ from typing import NamedTuple
 from lakelog.base.events import event
 from lakelog.records.crc import crc32c
 from lakelog.runtime.api import Disk
+from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import read_if_exists
 
 _logger = logging.getLogger(__name__)
@@ -83,7 +89,7 @@ def _is_stable(entries: Sequence[AbortedTransaction]) -> bool:
 class TxnIndex:
     """What is in a segment's file, or is to be. `None` entries have not been read."""
 
-    __slots__ = ("_checksum", "entries", "synced", "torn")
+    __slots__ = ("_checksum", "entries", "error", "torn")
 
     def __init__(
         self, entries: list[AbortedTransaction] | None, checksum: int | None = None
@@ -93,8 +99,8 @@ class TxnIndex:
         self._checksum = checksum
         self.torn = False
         """Whether the file may have more than the entries."""
-        self.synced = True
-        """Whether a flush has taken the file along since it was last written."""
+        self.error: CorruptLog | None = None
+        """Why the entries cannot be made from the log; a restart tries again."""
 
     def unread(self) -> TxnIndex:
         """A copy that has yet to be read."""
@@ -123,7 +129,7 @@ class TxnIndex:
     def write(self, disk: Disk, path: Path, entry: AbortedTransaction) -> None:
         """Puts an entry into the file, which `keep` makes one of the index."""
         assert self.entries is not None
-        self.synced, self.torn = False, True
+        self.torn = True
         self._put(disk, path, len(self.entries) * ENTRY_SIZE, encode_aborted([entry]))
 
     def keep(self, entry: AbortedTransaction) -> None:
@@ -137,25 +143,13 @@ class TxnIndex:
         if self.torn:
             assert self.entries is not None
             self._put(disk, path, len(self.entries) * ENTRY_SIZE, b"")
-            self.synced, self.torn = False, False
+            self.torn = False
 
-    def rewrite(self, disk: Disk, path: Path) -> None:
-        """Makes the file anew from the entries, durably: no flush of the log will come by here."""
-        assert self.entries is not None
-        self.torn = True
-        self._put(disk, path, 0, encode_aborted(self.entries), durable=True)
-        disk.sync_dir(path.parent)
-        self.synced, self.torn = True, False
-
-    def _put(
-        self, disk: Disk, path: Path, position: int, data: bytes, *, durable: bool = False
-    ) -> None:
+    def _put(self, disk: Disk, path: Path, position: int, data: bytes) -> None:
         file = disk.open(path, create=True)
         try:
             file.truncate(position)
             if data:
                 file.write_at(position, data)
-            if durable:
-                file.sync()
         finally:
             file.close()

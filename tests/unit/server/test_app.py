@@ -40,6 +40,7 @@ from lakelog.storage.checkpoint import (
     RECOVERY_POINTS,
     decode_offsets,
 )
+from lakelog.storage.preparation import wait_for
 from storage_kit import make_batch
 
 OFFSETS = "__consumer_offsets"
@@ -248,7 +249,7 @@ def test_a_stop_leaves_the_checkpoints_of_that_moment(tmp_path: Path) -> None:
     async def append(running: Running) -> None:
         now = running.clock.wall_ms()
         partition = running.partition("orders")
-        partition.append(make_batch(5, timestamp=now), now)
+        wait_for(lambda: partition.append(make_batch(5, timestamp=now), now))
         partition.delete_records(partition.watermark.offset - 2)
 
     never = "3600000"

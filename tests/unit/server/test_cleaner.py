@@ -19,6 +19,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server import cleaner
+from lakelog.server.checks import StoredChecks
 from lakelog.server.cleaner import Cleaner
 from lakelog.storage.compaction import swap
 from lakelog.storage.compaction.clean import compact
@@ -121,6 +122,7 @@ class Bench:
         self.partitions.add(self.partition)
         self.processes = FakeProcesses(disk, list(works))
         self.checkpoints = 0
+        self.retained: list[Partition] = []
         self.shortages: list[OSError] = []
         tasks = AsyncioTasks(asyncio.get_running_loop())
         settings = {"log.cleaner.backoff.ms": "3600000"}
@@ -134,7 +136,9 @@ class Bench:
             self.processes,
             self._checkpoint,
             lambda partition: partition.log.flush(),
+            self.retained.append,
             self.shortages.append,
+            StoredChecks(tasks),
         )
 
     def _checkpoint(self) -> None:
@@ -175,6 +179,7 @@ def test_a_log_that_is_due_is_compacted_and_the_helper_ended() -> None:
         assert counts.bytes_written < counts.bytes_read
         assert (counts.records_read, counts.records_written) == (active, 1)
         assert [child.ended for child in bench.processes.children] == [True]
+        assert bench.retained == [bench.partition]
         await bench.tick()
         assert len(bench.processes.children) == 1, "nothing is left to do"
         await bench.cleaner.stop()

@@ -18,6 +18,7 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.aio import AsyncioTasks
+from lakelog.server.checks import StoredChecks
 from lakelog.server.maintenance import Maintenance
 from lakelog.server.shortages import Shortages
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, decode_offsets
@@ -93,6 +94,7 @@ class Broker:
             self.tasks,
             self.took.append,
             self.shortages,
+            StoredChecks(self.tasks),
         )
         self.maintenance.start()
 

@@ -27,6 +27,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.replicas import DeletedTopics, Replicas
 from lakelog.storage.directory import LogDirectory
+from lakelog.storage.preparation import wait_for
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import NOW, ManualClock, make_batch
@@ -180,7 +181,7 @@ def test_records_and_epochs_survive_a_restart(node: Node) -> None:
     after = node.restart().partitions.find("orders", 0)
     assert after.log.log_end_offset == 3
     assert after.leader_epoch == 5
-    after.append(make_batch(), NOW)
+    wait_for(lambda: after.append(make_batch(), NOW))
     assert after.log.leader_epochs.entries == [(4, 0), (5, 3)]
 
 

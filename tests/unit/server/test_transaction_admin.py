@@ -49,9 +49,10 @@ class World:
         purgatory: Any = SimpleNamespace(check=self.woken.append)
         groups: Any = None
         tasks: Any = None
+        checks: Any = None
         self.broker: Any = SimpleNamespace(
             partitions=self.partitions,
-            markers=LocalMarkers(self.partitions, groups, purgatory, clock, tasks),
+            markers=LocalMarkers(self.partitions, groups, purgatory, clock, tasks, checks),
         )
 
     def write(self, *markers: WritableTxnMarker) -> list[tuple[int, dict[str, dict[int, int]]]]:

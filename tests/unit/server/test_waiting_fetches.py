@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from lakelog.replica.partition import Partition
-from lakelog.server.checks import NeededCheck, StoredChecks
+from lakelog.server.checks import Failures, NeededCheck, StoredChecks
 from lakelog.server.connection import Connection
 from lakelog.server.handlers.fetch import PendingFetch
 from storage_kit import make_batch
@@ -215,7 +215,7 @@ def test_a_fetch_that_fails_after_a_check_ends_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Or its client would wait for ever: nobody else tries it again."""
-    due: list[Callable[[], object]] = []
+    due: list[Callable[[Failures], object]] = []
     tried: set[PendingFetch] = set()
 
     def read(fetch: PendingFetch, *, at_least: int) -> None:
@@ -230,7 +230,7 @@ def test_a_fetch_that_fails_after_a_check_ends_its_connection(
     def scenario(twins: Twins) -> None:
         assert not twins.ask(Client(twins, 16).fetch(0, max_wait_ms=WAIT_MS))
         for on_checked in due:
-            on_checked()
+            on_checked({})
         for broker in twins.both:
             assert broker.connection.closed
             assert not broker.connection.is_waiting

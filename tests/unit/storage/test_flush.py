@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from lakelog.base.topic_config import LogConfig
-from lakelog.storage.names import TXN_INDEX
 from lakelog.storage.segment import Segment
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
@@ -138,7 +137,7 @@ def test_a_truncation_below_the_recovery_point_is_known_before_it_happens() -> N
 def test_a_flush_that_cannot_begin_claims_nothing(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """Neither names nor indexes count as synced, and no file stays open for it."""
+    """No name counts as synced, and no file stays open for it."""
     store = memory_store(LogConfig(segment_bytes=200))
     log = store.create()
     for number in range(3):
@@ -147,8 +146,6 @@ def test_a_flush_that_cannot_begin_claims_nothing(
     assert len(log.segments) > 1
     last, opened = log.active_segment, Segment.open
     handles = [segment.open() for segment in log.segments]
-    index = last.txn_index
-    assert index is not None
 
     def failing(segment: Segment) -> object:
         if segment is last:
@@ -159,12 +156,11 @@ def test_a_flush_that_cannot_begin_claims_nothing(
         patch.setattr(Segment, "open", failing)
         with pytest.raises(OSError):
             log.begin_flush()
-    assert not index.synced
     assert [handle.readers for handle in handles] == [0] * len(handles)
     assert log.may_be_closed
     job = log.begin_flush()
     assert job is not None
-    assert {last.path(TXN_INDEX), log.folder, log.folder.parent} <= set(job.names)
+    assert {log.folder, log.folder.parent} <= set(job.names)
     assert len(job.handles) == len(handles)
     job.run()
     log.finish_flush(job)

@@ -16,9 +16,12 @@ from lakelog.records.batch import iter_batches
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import HandleCache
+from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE
+from lakelog.storage.index_check import LAST_BYTES_MAX
 from lakelog.storage.log import Log
+from lakelog.storage.names import INDEX, TIME_INDEX
 from lakelog.storage.segment import Segment
-from storage_kit import NOW, Store, append, make_batch
+from storage_kit import NOW, Store, append, make_batch, memory_store
 
 
 def make_log(folder: Path, config: LogConfig | None = None, *, max_open: int = 8) -> Log:
@@ -194,6 +197,27 @@ def test_idempotent_retries_return_the_first_offsets(tmp_path: Path) -> None:
         log.append(bytearray(batches[0]), leader_epoch=0, now_ms=NOW)
     assert failure.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.log_end_offset == 12
+
+
+def test_what_lies_behind_the_last_index_entry_is_read_up_to_a_bound() -> None:
+    """Behind a true entry that may be anything where later entries are missing."""
+    store = memory_store(LogConfig(index_interval_bytes=4096))
+    log = store.create()
+    for number in range(15):
+        append(log, make_batch(size=100_000, timestamp=NOW + number))
+    log.roll(NOW)
+    segment, disk = log.segments[0], store.disk
+    positions = list(segment.index.positions)
+    for kept, is_known in ((14, True), (5, True), (4, False)):
+        segment.unload()
+        for suffix, size in ((INDEX, ENTRY_SIZE), (TIME_INDEX, TIME_ENTRY_SIZE)):
+            file = disk.open(segment.path(suffix))
+            file.truncate(kept * size)
+            file.close()
+        assert (segment.size - positions[kept - 1] <= LAST_BYTES_MAX) is is_known
+        assert (segment.last_entry_position() is not None) is is_known
+        segment._greatest_known = False
+        assert segment.knows_greatest() is is_known
 
 
 def test_times_are_found_without_loading_the_indexes_of_other_segments(tmp_path: Path) -> None:

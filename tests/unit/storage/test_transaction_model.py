@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -15,8 +16,9 @@ import pytest
 from lakelog.base.errors import KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches
+from lakelog.storage.aborted_check import aborted_in
 from lakelog.storage.log import Log
-from lakelog.storage.transactions import aborted_in
+from lakelog.storage.preparation import wait_for
 from lakelog.testing.disk import DiskStopped, MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import NOW, Store, append_marker, make_batch, memory_store
@@ -160,7 +162,8 @@ def check(log: Log, model: Model) -> None:
     assert state == model.state()
     floor = log.segments[0].base_offset
     expected = [tuple(entry) for entry in model.aborted() if entry.last >= floor]
-    assert [tuple(e) for segment in log.segments for e in aborted_in(log, segment)] == expected
+    aborted = [wait_for(partial(aborted_in, log, segment)) for segment in log.segments]
+    assert [tuple(entry) for entries in aborted for entry in entries] == expected
 
 
 def check_reads(log: Log, model: Model, rng: random.Random) -> None:

@@ -16,15 +16,15 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.control import read_marker
 from lakelog.replica.partition import Partition
-from lakelog.storage.aborted_check import AbortedJob
+from lakelog.storage.aborted_check import AbortedJob, aborted_in
+from lakelog.storage.known_logs import KNOWN_LOGS
 from lakelog.storage.log import Log
 from lakelog.storage.names import SNAPSHOT, TXN_INDEX
-from lakelog.storage.preparation import NotReady, Preparation
-from lakelog.storage.transactions import aborted_in, are_in, holder
+from lakelog.storage.preparation import NotReady, Preparation, wait_for
+from lakelog.storage.transactions import are_in, holder
 from lakelog.storage.txn_index import (
     ENTRY_SIZE,
     AbortedTransaction,
-    TxnIndex,
     decode_aborted,
     encode_aborted,
 )
@@ -33,7 +33,6 @@ from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
     NOW,
-    ManualClock,
     Store,
     append,
     append_in_transaction,
@@ -69,7 +68,8 @@ def aborted(log: Log, offset: int = 0) -> list[AbortedTransaction]:
 
 
 def indexed(log: Log) -> list[AbortedTransaction]:
-    return [entry for segment in log.segments for entry in aborted_in(log, segment)]
+    found = (wait_for(partial(aborted_in, log, segment)) for segment in log.segments)
+    return [entry for entries in found for entry in entries]
 
 
 def verify(log: Log, producer: tuple[int, int, int], *, bump: bool = False) -> Verification | None:
@@ -549,25 +549,43 @@ def test_a_marker_that_cannot_be_written_leaves_no_trace(suffix: str, partial: i
     assert store.disk.size(FOLDER / f"{0:020d}{TXN_INDEX}") == ENTRY_SIZE
 
 
-def test_what_a_flush_made_durable_is_in_the_index_after_a_power_failure() -> None:
-    """Sealed segments below the recovery point are not scanned again."""
+def write_part(disk: MemoryDisk, path: Path, how: str) -> None:
+    """Of a file that was written with these bytes, and not synced."""
+    data = encode_aborted([AbortedTransaction(0, 0, 10, 5)])
+    parts = {"empty": b"", "a part": data, "cut": data[:-1], "zero": bytes(len(data))}
+    disk.write_atomic(path, parts[how])
+
+
+@pytest.mark.parametrize("keeps_known_logs", [True, False])
+@pytest.mark.parametrize("how", ["as the power left it", "empty", "a part", "cut", "zero"])
+def test_no_index_need_be_durable(how: str, keeps_known_logs: bool) -> None:
+    """Segments below the recovery point are not scanned again while `known-logs` is whole."""
     store = filled()
     expected = indexed(store.log)
+    assert len([segment for segment in store.log.segments if segment.txn_index]) > 1
     store.log.flush()
     store.directory.write_checkpoints()
     disk = store.disk
     assert isinstance(disk, MemoryDisk)
     disk.crash()
+    if how != "as the power left it":
+        for segment in store.log.segments:
+            write_part(disk, segment.path(TXN_INDEX), how)
+    if not keeps_known_logs:
+        disk.remove(DATA / KNOWN_LOGS)
     store.start()
+    assert indexed(store.log) == expected
+    store.restart()
     assert indexed(store.log) == expected
 
 
-def test_an_index_that_was_made_anew_survives_the_power() -> None:
-    """No flush of the log comes by it any more."""
-    disk, path = MemoryDisk(ManualClock()), Path("/index")
-    entries = [AbortedTransaction(7, 0, 3, 2), AbortedTransaction(8, 4, 6, 4)]
-    TxnIndex(entries).rewrite(disk, path)
-    assert disk.copy_after_crash().read(path) == encode_aborted(entries)
+def test_a_flush_syncs_no_transaction_index() -> None:
+    log = filled().log
+    job = log.begin_flush()
+    assert job is not None
+    assert [path for path in job.names if path.suffix == TXN_INDEX] == []
+    job.run()
+    log.finish_flush(job)
 
 
 def _many_aborted() -> Store:
@@ -637,7 +655,7 @@ def test_what_a_job_read_of_a_log_that_was_cut_meanwhile_is_not_told() -> None:
     log = _many_aborted().restart()
     index = log.segments[0].txn_index
     assert index is not None
-    job = AbortedJob(log, log.segments[0], index, (0, -3))
+    job = AbortedJob(log, log.segments[0], index)
     job.run()
     log.truncate_to(20)
     job.finish()

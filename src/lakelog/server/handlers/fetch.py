@@ -28,7 +28,7 @@ from lakelog.replica.divergence import DivergedLog, check_divergence
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget, topic_fields
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.checks import NeededCheck
+from lakelog.server.checks import Failures, NeededCheck
 from lakelog.server.dispatch import DEFERRED, Context, Deferred
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.preparation import NotReady
@@ -36,6 +36,7 @@ from lakelog.storage.txn_index import AbortedTransaction as Aborted
 
 READ_COMMITTED = 1
 ZSTD_SINCE = 10
+_ROUNDS_MAX = 2
 
 
 def handle(broker: Broker, context: Context, request: FetchRequest) -> FetchResponse | Deferred:
@@ -63,7 +64,9 @@ class PendingFetch:
         "_bytes_max",
         "_committed",
         "_context",
+        "_failures",
         "_plan",
+        "_rounds",
         "_to_check",
         "bytes_min",
         "deadline",
@@ -81,6 +84,9 @@ class PendingFetch:
         self.deadline = 0.0
         """On the monotonic clock, when it is answered with what there is."""
         self._to_check: list[NeededCheck] = []
+        self._failures: Failures = {}
+        self._rounds = 0
+        """How often it has waited for checks."""
 
     def keys(self) -> list[tuple[bytes, int]]:
         """What an append must touch to be of interest to this fetch."""
@@ -92,13 +98,15 @@ class PendingFetch:
         """For records, or first for a check of those that are there, and answers then."""
         broker, context = self._broker, self._context
         if self._to_check:
-            broker.checks.run(self._to_check, self._on_checked)
-            self._to_check = []
+            self._rounds += 1
+            needed, self._to_check = self._to_check, []
+            broker.checks.run(needed, self._on_checked)
             return
         parked = broker.purgatory.park(self, self.keys(), self.deadline)
         context.on_abandon = lambda: broker.purgatory.cancel(parked)
 
-    def _on_checked(self) -> None:
+    def _on_checked(self, failures: Failures) -> None:
+        self._failures = failures
         try:
             self._go_on()
         except Exception as error:  # noqa: BLE001 - it ends this connection, and nothing else
@@ -135,6 +143,9 @@ class PendingFetch:
     def read(self, *, at_least: int) -> FetchResponse | None:
         """The response, unless less than `at_least` bytes are found and nothing is wrong, or what
         was found must be checked first.
+
+        After some rounds of checks the rest is left to the next request: what was loaded for one
+        partition may have been unloaded for another.
         """
         results = []
         size = 0
@@ -147,7 +158,7 @@ class PendingFetch:
             except NotReady as first:
                 partition = self._broker.partitions.find(target.topic, target.partition)
                 self._to_check.append((partition, first.job))
-                continue
+                data = self._without_records(target)
             except DivergedLog as found:
                 failed = True
                 data = self._divergence(target, found)
@@ -158,6 +169,9 @@ class PendingFetch:
             if bytes_left < 0:
                 bytes_left = 0
             results.append((target, data))
+        self._failures = {}
+        if size and self._rounds >= _ROUNDS_MAX:
+            self._leave_checks()
         if (size >= at_least or failed) and not self._to_check:
             return self._response(results)
         for target, data in results:
@@ -166,10 +180,17 @@ class PendingFetch:
                 self._count(target, -data.records.size)
         return None
 
+    def _leave_checks(self) -> None:
+        for _, job in self._to_check:
+            job.abandon()
+        self._to_check = []
+
     def _count(self, target: FetchTarget, size: int) -> None:
         self._broker.partitions.find(target.topic, target.partition).fetched_bytes += size
 
     def _read_one(self, target: FetchTarget, bytes_left: int, *, min_one: bool) -> PartitionData:
+        if self._failures:
+            self._check_failures(target)
         partition, found, ended = read_one(
             self._broker, target, bytes_left, committed=self._committed, min_one=min_one
         )
@@ -192,14 +213,23 @@ class PendingFetch:
             records=b"" if found is None else found,
         )
 
+    def _check_failures(self, target: FetchTarget) -> None:
+        partition = self._broker.partitions.find(target.topic, target.partition)
+        if partition in self._failures:
+            raise self._failures[partition]
+
     def _divergence(self, target: FetchTarget, found: DivergedLog) -> PartitionData:
+        data = self._without_records(target)
+        data.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
+        return data
+
+    def _without_records(self, target: FetchTarget) -> PartitionData:
         partition = self._broker.partitions.find(target.topic, target.partition)
         return PartitionData(
             partition_index=target.partition,
             high_watermark=partition.watermark.offset,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
-            diverging_epoch=EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset),
             aborted_transactions=[] if self._committed else None,
             records=b"",
         )

@@ -11,7 +11,6 @@ agreed (`verifying`). It is copied for that, and what follows on its connection 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
@@ -30,11 +29,13 @@ from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Buffer
 from lakelog.server.acknowledgement import Acknowledgement, Appended
 from lakelog.server.broker import Broker
+from lakelog.server.checks import NeededCheck
 from lakelog.server.dispatch import DEFERRED, Context, Deferred
 from lakelog.server.request_sink import ProtocolViolation
 from lakelog.server.topics import INTERNAL_TOPICS
 from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
 from lakelog.storage.log import AppendResult
+from lakelog.storage.preparation import NotReady
 from lakelog.storage.record_errors import RecordsRefusedError
 from lakelog.storage.validate import SlowBatchError
 from lakelog.storage.verification import Verification
@@ -129,11 +130,12 @@ def _produce(
                     touched.append(partition)
                 else:
                     waiting.append((Appended(partition, result.last_offset + 1), results[-1]))
-            except SlowBatchError as error:
+            except (NotReady, SlowBatchError) as error:
                 sampling.note(entry.records or b"", sampled=sampled)
                 results.append(PartitionProduceResponse(index=entry.index))
                 behind.add((name, entry.index))
-                slow.append(_Slow(name, entry, results[-1], sampled, sampled or error.sampled))
+                needed = _needed(partition, error)
+                slow.append(_Slow(name, entry, results[-1], sampled, needed))
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
                 results.append(refused(entry.index, error))
@@ -171,14 +173,19 @@ def _answer(
 class _Slow(NamedTuple):
     """A batch that could not be appended at once, and the result that it is to have.
 
-    `sampled` tells whether its connection has it verified, `verifies` whether anything has.
+    `sampled` tells whether its connection has it verified.
     """
 
     topic: str | bytes
     entry: PartitionProduceData
     result: PartitionProduceResponse
     sampled: bool
-    verifies: bool
+    needed: NeededCheck | None
+    """What has to come first."""
+
+
+def _needed(partition: Partition, error: NotReady | SlowBatchError) -> NeededCheck | None:
+    return (partition, error.job) if isinstance(error, NotReady) else None
 
 
 async def _append_slowly(
@@ -192,11 +199,14 @@ async def _append_slowly(
 ) -> ProduceResponse | Deferred | None:
     size = sum(len(one.entry.records or b"") for one in slow)
     with broker.slow_batches.memory.holding(size):
-        for topic, entry, result, sampled, verifies in slow:
+        needed = [one.needed for one in slow if one.needed is not None]
+        if needed:
+            await broker.checks.made(needed)  # the appends find out what has failed
+        for topic, entry, result, sampled, _ in slow:
             try:
                 verification = None if check is None else check.verification(topic, entry.index)
-                partition, appended = await _append_walked(
-                    broker, topic, entry, verification, sampled=verifies
+                partition, appended = await _append_one(
+                    broker, topic, entry, verification, sampled=sampled
                 )
             except KafkaError as error:
                 broker.requests.errors["Produce", error.code] += 1
@@ -216,7 +226,7 @@ async def _append_slowly(
     return _answer(broker, context, request, response, waiting)
 
 
-async def _append_walked(
+async def _append_one(
     broker: Broker,
     topic: str | bytes,
     entry: PartitionProduceData,
@@ -225,13 +235,23 @@ async def _append_walked(
     sampled: bool,
 ) -> tuple[Partition, AppendResult]:
     """Looks into the batch again if the topic's settings have changed meanwhile."""
+    batch, verifies = entry.records, sampled
     while True:
-        config = broker.partitions.find(topic, entry.index).log.config
-        now_ms = broker.clock.wall_ms()
-        batch = await broker.slow_batches.walked(entry.records, config, now_ms, sampled=sampled)
         partition = broker.partitions.find(topic, entry.index)
-        with suppress(SlowBatchError):
-            return partition, partition.append(batch, now_ms, verification=verification)
+        now_ms = broker.clock.wall_ms()
+        try:
+            appended = partition.append(batch, now_ms, verification=verification, sampled=verifies)
+            return partition, appended
+        except NotReady as first:
+            job = first.job
+        except SlowBatchError as error:
+            sampled, job = sampled or error.sampled, None
+        if job is not None:
+            await broker.checks.make(partition, job)
+            continue
+        config = partition.log.config
+        batch = await broker.slow_batches.walked(entry.records, config, now_ms, sampled=sampled)
+        verifies = False
 
 
 def _acknowledge_later(

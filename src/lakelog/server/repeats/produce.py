@@ -26,6 +26,7 @@ from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.produce_frames import ProduceFrames
 from lakelog.server.reply import Repeat
 from lakelog.server.topics import INTERNAL_TOPICS
+from lakelog.storage.preparation import NotReady
 from lakelog.storage.validate import SlowBatchError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
 from lakelog.wire.template import Template
@@ -152,6 +153,9 @@ class ProduceRepeat(KnownRequest[_Key]):
                 batch, broker.clock.wall_ms(), sampled=sampled
             )
         except SlowBatchError:
+            return 0
+        except NotReady as first:
+            first.job.abandon()
             return 0
         except KafkaError as error:
             self._refuse(number, error)

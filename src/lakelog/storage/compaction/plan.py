@@ -2,7 +2,7 @@
 
 Never cleaned: the active segment, what lies beyond the last stable offset, what is not yet durable
 and what is younger than `min.compaction.lag.ms`. Decided on the loop from what is in memory, plus
-a header or an index of segments that were not used lately.
+headers of segments that were not used lately.
 
 Source: `LogCleanerManager.cleanableOffsets` and `LogToClean` of Apache Kafka.
 """
@@ -57,7 +57,10 @@ class CleanableLog:
 def examine(
     log: Log, cleaned_offset: int | None, now_ms: int, last_stable_offset: int
 ) -> CleanableLog:
-    """`cleaned_offset` is how far the last compaction came; one outside the log is ignored."""
+    """`cleaned_offset` is how far the last compaction came; one outside the log is ignored.
+
+    Raises `NotReady` if an index has to be loaded first.
+    """
     start, segments = log.log_start_offset, log.segments
     dirty = start
     if cleaned_offset is not None and start <= cleaned_offset <= log.log_end_offset:
@@ -129,7 +132,7 @@ def _first_young(log: Log, dirty: int, now_ms: int) -> int | None:
     if lag_ms <= 0:
         return None
     for segment in _dirty_sealed(log, dirty):
-        if last_time(segment, now_ms) > now_ms - lag_ms:
+        if last_time(log, segment, now_ms) > now_ms - lag_ms:
             return segment.base_offset
     return None
 
