@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from lakelog.base.errors import KafkaError
-from lakelog.cli.catalog import ExitCode
+from lakelog.cli.exit_code import ExitCode
 from lakelog.cli.failures import CliError, explain_exception, report
 
 

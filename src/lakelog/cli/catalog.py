@@ -8,23 +8,9 @@ start, 08 tables and Spark, 09 the command line itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 from lakelog.base.errors import ErrorCode
-
-
-class ExitCode(IntEnum):
-    """The exit status of the process."""
-
-    OK = 0
-    FAILURE = 1
-    USAGE = 2
-    NOT_FOUND = 3
-    DENIED = 4
-    UNREACHABLE = 5
-    CONFLICT = 6
-    PARTIAL = 7
-    INTERRUPTED = 130
+from lakelog.cli.exit_code import ExitCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +127,20 @@ _ENTRIES = (
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             ErrorCode.NOT_COORDINATOR,
+        ),
+    ),
+    Entry(
+        "LL0205",
+        "the group refuses the member",
+        ExitCode.CONFLICT,
+        "The answer to JoinGroup has a code and no reason. The log of the group's coordinator has "
+        "both, in a line with the event `join_refused` that names group, member and client and "
+        "says what to do. `lakelog group describe` shows the members of the group.",
+        (
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            ErrorCode.FENCED_INSTANCE_ID,
         ),
     ),
     Entry(

@@ -30,7 +30,7 @@ REASONS = {
     _E.FENCED_INSTANCE_ID: "another member uses the same group.instance.id",
     _E.INCONSISTENT_GROUP_PROTOCOL: "the members share no assignor",
     _E.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group subscribe to the topic",
-    _E.GROUP_MAX_SIZE_REACHED: "the group has as many members as it may have",
+    _E.GROUP_MAX_SIZE_REACHED: "the group or the broker has no room for it",
     _E.INVALID_GROUP_ID: "not a group name; it must not be empty",
     _E.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available",
     _E.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is loading",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from lakelog.base.events import event
+from lakelog.coordinator.group.refusal import JoinRefusal
 from lakelog.runtime.api import Clock
 from lakelog.server.log_window import LogWindow, left_out_text, one_line
 
@@ -17,15 +18,29 @@ class RefusedJoins:
     def __init__(self, clock: Clock) -> None:
         self._window = LogWindow(clock)
 
-    def note(self, group_id: str, client_id: str, client_host: str, reason: str) -> None:
+    def note(self, refusal: JoinRefusal) -> None:
         left_out = self._window.admit()
-        if left_out is not None:
-            logger.warning(
-                "group %s refuses client %s of %s: %s%s",
-                one_line(repr(group_id)),
-                one_line(repr(client_id)),
-                client_host.removeprefix("/"),
-                one_line(reason),
-                left_out_text(left_out),
-                extra=event("join_refused", group=one_line(group_id)),
-            )
+        if left_out is None:
+            return
+        group, client, member = (
+            one_line(repr(name))
+            for name in (refusal.group_id, refusal.client_id, refusal.member_id)
+        )
+        logger.warning(
+            "group %s refuses member %s of client %s at %s with %s: %s%s",
+            group,
+            member,
+            client,
+            refusal.client_host.removeprefix("/"),
+            refusal.code.name,
+            one_line(refusal.reason),
+            left_out_text(left_out),
+            extra=event(
+                "join_refused",
+                code="LL0205",
+                group=one_line(refusal.group_id),
+                member_id=one_line(refusal.member_id),
+                client_id=one_line(refusal.client_id),
+                error=refusal.code.name,
+            ),
+        )

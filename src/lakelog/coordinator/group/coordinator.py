@@ -27,6 +27,7 @@ from lakelog.coordinator.group.offsets.fetch import fetch_offsets
 from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.offsets.txn_commit import refuse_txn_commit
 from lakelog.coordinator.group.records import Decision
+from lakelog.coordinator.group.refusal import SAYS_TOO_MUCH, JoinRefusal
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.group.subscription_size import subscription_size
 from lakelog.coordinator.group.topics import Topics
@@ -68,7 +69,7 @@ class GroupCoordinator:
         topics: those there are.
         overrides: what was set for single groups.
         memory: what all state that clients make may take.
-        join_refused: told group, client id, client host and reason, which JoinGroup cannot answer.
+        join_refused: told why, which JoinGroup cannot answer.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class GroupCoordinator:
         overrides: Overrides = _no_overrides,
         *,
         memory: StateRoom,
-        join_refused: Callable[[str, str, str, str], object] = lambda *_: None,
+        join_refused: Callable[[JoinRefusal], object] = lambda _: None,
     ) -> None:
         self._config = config
         self._tasks = tasks
@@ -263,16 +264,21 @@ class GroupCoordinator:
         def refuse(code: ErrorCode) -> None:
             reply(JoinGroupResponse(error_code=code, member_id=request.member_id))
 
-        explain = partial(self._join_refused, request.group_id, client_id, client_host)
+        def explain(code: ErrorCode, reason: str) -> None:
+            ids = (request.group_id, request.member_id, client_id, client_host)
+            self._join_refused(JoinRefusal(*ids, code, reason))
+
         shortest, longest = self._config.session_timeout_min_ms, self._config.session_timeout_max_ms
         if request.group_id and not shortest <= request.session_timeout_ms <= longest:
             explain(
-                f"session.timeout.ms={request.session_timeout_ms} is not within {shortest} to "
-                f"{longest} (group.min.session.timeout.ms, group.max.session.timeout.ms)"
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"its session.timeout.ms={request.session_timeout_ms} is not within {shortest} to "
+                f"{longest}; change it, or group.min.session.timeout.ms and "
+                "group.max.session.timeout.ms of the broker",
             )
             refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
         elif not request.member_id and self._says_too_much(request):
-            explain("its subscription alone exceeds lakelog.group.subscriptions.max.bytes")
+            explain(ErrorCode.GROUP_MAX_SIZE_REACHED, SAYS_TOO_MUCH)
             refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
             join = Join.of(request, version, client_id, client_host, reply, explain)

@@ -210,7 +210,10 @@ class GroupShard:
             return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
         is_new = group is None or self.state.pending.is_unjoined(group)
         if is_new and not self.state.has_room_for_group(join.group_id):
-            reason = "there is no room for another group (lakelog.groups.max)"
+            reason = (
+                "there is no room for another group; delete groups that nobody uses or raise "
+                "lakelog.groups.max"
+            )
             return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=reason)
         if group is None:
             group = self.state.classic[join.group_id] = ClassicGroup(join.group_id)

@@ -26,9 +26,20 @@ from lakelog.runtime.api import Random
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
-_NO_MEMORY = "coordinators have no memory left for it (lakelog.coordinator.state.max.bytes)"
+_NO_MEMORY = (
+    "coordinators have no memory left for it; delete groups that nobody uses or raise "
+    "lakelog.coordinator.state.max.bytes"
+)
+_FENCED = "another process has joined with its group.instance.id; give each process its own"
 _NAME_IN_ID_MAX = 255
 """Characters of a client or instance id in a member id, which must fit into a string of Kafka's."""
+
+
+Explain = Callable[[ErrorCode, str], object]
+
+
+def _unexplained(code: ErrorCode, reason: str) -> None:
+    """For tests, and for callers without a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +57,8 @@ class Join:
     client_id: str
     client_host: str
     reply: JoinReply
-    explain: Callable[[str], object] = lambda reason: None
-    """Called with the reason of a refusal that its code alone does not explain."""
+    explain: Explain = _unexplained
+    """Called with code and reason of a refusal that its code alone does not explain."""
 
     @staticmethod
     def of(
@@ -56,7 +67,7 @@ class Join:
         client_id: str,
         client_host: str,
         reply: JoinReply,
-        explain: Callable[[str], object] = lambda reason: None,
+        explain: Explain = _unexplained,
     ) -> Join:
         rebalance_timeout_ms = request.rebalance_timeout_ms
         if rebalance_timeout_ms < 0:
@@ -78,7 +89,7 @@ class Join:
 
     def refuse(self, code: ErrorCode, member_id: str = "", reason: str = "") -> Decision:
         if reason:
-            self.explain(reason)
+            self.explain(code, reason)
         self.reply(JoinGroupResponse(error_code=code, member_id=member_id))
         return Result()
 
@@ -125,7 +136,8 @@ class Joins:
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 join.member_id,
                 f"not all members support one of its assignors ({names}) of type "
-                f"{join.protocol_type!r}",
+                f"{join.protocol_type!r}; give all members of the group one assignor in common "
+                "(partition.assignment.strategy)",
             )
         if join.member_id:
             return self._join_known(now, group, join)
@@ -134,7 +146,10 @@ class Joins:
     def _lacks_room(self, group: ClassicGroup, join: Join) -> str:
         """Why the group has no room for what joins; empty if it has."""
         if not self._has_room(group, join.member_id):
-            return f"it has {len(group.members)} members; group.max.size is the most"
+            return (
+                f"it has {len(group.members)} members, which is group.max.size; use another group "
+                "or raise that limit"
+            )
         member_id = group.static_members.get(join.instance_id or "", join.member_id)
         member = group.members.get(member_id)
         try:
@@ -186,7 +201,8 @@ class Joins:
         try:
             member = group.validate(join.member_id, join.instance_id)
         except KafkaError as error:
-            return join.refuse(error.code, join.member_id)
+            reason = _FENCED if error.code is ErrorCode.FENCED_INSTANCE_ID else ""
+            return join.refuse(error.code, join.member_id, reason)
         changed = member.protocols != join.protocols
         settled = group.state is GroupState.COMPLETING_REBALANCE or (
             group.state is GroupState.STABLE and group.leader_id != member.member_id

@@ -37,6 +37,14 @@ from lakelog.runtime.api import Random
 from lakelog.wire.errors import WireError
 
 _MEMBER_ID_REQUIRED_SINCE = 4
+_NO_MIGRATION = (
+    "its members use the consumer protocol, and group.consumer.migration.policy lets no classic "
+    "member in; use another group or change that policy"
+)
+_NOTHING_IN_COMMON = (
+    "it is not of protocol type 'consumer' or shares no assignor with the other classic members; "
+    "give all of them one assignor in common (partition.assignment.strategy)"
+)
 
 
 class ClassicMembers:
@@ -54,7 +62,7 @@ class ClassicMembers:
             return self._join(now, group, join)
         except KafkaError as error:
             told = "" if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else join.member_id
-            return join.refuse(error.code, told)
+            return join.refuse(error.code, told, error.message)
 
     def _join(self, now: Now, group: ConsumerGroup, join: Join) -> Decision:
         self._check_join(group, join)
@@ -89,14 +97,14 @@ class ClassicMembers:
 
     def _check_join(self, group: ConsumerGroup, join: Join) -> None:
         if self._groups.config.migration is MigrationPolicy.DISABLED:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, _NO_MIGRATION)
         self._groups.check_room(group, join.member_id, join.instance_id)
         others = [each.classic for each in group.classic_members() if each.classic is not None]
         names = {name for name, _ in join.protocols}
         for classic in others:
             names &= {name for name, _ in classic.protocols}
         if join.protocol_type != CONSUMER or not names:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, _NOTHING_IN_COMMON)
 
     def _joining(self, draft: Draft, join: Join, member_id: str) -> ConsumerMember:
         group = draft.group
@@ -246,7 +254,8 @@ def _subscription(join: Join) -> ConsumerProtocolSubscription:
     try:
         return decode_versioned(ConsumerProtocolSubscription, join.protocols[0][1])
     except WireError as error:
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
+        text = f"its subscription cannot be decoded ({error}); its client has a fault"
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from error
 
 
 def _joined(

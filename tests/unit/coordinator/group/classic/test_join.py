@@ -10,6 +10,7 @@ from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.join import Join
 from lakelog.coordinator.group.classic.member import select_protocol
 from lakelog.coordinator.group.classic.pending_members import PENDING_BYTES_MAX, PENDING_MAX
+from lakelog.coordinator.group.refusal import JoinRefusal
 from lakelog.protocol.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -421,16 +422,34 @@ async def test_long_names_of_clients_and_instances_make_member_ids_that_fit(worl
 
 @in_world(members_max=1)
 async def test_why_a_join_is_refused_is_told(world: World) -> None:
-    told: list[tuple[str, ...]] = []
-    world.coordinator._join_refused = lambda *values: told.append(values)
+    told: list[JoinRefusal] = []
+    world.coordinator._join_refused = told.append
     await form(world, 1)
     assert (await join(world, client_id="late")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     request = JoinGroupRequest(group_id="group", session_timeout_ms=1)
     reply = world.coordinator.join_group(request, 9, "hasty", "/127.0.0.1")
     assert (await reply).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-    assert [client_id for _, client_id, _, _ in told] == ["late", "hasty"]
-    assert "group.max.size is the most" in told[0][3]
-    assert "session.timeout.ms=1 is not within" in told[1][3]
+    assert [(refusal.client_id, refusal.code) for refusal in told] == [
+        ("late", ErrorCode.GROUP_MAX_SIZE_REACHED),
+        ("hasty", ErrorCode.INVALID_SESSION_TIMEOUT),
+    ]
+    assert "which is group.max.size; use another group" in told[0].reason
+    assert "session.timeout.ms=1 is not within" in told[1].reason
+
+
+@in_world()
+async def test_a_member_whose_place_was_taken_is_told_by_the_log(world: World) -> None:
+    told: list[JoinRefusal] = []
+    world.coordinator._join_refused = told.append
+    first = await join(world, instance_id="printer")
+    await sync(world, first, instance_id="printer")
+    second = await join(world, instance_id="printer")
+    assert second.error_code == 0
+    fenced = await join(world, first.member_id, instance_id="printer")
+    assert fenced.error_code == ErrorCode.FENCED_INSTANCE_ID
+    (refusal,) = told
+    assert refusal.member_id == first.member_id
+    assert "give each process its own" in refusal.reason
 
 
 @in_world(new_member_join_timeout_ms=60_000)

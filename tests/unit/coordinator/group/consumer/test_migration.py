@@ -24,6 +24,7 @@ from coordinator_world import World, in_world, run
 from lakelog.base.errors import ErrorCode
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.config import ConsumerConfig, GroupConfig, MigrationPolicy
+from lakelog.coordinator.group.refusal import JoinRefusal
 from lakelog.coordinator.group.timers import TimerKey, TimerKind
 from lakelog.protocol.describe_groups import DescribeGroupsRequest
 from lakelog.protocol.list_groups import ListGroupsRequest
@@ -338,6 +339,8 @@ async def test_a_classic_member_may_join_a_consumer_group(world: World) -> None:
 
 @in_world(consumer=AT_ONCE)
 async def test_refusals_to_a_classic_member(world: World) -> None:
+    told: list[JoinRefusal] = []
+    world.coordinator._join_refused = told.append
     await Consumer(world, "new").beat()
     old = Classic(world)
     await old.join()
@@ -347,6 +350,9 @@ async def test_refusals_to_a_classic_member(world: World) -> None:
     assert (await other).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     broken = join(world, "", version=3, protocols=(("range", b"\x00"),))
     assert (await broken).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert [refusal.code for refusal in told] == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL] * 3
+    assert "assignor in common" in told[0].reason
+    assert "cannot be decoded" in told[2].reason
     wrong = await sync(world, old.joined, protocol_name="sticky")
     assert wrong.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     stale = await sync(world, old.joined, generation_id=77)
