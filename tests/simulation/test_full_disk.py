@@ -1,0 +1,35 @@
+"""Worlds whose disk is full again and again: what was deleted with the reserve's help stays so."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from lakelog.storage.reserve import SpaceReserve
+from lakelog.testing.simulation import Plan, World
+
+SEEDS = 6
+FULL = Plan(15.0, frozenset({"administration", "idempotent"}), frozenset({"disk full", "kill"}))
+
+
+def test_what_frees_space_uses_the_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: Counter[str] = Counter()
+    free, renew = SpaceReserve.free, SpaceReserve.renew
+
+    def counted_free(reserve: SpaceReserve) -> bool:
+        freed = free(reserve)
+        counts["freed"] += freed
+        return freed
+
+    def counted_renew(reserve: SpaceReserve) -> None:
+        was_spent = reserve.is_spent
+        renew(reserve)
+        counts["renewed"] += was_spent and not reserve.is_spent
+
+    monkeypatch.setattr(SpaceReserve, "free", counted_free)
+    monkeypatch.setattr(SpaceReserve, "renew", counted_renew)
+    for seed in range(1, SEEDS + 1):
+        assert not World(seed, FULL).run().violations
+    assert counts["freed"] >= SEEDS
+    assert counts["renewed"] > 0
