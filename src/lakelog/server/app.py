@@ -91,14 +91,7 @@ class Server:
             options.config.get_int("lakelog.disk.reserve.bytes"),
             self._directory.gate,
         )
-        self._shortages = shortages = Shortages(
-            options.data,
-            world.disk,
-            tasks,
-            self._reserve,
-            lambda: tasks.call_soon(self._maintenance.retain_soon),
-            self._on_shortage_over,
-        )
+        self._shortages = shortages = self._make_shortages()
         world.metadata.watch_device(self._directory.distrust_page_cache)
         self._metadata = MetadataLog(
             world.metadata, tasks, random, broker_id=options.node_id, space=shortages
@@ -144,6 +137,17 @@ class Server:
         )
         self._maintenance = self._make_maintenance()
         self._replicas = self._make_replicas(purgatory)
+
+    def _make_shortages(self) -> Shortages:
+        world = self._world
+        return Shortages(
+            self._options.data,
+            world.disk,
+            world.tasks,
+            self._reserve,
+            lambda: world.tasks.call_soon(self._maintenance.retain_soon),
+            self._on_shortage_over,
+        )
 
     def _make_topics(self, shortages: Shortages) -> Topics:
         return Topics(
