@@ -259,10 +259,20 @@ def _walk_at_once(
             raise SlowBatchError(sampled=verifies)
 
 
-def read_records(batch: Buffer, header: BatchHeader, config: LogConfig) -> bytes | memoryview:
-    """The records of a batch, however large they are. Raises `KafkaError` 87."""
+def read_records(
+    batch: Buffer, header: BatchHeader, config: LogConfig, bytes_max: int = DECODED_BYTES_MAX
+) -> bytes | memoryview:
+    """The records of a batch, of at most `bytes_max` if they are compressed.
+
+    Raises `RecordsTooLarge` for more that the topic allows, and `KafkaError` 87.
+    """
+    most = decoded_bytes_max(config, header.codec)
     try:
-        return record_view(batch, header, decoded_bytes_max(config, header.codec))
+        return record_view(batch, header, min(most, bytes_max) if header.codec else most)
+    except RecordsTooLarge as error:
+        if header.codec and bytes_max < most:
+            raise
+        raise _invalid(str(error)) from error
     except CorruptRecord as error:
         raise _invalid(str(error)) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from lakelog.protocol.create_topics import (
 )
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.protocol.registry import api_for
-from lakelog.records.compression import Codec
+from lakelog.records.compression import Codec, compress
 from lakelog.server.sampling import Sampling
 from lakelog.wire.framing import decode_response, encode_request
 from poison import COUNT_MAX, REFUSED, poisoned, sealed
@@ -198,6 +198,45 @@ def test_a_large_sampled_batch_waits_and_so_does_what_follows(tmp_path: Path) ->
         assert (third.error_code, third.base_offset) == (0, 30_000)
 
     run(tmp_path, scenario)
+
+
+def large_poison() -> Iterator[tuple[str, bytes]]:
+    """Batches of 3,000 records that wait for their walk, each damaged at its end."""
+    time_ms, count = NOW - 5_000, 3_000
+    records = bytes(make_batch(count, timestamp=time_ms)[61:])
+    for codec in Codec:
+        whole = compress(codec, records)
+        for name, payload, claimed in (
+            ("a record fewer", whole, count + 1),
+            ("a record more", whole, count - 1),
+            ("cut off", compress(codec, records[:-1]), count),
+            ("a byte behind", compress(codec, records + b"\0"), count),
+            ("garbage", whole[: len(whole) // 2], count),
+        ):
+            newest = time_ms + count - 1
+            batch = sealed(payload, codec, claimed, time_ms=time_ms, max_timestamp=newest)
+            yield f"{codec.name.lower()} {name}", bytes(batch)
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_what_waits_is_refused_in_its_turn_and_not_stored(tmp_path: Path, repeats: bool) -> None:
+    async def scenario(broker: SocketlessBroker) -> None:
+        await create(broker, "t")
+        broker.connect()
+        assert set(codes(broker, *[GOOD] * FIRST)) == {0}
+        for stored, (name, batch) in enumerate(large_poison(), FIRST):
+            broker.connection.sampling.left = 0
+            assert not broker.ask(frame(produce_request("t", batch, acks=1), 9))
+            broker.socket.incoming += frame(produce_request("t", GOOD, acks=1), 9)
+            found: list[Any] = []
+            while len(found) < 2:
+                broker.socket.was_sent.clear()
+                await broker.socket.was_sent.wait()
+                found += answers(broker.ask(b""))
+            assert found[0].error_code == ErrorCode.INVALID_RECORD, name
+            assert (found[1].error_code, found[1].base_offset) == (0, 2 * stored), name
+
+    run(tmp_path, scenario, repeats=repeats)
 
 
 def test_of_large_batches_of_one_request_one_is_verified(tmp_path: Path) -> None:

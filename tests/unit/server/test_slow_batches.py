@@ -127,6 +127,23 @@ def test_others_are_served_while_a_compacted_topic_takes_a_slow_batch(
     _run(tmp_path, scenario)
 
 
+def test_a_small_walk_does_not_wait_for_the_end_of_large_ones(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(slow={"cleanup.policy": "compact"}, quick={})
+        huge = make_batch(150_000, size=5, codec=Codec.ZSTD)
+        holders = [world.connect() for _ in range(3)]
+        for sock in holders:
+            world.send(sock, _produce(1, "slow", huge))
+        first = world.connect()
+        world.send(first, _produce(1, "quick", make_batch(1_500)))
+        assert await world.answers(first, 1) == [(1, 0, 0)]
+        assert not any(sock.sent for sock in holders)
+        for sock in holders:
+            await world.answers(sock, 1)
+
+    _run(tmp_path, scenario)
+
+
 def test_what_is_wrong_with_a_slow_batch_is_told(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.start(slow={"cleanup.policy": "compact"})
