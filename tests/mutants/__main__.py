@@ -65,7 +65,8 @@ def _options() -> argparse.Namespace:
 def draw(count: int, seed: int, matching: str = "") -> list[Mutant]:
     """So many mutants; each package has a share by its size, and a tenth at least.
 
-    A mutant is drawn by its name: it stays in the draw when other lines change.
+    A mutant is drawn by its change: it stays in the draw when other lines change, and when its
+    module moves within the package.
     """
     by_package: dict[str, list[Mutant]] = {package: [] for package in PACKAGES}
     for path in modules(ROOT):
@@ -80,8 +81,9 @@ def draw(count: int, seed: int, matching: str = "") -> list[Mutant]:
     return sorted(drawn, key=lambda mutant: _lot(seed, mutant))
 
 
-def _lot(seed: int, mutant: Mutant) -> bytes:
-    return hashlib.sha256(f"{seed}\n{mutant.name}".encode()).digest()
+def _lot(seed: int, mutant: Mutant) -> tuple[bytes, str]:
+    """Ordered by the path where two modules have the same change."""
+    return hashlib.sha256(f"{seed}\n{mutant.change}".encode()).digest(), mutant.path
 
 
 def judge_all(mutants: list[Mutant], processes: int, total_s: float) -> list[Verdict]:

@@ -61,7 +61,12 @@ class Mutant(NamedTuple):
     @property
     def name(self) -> str:
         """Stays when other lines of the module change."""
-        return "\n".join((self.path, self.function, self.was, self.became, str(self.nth)))
+        return f"{self.path}\n{self.change}"
+
+    @property
+    def change(self) -> str:
+        """The name without the module: it stays when the module moves."""
+        return "\n".join((self.function, self.was, self.became, str(self.nth)))
 
     def applied(self, source: str) -> str:
         data = source.encode()

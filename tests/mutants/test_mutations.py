@@ -62,6 +62,12 @@ def test_a_mutant_keeps_its_name_when_other_lines_change() -> None:
     assert names(SOURCE) < names(longer)
 
 
+def test_the_change_stays_when_the_module_moves() -> None:
+    here, there = mutants_of("a.py", SOURCE), mutants_of("b/c.py", SOURCE)
+    assert [mutant.change for mutant in here] == [mutant.change for mutant in there]
+    assert not {mutant.name for mutant in here} & {mutant.name for mutant in there}
+
+
 def test_places_that_are_alike_have_names_of_their_own() -> None:
     source = "def count(n: int) -> int:\n    n += 1\n    n += 1\n    return n\n"
     found = mutants_of("a.py", source)
