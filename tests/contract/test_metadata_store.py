@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ import pytest
 from lakelog.metadata.errors import BrokerIdInUse, MetadataMissing
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
+    Change,
+    ControllerTerm,
     MetadataBatch,
     MetadataStore,
     Outcome,
@@ -241,24 +243,116 @@ def test_a_broker_id_can_be_registered_by_one_only(run: Run) -> None:
     run(scenario)
 
 
-def test_a_watcher_hears_of_another_writers_entry(run: Run) -> None:
+class Watch:
+    """Waits for reported changes; a reported change makes it look again."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._called = asyncio.Event()
+        self._change = Change(0)
+        store.watch(self._on_change)
+
+    def _on_change(self, change: Change) -> None:
+        self._change |= change
+        self._called.set()
+
+    async def until(self, change: Change, is_visible: Callable[[], Awaitable[bool]]) -> None:
+        """Return when `is_visible`, which is asked only after reports of `change`."""
+        while True:
+            while change not in self._change:
+                await self._called.wait()
+                self._called.clear()
+            self._change &= ~change
+            if await is_visible():
+                return
+
+
+def test_a_watcher_is_called_for_entries_of_another_handle(run: Run) -> None:
     async def scenario(cluster: Cluster) -> None:
         if cluster.second is cluster.first:
             return
-        heard = asyncio.Event()
-        seen = 0
+        watch = Watch(cluster.second)
+        for end in range(3):
+            await cluster.append(end + 1, end)
 
-        def changed() -> None:
-            heard.set()
+            async def has_entry(count: int = end + 1) -> bool:
+                return len((await cluster.second.read(0)).entries) == count
 
-        cluster.second.watch(changed)
-        await cluster.append(1, 0)
-        while not seen:
-            await heard.wait()
-            heard.clear()
-            seen = len((await cluster.second.read(0)).entries)
+            await watch.until(Change.ENTRIES, has_entry)
 
     run(scenario)
+
+
+def test_a_watcher_is_called_when_a_broker_begins_and_when_it_ends(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        if cluster.second is cluster.first:
+            return
+        watch = Watch(cluster.second)
+
+        async def lives(*expected: int) -> bool:
+            return set(await cluster.second.live_brokers()) == set(expected)
+
+        third = await cluster.handle()
+        await third.register_broker(3, b"3" * 16)
+        await watch.until(Change.BROKERS, lambda: lives(1, 3))
+        await third.close()
+        await watch.until(Change.BROKERS, lambda: lives(1))
+        await cluster.first.close()
+        await watch.until(Change.BROKERS, lives)
+
+    run(scenario)
+
+
+def test_a_watcher_is_called_for_each_term_of_another_broker(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        if cluster.second is cluster.first:
+            return
+        watch = Watch(cluster.second)
+        for _ in range(3):
+            term = await cluster.first.elect()
+
+            async def is_known(expected: ControllerTerm = term) -> bool:
+                return await cluster.second.controller() == expected
+
+            await watch.until(Change.TERM, is_known)
+
+    run(scenario)
+
+
+def test_the_death_of_the_controller_leads_to_a_new_term_that_all_hear_of(run: Run) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        if cluster.second is cluster.first:
+            return
+        third = await cluster.handle()
+        await cluster.second.register_broker(2, b"2" * 16)
+        await third.register_broker(3, b"3" * 16)
+        deaths, terms = Watch(cluster.second), Watch(third)
+        await cluster.first.close()
+
+        async def is_elected() -> bool:
+            return (await cluster.second.elect()).broker_id == 2
+
+        async def is_known() -> bool:
+            return (await third.controller()).broker_id == 2
+
+        await deaths.until(Change.BROKERS, is_elected)
+        await terms.until(Change.TERM, is_known)
+        assert (await third.elect()).broker_id == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_there_is_no_controller_before_the_first_election(variant: Variant, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = variant.handle(tmp_path)
+        await store.open(create=True)
+        assert await store.controller() == ControllerTerm(-1, 0)
+        await store.register_broker(1, b"1" * 16)
+        term = await store.elect()
+        assert await store.controller() == term == ControllerTerm(1, 1)
+        await store.close()
+
+    asyncio.run(scenario())
 
 
 def test_old_entries_give_way_to_a_snapshot(run: Run) -> None:

@@ -5,7 +5,11 @@ newer image. Plans that wait while an append is under way are committed together
 A change becomes visible between the two things that a subscriber does about it: what it brings has
 been made by then, and what it takes away is removed after. Whoever asked for it is told last.
 
-Requests are served by one task, which exists only while there are any.
+A broker stands for election when it opens the log, when it has a change to write and the controller
+is dead, and when the store reports that a broker died.
+
+Requests and reported changes are handled by one task, which exists only while there are any. A
+change that could not be followed is followed again a second later.
 """
 
 from __future__ import annotations
@@ -24,13 +28,15 @@ from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import BrokerRecord, Record, decode_records, encode_records
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
+    NO_CHANGE,
+    Change,
     ControllerTerm,
     MetadataBatch,
     MetadataStore,
     Outcome,
     Snapshot,
 )
-from lakelog.runtime.api import Random, Tasks
+from lakelog.runtime.api import Random, Tasks, Timer
 
 T = TypeVar("T")
 Planner = Callable[[MetadataImage], Plan[T]]
@@ -38,6 +44,7 @@ Planner = Callable[[MetadataImage], Plan[T]]
 _logger = logging.getLogger(__name__)
 _UNKNOWN_TRIES_MAX = 10
 _SNAPSHOT_COST_MIN = 1000
+_RETRY_S = 1.0
 
 
 class Subscriber(Protocol):
@@ -133,7 +140,9 @@ class MetadataLog:
         self._term = ControllerTerm(-1, 0)
         self._subscribers: list[Subscriber] = []
         self._jobs: deque[_Job] = deque()
-        self._stale = False
+        self._changes = NO_CHANGE
+        self._retry: Timer | None = None
+        self._opened = False
         self._closed = False
         self._worker: Any = None
         self._snapshotter: Any = None
@@ -144,6 +153,7 @@ class MetadataLog:
 
         `create` only for a data folder that holds nothing yet. Raises `MetadataError`.
         """
+        self._store.watch(self._on_change)
         await self._store.open(create=create)
         try:
             await self._store.register_broker(self._broker_id, self.incarnation_id)
@@ -152,11 +162,15 @@ class MetadataLog:
         except BaseException:
             await self._store.close()
             raise
-        self._store.watch(self._on_change)
+        self._opened = True
+        if self._changes:
+            self._wake()
 
     async def close(self) -> None:
         """Requests under way are finished, later ones refused."""
         self._closed = True
+        if self._retry is not None:
+            self._retry.cancel()
         for task in (self._worker, self._snapshotter):
             if task is not None:
                 await task
@@ -183,30 +197,61 @@ class MetadataLog:
         result: T = await job.future
         return result
 
-    def _on_change(self) -> None:
-        self._stale = True
-        if not self._closed:
+    def _on_change(self, change: Change) -> None:
+        """Accumulates changes while `open` reads: two readers would apply the same entries."""
+        self._changes |= change
+        if self._opened:
             self._wake()
 
+    def _try_again(self) -> None:
+        self._retry = None
+        self._wake()
+
     def _wake(self) -> None:
-        if self._worker is None:
+        if self._worker is None and not self._closed:
             self._worker = self._tasks.spawn(self._work(), name="metadata-log")
 
     async def _work(self) -> None:
         """Nothing may stop it but the end of work: somebody waits for each job."""
         try:
-            while self._stale or self._jobs:
-                if self._stale:
-                    self._stale = False
-                    await self._catch_up()
+            while self._changes or self._jobs:
+                if self._changes:
+                    await self._follow_changes()
                 if self._jobs:
                     await self._commit_group(self._plan_group())
         except Exception as error:  # noqa: BLE001 - told to everybody who waits
             _logger.warning("metadata log: %s", error, extra=event("metadata_log_failed"))
             while self._jobs:
                 self._jobs.popleft().settle(None, _as_kafka_error(error))
+            if self._changes and self._retry is None and not self._closed:
+                self._retry = self._tasks.call_later(_RETRY_S, self._try_again)
         finally:
             self._worker = None
+
+    async def _follow_changes(self) -> None:
+        """Keeps the changes for a later attempt if this one fails."""
+        changes, self._changes = self._changes, NO_CHANGE
+        try:
+            if Change.ENTRIES in changes:
+                await self._catch_up()
+            if Change.TERM in changes:
+                self._learn(await self._store.controller())
+            if Change.BROKERS in changes and self._term.broker_id != self._broker_id:
+                self._learn(await self._store.elect())
+        except BaseException:
+            self._changes |= changes
+            raise
+
+    def _learn(self, term: ControllerTerm) -> None:
+        assert term.epoch >= self._term.epoch, "terms only rise"
+        if term != self._term:
+            _logger.info(
+                "broker %d is the controller, epoch %d",
+                term.broker_id,
+                term.epoch,
+                extra=event("controller_elected", controller=term.broker_id, epoch=term.epoch),
+            )
+        self._term = term
 
     def _plan_group(self) -> _Group:
         """Plans as many waiting jobs as one entry holds, each on the image the last one leaves."""
@@ -297,7 +342,7 @@ class MetadataLog:
         return False
 
     async def _stand_for_election(self) -> None:
-        self._term = await self._store.elect()
+        self._learn(await self._store.elect())
         if self._term.broker_id != self._broker_id:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER, f"broker {self._term.broker_id} is the controller"

@@ -2,7 +2,7 @@
 
 It wraps a real store: what it reports may be late, unknown or an error, but what is in the log is
 what the inner store put there. An append reported as unknown was dropped, was done, or will be
-done some turns of the loop later.
+done some turns of the loop later. Watchers are called late, and some calls name more than changed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from lakelog.metadata.errors import MetadataUnavailable
 from lakelog.metadata.store.api import (
     AppendOutcome,
+    Change,
     ControllerTerm,
     LogRead,
     MetadataBatch,
@@ -43,6 +44,7 @@ class FaultyStore:
         self._unavailable_percent = unavailable_percent
         self._delay_turns_max = delay_turns_max
         self._late: set[asyncio.Task[AppendOutcome]] = set()
+        self._reports: set[asyncio.Task[None]] = set()
         self._registered: tuple[int, bytes] | None = None
         self._session = False
 
@@ -75,8 +77,8 @@ class FaultyStore:
         await self._reach()
         await self._inner.write_snapshot(snapshot)
 
-    def watch(self, callback: Callable[[], None]) -> None:
-        self._inner.watch(callback)
+    def watch(self, callback: Callable[[Change], None]) -> None:
+        self._inner.watch(lambda change: self._report(callback, change))
 
     def watch_device(self, on_failure: Callable[[], object]) -> None:
         self._inner.watch_device(on_failure)
@@ -89,6 +91,10 @@ class FaultyStore:
     async def live_brokers(self) -> Mapping[int, bytes]:
         await self._reach()
         return await self._inner.live_brokers()
+
+    async def controller(self) -> ControllerTerm:
+        await self._reach()
+        return await self._inner.controller()
 
     async def elect(self) -> ControllerTerm:
         await self._reach()
@@ -103,6 +109,8 @@ class FaultyStore:
         if self._late:
             await asyncio.gather(*self._late, return_exceptions=True)
         await self._inner.close()
+        if self._reports:
+            await asyncio.gather(*self._reports)
 
     async def restore_session(self) -> None:
         """Registered again, as the same broker; somebody else may be controller by now."""
@@ -114,6 +122,17 @@ class FaultyStore:
     async def _append_late(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
         await self._delay()
         return await self._inner.append(batch, expected_end)
+
+    def _report(self, callback: Callable[[Change], None], change: Change) -> None:
+        if self._random.below(4) == 0:
+            change = ~Change(0)
+        report = asyncio.get_running_loop().create_task(self._report_late(callback, change))
+        self._reports.add(report)
+        report.add_done_callback(self._reports.discard)
+
+    async def _report_late(self, callback: Callable[[Change], None], change: Change) -> None:
+        await self._delay()
+        callback(change)
 
     def _forget(self, late: asyncio.Task[AppendOutcome]) -> None:
         """Nobody waits for it any more, whatever became of it."""

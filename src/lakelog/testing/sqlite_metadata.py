@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextvars import Context, copy_context
 from pathlib import Path
 from typing import TypeVar
 
 from lakelog.metadata.errors import BrokerIdInUse
 from lakelog.metadata.store.api import (
     AppendOutcome,
+    Change,
     ControllerTerm,
     LogRead,
     MetadataBatch,
@@ -69,6 +72,12 @@ class SimulatedMetadata:
         self.stores = [store for store in self.stores if store.is_alive()]
         return dict(store.registered for store in self.stores if store.registered is not None)
 
+    def report(self, change: Change, source: SimulatedStore) -> None:
+        """Call the watchers of every other live store."""
+        for store in self.stores:
+            if store is not source and store.is_alive():
+                store.report(change)
+
 
 class SimulatedStore:
     """A `MetadataStore`, for the time of one process."""
@@ -82,7 +91,7 @@ class SimulatedStore:
         self.registered: tuple[int, bytes] | None = None
         self._mount = Mount(metadata.disk, is_alive)
         self._log = SqliteLog(MemoryDatabase(self._mount, metadata.path))
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers: list[tuple[Callable[[Change], None], Context]] = []
 
     async def open(self, *, create: bool) -> None:
         await self._run(lambda: self._log.open(create=create))
@@ -90,14 +99,14 @@ class SimulatedStore:
 
     async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
         answer = await self._run(lambda: self._log.append(batch, expected_end))
-        for store in self._metadata.stores:
-            if store is not self and store.is_alive():
-                store.tell()
+        self._metadata.report(Change.ENTRIES, self)
         return answer
 
-    def tell(self) -> None:
-        for callback in self._watchers:
-            callback()
+    def report(self, change: Change) -> None:
+        """Each callback runs as the process that watches, not as the one that made the change."""
+        loop = asyncio.get_running_loop()
+        for callback, context in self._watchers:
+            loop.call_soon(callback, change, context=context)
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:
         return await self._run(lambda: self._log.position_of(writer_id, serial))
@@ -108,8 +117,8 @@ class SimulatedStore:
     async def write_snapshot(self, snapshot: Snapshot) -> None:
         await self._run(lambda: self._log.write_snapshot(snapshot))
 
-    def watch(self, callback: Callable[[], None]) -> None:
-        self._watchers.append(callback)
+    def watch(self, callback: Callable[[Change], None]) -> None:
+        self._watchers.append((callback, copy_context()))
 
     def watch_device(self, on_failure: Callable[[], object]) -> None:
         self._log.on_device_failure = on_failure
@@ -118,12 +127,18 @@ class SimulatedStore:
         if broker_id in self._metadata.live():
             raise BrokerIdInUse(f"broker {broker_id} is running")
         self.registered = broker_id, incarnation_id
+        self._metadata.report(Change.BROKERS, self)
 
     async def live_brokers(self) -> Mapping[int, bytes]:
         return self._metadata.live()
 
+    async def controller(self) -> ControllerTerm:
+        return await self._run(self._log.controller)
+
     async def elect(self) -> ControllerTerm:
-        return await self._run(self._elect)
+        term = await self._run(self._elect)
+        self._metadata.report(Change.TERM, self)
+        return term
 
     def _elect(self) -> ControllerTerm:
         assert self.registered is not None
@@ -136,11 +151,16 @@ class SimulatedStore:
         self.registered = None
         if self in self._metadata.stores:
             self._metadata.stores.remove(self)
+            self._metadata.report(Change.BROKERS, self)
             await self._run(self._log.close)
 
     def bury(self) -> None:
-        """Its process is dead: what SQLite still has of it is given back."""
+        """Free the memory that SQLite holds for the dead process, and report its death.
+
+        It may have died between a commit and the report of it.
+        """
         self._log.close()
+        self._metadata.report(~Change(0), self)
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await self._tasks.offload("metadata", lambda: self._uninterrupted(work))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import logging
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,19 @@ from lakelog.base.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import plan_producer_ids, plan_register_broker
 from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
-from lakelog.metadata.errors import MetadataFull
+from lakelog.metadata.errors import MetadataFull, MetadataUnavailable
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
 from lakelog.metadata.records import ConfigRecord, Record, ResourceType, encode_records
-from lakelog.metadata.store.api import BATCH_BYTES_MAX, AppendOutcome, MetadataBatch
+from lakelog.metadata.store.api import (
+    BATCH_BYTES_MAX,
+    AppendOutcome,
+    Change,
+    ControllerTerm,
+    LogRead,
+    MetadataBatch,
+)
 from lakelog.metadata.store.embedded import EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.posix import SystemClock, SystemRandom
@@ -333,6 +341,156 @@ def test_another_brokers_change_arrives_by_itself(tmp_path: Path) -> None:
         await first.submit(_ids)
         await heard.wait()
         assert second.image.next_producer_id == 1000
+        await first.close()
+        await second.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_broker_stands_for_election_when_the_controller_has_died(tmp_path: Path) -> None:
+    """Without a change to write: followers need a controller before anybody asks for one."""
+
+    async def scenario(world: World) -> None:
+        first = world.log(world.embedded(shared=True), 1)
+        await first.open(create=True)
+        second = world.log(world.embedded(shared=True), 2)
+        await second.open(create=False)
+        watcher = world.embedded(shared=True)
+        changes: asyncio.Queue[Change] = asyncio.Queue()
+        watcher.watch(changes.put_nowait)
+        await watcher.open(create=False)
+        assert await watcher.controller() == ControllerTerm(1, 1)
+        await first.close()
+        while (term := await watcher.controller()).broker_id != 2:
+            await changes.get()
+        assert term.epoch == 2
+        await second.close()
+        await watcher.close()
+
+    _play(tmp_path, scenario)
+
+
+class CountingStore(FaultyStore):
+    """Counts appends; `broken` makes reads fail, and `on_read` is called within each."""
+
+    appends = 0
+    broken = False
+
+    def on_read(self) -> None:
+        pass
+
+    async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
+        self.appends += 1
+        return await super().append(batch, expected_end)
+
+    async def read(self, from_index: int) -> LogRead:
+        self.on_read()
+        if self.broken:
+            raise MetadataUnavailable("planted")
+        return await super().read(from_index)
+
+
+class Elections(logging.Handler):
+    """The terms that this process has logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: asyncio.Queue[tuple[object, object]] = asyncio.Queue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.event == "controller_elected":  # type: ignore[attr-defined]
+            fields = record.fields  # type: ignore[attr-defined]
+            self.queue.put_nowait((fields["controller"], fields["epoch"]))
+
+
+@pytest.fixture
+def elections() -> Iterator[Elections]:
+    handler, logger = Elections(), logging.getLogger("lakelog.metadata.log")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.setLevel(before)
+    logger.removeHandler(handler)
+
+
+def test_a_superseded_controller_knows_it_before_it_appends(
+    tmp_path: Path, elections: Elections
+) -> None:
+    async def scenario(world: World) -> None:
+        store = CountingStore(world.embedded(shared=True), SeededRandom(1), unknown_percent=0)
+        first = world.log(store, 1)
+        await first.open(create=True)
+        second = world.log(world.embedded(shared=True), 2)
+        await second.open(create=False)
+        await store.lose_session()
+        assert await elections.queue.get() == (2, 2), "logged by the second"
+        await store.restore_session()
+        assert await elections.queue.get() == (2, 2), "logged by the first"
+        with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+            await first.submit(_ids)
+        assert store.appends == 0
+        await first.close()
+        await second.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_change_that_could_not_be_read_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakelog.metadata.log._RETRY_S", 0.0)
+
+    async def scenario(world: World) -> None:
+        first = world.log(world.embedded(shared=True), 1)
+        await first.open(create=True)
+        store = CountingStore(world.embedded(shared=True), SeededRandom(1), unknown_percent=0)
+        second = world.log(store, 2)
+        await second.open(create=False)
+        followed, tried = asyncio.Event(), asyncio.Semaphore(0)
+        second.subscribe(Follower(lambda old, new, records: followed.set()))
+        store.broken, store.on_read = True, tried.release  # type: ignore[method-assign]
+        await first.submit(_ids)
+        for _ in range(3):
+            await tried.acquire()
+        store.broken = False
+        await followed.wait()
+        assert second.image.next_producer_id == 1000
+        await first.close()
+        await second.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_changes_reported_during_the_start_wait_for_its_end(tmp_path: Path) -> None:
+    """Two readers at once would apply the same entries twice."""
+
+    async def scenario(world: World) -> None:
+        first = world.log(world.embedded(shared=True), 1)
+        await first.open(create=True)
+        await first.submit(_ids)
+        store = CountingStore(world.embedded(shared=True), SeededRandom(1), unknown_percent=0)
+        reads: list[str] = []
+        reported: asyncio.Queue[Change] = asyncio.Queue()
+        store.watch(reported.put_nowait)
+
+        async def read(from_index: int) -> LogRead:
+            reads.append("begin")
+            found = await FaultyStore.read(store, from_index)
+            if len(reads) == 1:
+                await reported.get()  # the store's first report: all may have changed
+                await first.submit(_ids)
+            reads.append("end")
+            return found
+
+        store.read = read  # type: ignore[method-assign]
+        second = world.log(store, 2)
+        followed = asyncio.Event()
+        second.subscribe(Follower(lambda old, new, records: new.end == 2 and followed.set()))
+        await second.open(create=False)
+        await followed.wait()
+        assert reads[:4] == ["begin", "end"] * 2
+        assert second.image == first.image
         await first.close()
         await second.close()
 

@@ -9,6 +9,10 @@ An outcome may be unknown (a session lost in mid-call). Each batch therefore car
 id and serial: repeat the very same append until it is done or lost, then ask `position_of`; lost
 and found there means an earlier attempt was the winner.
 
+A watcher is called after every change that another handle made: entries, live brokers, the
+controller's term. Some calls have no cause, and one call may stand for several changes, but no
+change stays without a call, however it came about: a killed process cannot announce its death.
+
 Not in the contract: that a reader sees an entry the moment another process wrote it, or how long
 entries before the newest snapshot are kept.
 """
@@ -17,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, Flag, auto
 from typing import NamedTuple, Protocol
 
 BATCH_BYTES_MAX = 900_000
@@ -73,10 +77,25 @@ class LogRead(NamedTuple):
 
 
 class ControllerTerm(NamedTuple):
-    """Who was elected last. Epochs begin at 1 and only rise."""
+    """The last elected controller and its epoch, which only rises.
+
+    Before the first election it is broker -1 at epoch 0.
+    """
 
     broker_id: int
     epoch: int
+
+
+class Change(Flag):
+    """The parts of the store that may have changed."""
+
+    ENTRIES = auto()
+    BROKERS = auto()
+    """A broker registered, closed, died or stopped sending heartbeats."""
+    TERM = auto()
+
+
+NO_CHANGE = Change(0)
 
 
 class MetadataStore(Protocol):
@@ -109,8 +128,12 @@ class MetadataStore(Protocol):
         """Replaces an older one, and lets entries well before it be trimmed."""
         ...
 
-    def watch(self, callback: Callable[[], None]) -> None:
-        """Called on the loop some time after another writer's entry; may be called for nothing."""
+    def watch(self, callback: Callable[[Change], None]) -> None:
+        """Call `callback` on the loop some time after each change by another handle.
+
+        Changes before this call, and those that this handle makes itself, need not be reported.
+        The watch outlasts a lost session; it ends with `close`.
+        """
         ...
 
     def watch_device(self, on_failure: Callable[[], object]) -> None:
@@ -128,10 +151,14 @@ class MetadataStore(Protocol):
         """Incarnation ids of the registered brokers that are alive."""
         ...
 
-    async def elect(self) -> ControllerTerm:
-        """Takes a new term for this registered broker if no other live one holds it.
+    async def controller(self) -> ControllerTerm:
+        """Return the current term, never an older one than an earlier call of this handle."""
+        ...
 
-        Answers the term in force afterwards, whoever's it is.
+    async def elect(self) -> ControllerTerm:
+        """Take a new term for this registered broker, unless another live broker holds the term.
+
+        Returns the term in force afterwards, which may be another broker's.
         """
         ...
 

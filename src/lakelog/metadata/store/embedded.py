@@ -1,27 +1,33 @@
 """The metadata log in the data folder: SQLite on its own thread, for one process or several.
 
 Several processes of one host may share the file. Only then (`shared`) is there a timer: it sends
-the heartbeat and looks whether another process has written. A broker alone does nothing when idle.
+the heartbeat and compares the file and the live brokers with what it found the last time. Threads
+that block on the locks of the other brokers cut its waiting short (`deaths.py`). A broker alone
+does nothing when idle.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from lakelog.metadata.errors import MetadataError, MetadataUnavailable
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
+    NO_CHANGE,
     AppendOutcome,
+    Change,
     ControllerTerm,
     LogRead,
     MetadataBatch,
     Snapshot,
 )
 from lakelog.metadata.store.database import DatabaseFile
+from lakelog.metadata.store.deaths import DeathWatch
 from lakelog.metadata.store.filesystem import refuse_network_file_system
 from lakelog.metadata.store.liveness import Neighbourhood, Registration
 from lakelog.metadata.store.sqlite import SqliteLog
@@ -32,6 +38,24 @@ T = TypeVar("T")
 METADATA_FILE = "metadata.db"
 _POLL_S = 0.1
 _HEARTBEAT_S = 2.0
+
+
+class _View(NamedTuple):
+    """The state of the store at one turn of the poller."""
+
+    data_version: int
+    term: ControllerTerm
+    brokers_version: int
+
+    def changes_since(self, old: _View | None) -> Change:
+        """SQLite does not report which rows another connection changed."""
+        if old is None:
+            return ~NO_CHANGE
+        return (
+            (Change.ENTRIES if self.data_version != old.data_version else NO_CHANGE)
+            | (Change.TERM if self.term != old.term else NO_CHANGE)
+            | (Change.BROKERS if self.brokers_version != old.brokers_version else NO_CHANGE)
+        )
 
 
 class EmbeddedStore:
@@ -54,7 +78,10 @@ class EmbeddedStore:
         self._broker_id = -1
         self._thread: ThreadPoolExecutor | None = None
         self._poller: asyncio.Task[None] | None = None
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers: list[Callable[[Change], None]] = []
+        self._deaths: DeathWatch | None = None
+        self._brokers: dict[int, bytes] = {}
+        self._brokers_version = 0
 
     async def open(self, *, create: bool) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lakelog-metadata")
@@ -64,9 +91,9 @@ class EmbeddedStore:
             await self.close()
             raise
         if self._shared:
-            self._poller = asyncio.get_running_loop().create_task(
-                self._poll(), name="metadata-poll"
-            )
+            loop, died = asyncio.get_running_loop(), asyncio.Event()
+            self._deaths = DeathWatch(self._neighbourhood, lambda: _set(loop, died))
+            self._poller = loop.create_task(self._poll(died), name="metadata-poll")
 
     async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
         assert len(batch.payload) <= BATCH_BYTES_MAX
@@ -81,7 +108,7 @@ class EmbeddedStore:
     async def write_snapshot(self, snapshot: Snapshot) -> None:
         await self._run(lambda: self._log.write_snapshot(snapshot))
 
-    def watch(self, callback: Callable[[], None]) -> None:
+    def watch(self, callback: Callable[[Change], None]) -> None:
         self._watchers.append(callback)
 
     def watch_device(self, on_failure: Callable[[], object]) -> None:
@@ -95,7 +122,10 @@ class EmbeddedStore:
         self._broker_id = broker_id
 
     async def live_brokers(self) -> Mapping[int, bytes]:
-        return await self._run(self._neighbourhood.live)
+        return await self._run(self._live)
+
+    async def controller(self) -> ControllerTerm:
+        return await self._run(self._log.controller)
 
     async def elect(self) -> ControllerTerm:
         assert self._registration is not None
@@ -106,6 +136,9 @@ class EmbeddedStore:
             self._poller.cancel()
             await asyncio.gather(self._poller, return_exceptions=True)
             self._poller = None
+        if self._deaths is not None:
+            self._deaths.close()
+            self._deaths = None
         if self._thread is None:
             return
         await self._run(self._close)
@@ -129,25 +162,66 @@ class EmbeddedStore:
 
     def _elect(self) -> ControllerTerm:
         term = self._log.controller()
-        if term.broker_id != self._broker_id and term.broker_id in self._neighbourhood.live():
+        if term.broker_id != self._broker_id and term.broker_id in self._live():
             return term
         return self._log.take_term(self._broker_id, term)
 
-    async def _poll(self) -> None:
-        """Until cancelled. A store that cannot be read now may be read at the next turn."""
+    def _beat(self) -> bool:
+        if self._registration is not None:
+            self._registration.beat()
+        return True
+
+    def _look(self) -> _View:
+        """The version first: what changes after it is found by the next look."""
+        version = self._log.data_version()
+        self._live()
+        return _View(version, self._log.controller(), self._brokers_version)
+
+    def _live(self) -> Mapping[int, bytes]:
+        """Also notes what the watchers will have to be called for.
+
+        A broker that this handle has seen alive may die before the poller's next turn, which would
+        find the same brokers as its turn before.
+        """
+        found = self._neighbourhood.live()
+        if self._deaths is not None:
+            self._deaths.follow(found.keys() - {self._broker_id})
+        if found != self._brokers:
+            self._brokers = found
+            self._brokers_version += 1
+        return found
+
+    def _report(self, change: Change) -> None:
+        if change:
+            for callback in self._watchers:
+                callback(change)
+
+    async def _try(self, work: Callable[[], T]) -> T | None:
+        """The result of `work`, or none after a failure that may pass."""
+        try:
+            return await self._run(work)
+        except (MetadataError, OSError):
+            return None
+
+    async def _poll(self, died: asyncio.Event) -> None:
+        """Until cancelled. A store that cannot be read now may be readable the next time."""
         loop = asyncio.get_running_loop()
-        seen = -1
-        beaten = loop.time()
+        view, beaten, change = None, loop.time(), NO_CHANGE
         while True:
-            await asyncio.sleep(_POLL_S)
-            if self._registration is not None and loop.time() - beaten >= _HEARTBEAT_S:
-                await self._run(self._registration.beat)
+            if died.is_set():
+                died.clear()
+                change = Change.BROKERS  # even if it is back by now, under the same id
+            if loop.time() - beaten >= _HEARTBEAT_S and await self._try(self._beat):
                 beaten = loop.time()
-            try:
-                version = await self._run(self._log.data_version)
-            except MetadataError:
-                continue
-            if version != seen:
-                seen = version
-                for callback in self._watchers:
-                    callback()
+            if (found := await self._try(self._look)) is not None:
+                self._report(change | found.changes_since(view))
+                view, change = found, NO_CHANGE
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_S):
+                    await died.wait()
+
+
+def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    """From another thread, which may outlive the loop."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(event.set)

@@ -66,6 +66,17 @@ class Neighbourhood:
                     alive[int(match[1])] = incarnation_id
         return alive
 
+    def wait_for_release(self, broker_id: int) -> None:
+        """Block until no process holds this broker's lock.
+
+        A stopped process keeps its lock, and so does a forked child. Raises `OSError`.
+        """
+        fd = os.open(self._path(broker_id), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+        finally:
+            os.close(fd)
+
     def _path(self, broker_id: int) -> Path:
         return self._folder / f"{self._prefix}{broker_id}"
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lakelog.metadata.errors import MetadataUnavailable
-from lakelog.metadata.store.api import MetadataBatch, Outcome
+from lakelog.metadata.store import embedded
+from lakelog.metadata.store.api import Change, MetadataBatch, Outcome
 from lakelog.metadata.store.embedded import EmbeddedStore
+from lakelog.metadata.store.liveness import Neighbourhood
 from lakelog.runtime.posix import SystemClock
 
 NEIGHBOUR = textwrap.dedent(
@@ -37,14 +43,26 @@ NEIGHBOUR = textwrap.dedent(
 )
 
 
-def test_a_killed_controller_is_replaced_and_its_entries_stay(tmp_path: Path) -> None:
-    path = tmp_path / "metadata.db"
+@contextlib.contextmanager
+def neighbour_of(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that is broker 2 and the controller."""
     neighbour = subprocess.Popen(
         [sys.executable, "-c", NEIGHBOUR, str(path)], stdout=subprocess.PIPE, text=True
     )
     assert neighbour.stdout is not None
+    try:
+        assert neighbour.stdout.readline() == "ready\n"
+        yield neighbour
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+        neighbour.stdout.close()
 
-    async def scenario() -> None:
+
+def test_a_killed_controller_is_replaced_and_its_entries_stay(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def scenario(neighbour: subprocess.Popen[str]) -> None:
         store = EmbeddedStore(path, SystemClock(), shared=True)
         await store.open(create=False)
         await store.register_broker(1, b"1" * 16)
@@ -60,13 +78,111 @@ def test_a_killed_controller_is_replaced_and_its_entries_stay(tmp_path: Path) ->
         assert (await store.append(late, 1)).outcome is Outcome.FENCED
         await store.close()
 
-    try:
-        assert neighbour.stdout.readline() == "ready\n"
-        asyncio.run(scenario())
-    finally:
+    with neighbour_of(path) as neighbour:
+        asyncio.run(scenario(neighbour))
+
+
+def test_the_death_of_a_process_is_reported_without_polling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the thread that blocks on the lock can notice it: the poller looks once."""
+    monkeypatch.setattr(embedded, "_POLL_S", 1e6)
+    path = tmp_path / "metadata.db"
+
+    async def scenario(neighbour: subprocess.Popen[str]) -> None:
+        store = EmbeddedStore(path, SystemClock(), shared=True)
+        changes: asyncio.Queue[Change] = asyncio.Queue()
+        store.watch(changes.put_nowait)
+        await store.open(create=False)
+        assert Change.BROKERS in await changes.get(), "the first call is for all there is"
+        assert set(await store.live_brokers()) == {2}
         neighbour.kill()
-        neighbour.wait()
-        neighbour.stdout.close()
+        assert await changes.get() == Change.BROKERS
+        assert await store.live_brokers() == {}
+        await store.close()
+
+    with neighbour_of(path) as neighbour:
+        asyncio.run(asyncio.wait_for(scenario(neighbour), 120))
+
+
+def test_a_stopped_process_is_reported_by_its_missing_heartbeats(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+
+    class Clock(SystemClock):
+        ahead_s = 0.0
+
+        def monotonic(self) -> float:
+            return super().monotonic() + self.ahead_s
+
+    async def scenario(neighbour: subprocess.Popen[str]) -> None:
+        clock = Clock()
+        store = EmbeddedStore(path, clock, shared=True)
+        changes: asyncio.Queue[Change] = asyncio.Queue()
+        store.watch(changes.put_nowait)
+        await store.open(create=False)
+        await changes.get()
+        neighbour.send_signal(signal.SIGSTOP)
+        assert set(await store.live_brokers()) == {2}
+        clock.ahead_s = 10.0
+        assert Change.BROKERS in await changes.get()
+        assert await store.live_brokers() == {}
+        await store.close()
+
+    with neighbour_of(path) as neighbour:
+        asyncio.run(asyncio.wait_for(scenario(neighbour), 120))
+
+
+def test_a_broker_that_came_and_died_between_two_polls_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller has seen it alive, so it must hear of its end."""
+    monkeypatch.setattr(embedded, "_POLL_S", 1e6)
+    path = tmp_path / "metadata.db"
+
+    async def scenario() -> None:
+        store, other = (EmbeddedStore(path, SystemClock(), shared=True) for _ in range(2))
+        changes: asyncio.Queue[Change] = asyncio.Queue()
+        store.watch(changes.put_nowait)
+        await store.open(create=True)
+        await changes.get()
+        await other.open(create=False)
+        await other.register_broker(2, b"2" * 16)
+        assert set(await store.live_brokers()) == {2}
+        await other.close()
+        assert Change.BROKERS in await changes.get()
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+def test_the_poller_outlives_failures_of_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def scenario() -> None:
+        store, other = (EmbeddedStore(path, SystemClock(), shared=True) for _ in range(2))
+        changes: asyncio.Queue[Change] = asyncio.Queue()
+        store.watch(changes.put_nowait)
+        await store.open(create=True)
+        await changes.get()
+        failed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def fail(_: object) -> dict[int, bytes]:
+            loop.call_soon_threadsafe(failed.set)
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Neighbourhood, "live", fail)
+            await failed.wait()
+            await other.open(create=False)
+            await other.register_broker(2, b"2" * 16)
+        assert Change.BROKERS in await changes.get()
+        await store.close()
+        await other.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def test_a_store_alone_runs_nothing_when_idle(tmp_path: Path) -> None:
