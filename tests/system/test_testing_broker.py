@@ -167,6 +167,17 @@ def test_modules_of_the_working_directory_are_not_the_brokers(
         assert topics_of(broker) == {"orders": 1}
 
 
+def test_coverage_of_the_test_is_not_measured_in_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COVERAGE_PROCESS_START", "pyproject.toml")
+    monkeypatch.setenv("COV_CORE_SOURCE", "orders")
+    with lakelog.testing.broker() as broker:
+        environment = Path(f"/proc/{broker.pid}/environ").read_bytes()
+    assert b"PATH=" in environment
+    assert b"COV" not in environment
+
+
 @contextmanager
 def holder() -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
     """A process that holds a broker; the broker's process, and the folder of both."""

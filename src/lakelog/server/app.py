@@ -98,12 +98,11 @@ class Server:
         )
         self._partitions = Partitions()
         self._acceptors: list[Acceptor] = []
-        purgatory = Purgatory(clock, tasks)
+        purgatory, checks = Purgatory(clock, tasks), StoredChecks(tasks)
         topics = self._make_topics(shortages)
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
         state_room = StateRoom(options.config.get_int("lakelog.coordinator.state.max.bytes"))
         parts = (options.config, world, self._partitions, purgatory, topics, producer_ids)
-        checks = StoredChecks(tasks)
         self._coordinators = coordinators = Coordinators(*parts, self._metadata, state_room, checks)
         memory = RequestMemory(options.config.get_int("queued.max.request.bytes"))
         self.broker = Broker(

@@ -26,6 +26,8 @@ STOP_TIMEOUT_S = 60.0
 _HOST = "127.0.0.1"
 # -P: modules in the test's working directory do not take the place of others.
 _PROGRAM = (sys.executable, "-P", "-m", "lakelog.testing.broker_program")
+# A tracer that measures the test's coverage in its subprocesses would slow the broker down.
+_COVERAGE = ("COVERAGE_PROCESS_", "COV_CORE_")
 _SETTINGS = {
     # A new group has one member in most tests: do not wait for others.
     "group.initial.rebalance.delay.ms": "0",
@@ -91,7 +93,7 @@ class Broker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=os.environ | {"NO_COLOR": "1"},
+                env=_environment(),
                 process_group=0,  # ^C is for the test alone, which then stops the broker
             )
         self._await_ready(self._process)
@@ -213,6 +215,11 @@ def broker(
             for name, count in partitions.items():
                 running.create_topic(name, count)
             yield running
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_COVERAGE)}
+    return kept | {"NO_COLOR": "1"}
 
 
 def _text(value: Setting) -> str:

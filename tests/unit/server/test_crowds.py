@@ -121,6 +121,18 @@ def test_large_requests_count_by_their_size() -> None:
         assert loop.now - begun <= 2 * takes_s
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_requests_are_counted_one_by_one_and_by_their_bytes(count: int) -> None:
+    loop = CrowdedLoop()
+    world, sink, _ = join(loop)
+    for _ in range(count):
+        world.incoming += frame(request(1, PRODUCE, 70_000))
+    while len(sink.requests) < count:
+        assert loop.turns.left > 0
+        loop.turn()
+    assert loop.turns.left == FREE - count - 2 * count
+
+
 @pytest.mark.parametrize("ending", ["end", "reset", "broken pipe"])
 def test_connections_that_all_end_in_one_turn_are_closed_in_several(ending: str) -> None:
     loop = CrowdedLoop()
@@ -138,6 +150,8 @@ def test_connections_that_all_end_in_one_turn_are_closed_in_several(ending: str)
     assert wait_of_good_client(loop, good[0]) <= WAIT_S_MAX
     closed = sum(connection.closed for _, _, connection in crowd)
     assert FREE <= closed < CROWD
+    assert loop.turns.waiting == CROWD - closed
+    assert not any(world.readable or world.writable for world, _, _ in crowd)
     while closed < CROWD:
         begun = loop.now
         loop.turn()

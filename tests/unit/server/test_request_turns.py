@@ -109,6 +109,7 @@ def test_connections_of_one_queue_go_on_in_the_order_of_coming() -> None:
         world.turn()
         done = [one.begun for one in crowd]
         assert done == sorted(done, reverse=True)
+    assert not world.soon, "another turn is asked for, and nobody waits"
 
 
 def test_a_client_that_waits_is_before_newcomers_and_those_that_send_ahead() -> None:
@@ -149,6 +150,16 @@ def test_few_requests_of_produce_and_fetch_are_not_timed() -> None:
     assert len(world.soon) == 1
     world.turn()
     assert (world.turns.left, len(world.soon)) == (FREE, 0)
+
+
+def test_a_turn_that_other_requests_have_used_up_is_over_for_produce_and_fetch() -> None:
+    world = World()
+    _crowd(world, EACH + 1, 1)
+    assert world.turns.waiting == 1
+    (cheap,) = _crowd(world, 1, 1, costly=False)
+    assert cheap.begun == 0
+    world.turn()
+    assert cheap.begun == 1
 
 
 def test_nobody_waits_while_there_is_enough_for_all() -> None:

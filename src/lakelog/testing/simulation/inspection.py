@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakelog.testing.simulation.clients.groups import GroupClient
 from lakelog.testing.simulation.clients.reading import LATEST, list_offset, read_all
-from lakelog.testing.simulation.clients.transactions import TIMEOUT_MS
+from lakelog.testing.simulation.clients.transaction_requests import TIMEOUT_MS
 from lakelog.testing.simulation.ledger import Place
 
 if TYPE_CHECKING:

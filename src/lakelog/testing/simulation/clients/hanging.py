@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from lakelog.testing.simulation.clients.client import Client
-from lakelog.testing.simulation.clients.transactions import TIMEOUT_MS
+from lakelog.testing.simulation.clients.transaction_requests import TIMEOUT_MS
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Place
 

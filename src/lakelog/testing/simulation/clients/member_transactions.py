@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakelog.base.errors import ErrorCode
-from lakelog.protocol.end_txn import EndTxnRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from lakelog.testing.simulation.clients.client import RETRIABLE
 from lakelog.testing.simulation.clients.groups import EXPELLED
-from lakelog.testing.simulation.clients.transactions import TIMEOUT_MS
+from lakelog.testing.simulation.clients.transaction_requests import (
+    Identity,
+    end_request,
+    init_request,
+    offset_request,
+)
 from lakelog.testing.simulation.ledger import Fate, Place, Transaction
 from lakelog.testing.simulation.wire import Lost
 
@@ -46,7 +44,8 @@ class MemberTransactions:
         self._count += 1
         transaction = member.ledger.begin(f"{self._id}/{member.name}/{self._count}")
         value = member.world.offsets.will_commit(member.group, place, transaction)
-        request = self._commit_request(identity, place, value, generation, member_id)
+        request = offset_request(self._id, identity, member.group, place, value)
+        request.generation_id_or_member_epoch, request.member_id = generation, member_id
         answer = await self._call(request, _COMMIT_VERSION)
         code = None if answer is None else answer.topics[0].partitions[0].error_code
         if code == 0:
@@ -64,13 +63,10 @@ class MemberTransactions:
             await self._member.pause(0.1, 0.5)
         self.is_open = False
 
-    async def _identify(self) -> tuple[int, int] | None:
+    async def _identify(self) -> Identity | None:
         """None if there is no answer, or one to come again."""
         was_open, self.is_open = self.is_open, True
-        request = InitProducerIdRequest(
-            transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS
-        )
-        answer = await self._call(request, 4)
+        answer = await self._call(init_request(self._id), 4)
         if answer is None or answer.error_code in RETRIABLE:
             self.is_open = was_open
             return None
@@ -78,33 +74,10 @@ class MemberTransactions:
             self._member.unexpected("InitProducerId", answer.error_code)
         return answer.producer_id, answer.producer_epoch
 
-    def _commit_request(
-        self, identity: tuple[int, int], place: Place, value: int, generation: int, member_id: str
-    ) -> TxnOffsetCommitRequest:
-        entry = TxnOffsetCommitRequestPartition(
-            partition_index=place[1], committed_offset=value, committed_metadata=""
-        )
-        return TxnOffsetCommitRequest(
-            transactional_id=self._id,
-            group_id=self._member.group,
-            producer_id=identity[0],
-            producer_epoch=identity[1],
-            generation_id_or_member_epoch=generation,
-            member_id=member_id,
-            topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[entry])],
-        )
-
-    async def _end(
-        self, transaction: Transaction, identity: tuple[int, int], *, commit: bool
-    ) -> None:
+    async def _end(self, transaction: Transaction, identity: Identity, *, commit: bool) -> None:
         """Asked for once: what becomes of a commit that is not answered is not known."""
         transaction.fate = Fate.COMMITTING if commit else Fate.ABORTED
-        request = EndTxnRequest(
-            transactional_id=self._id,
-            producer_id=identity[0],
-            producer_epoch=identity[1],
-            committed=commit,
-        )
+        request = end_request(self._id, identity, commit=commit)
         answer = await self._call(request, _END_VERSION)
         if answer is None or answer.error_code != ErrorCode.NONE:
             return

@@ -10,16 +10,16 @@ from lakelog.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from lakelog.protocol.end_txn import EndTxnRequest
 from lakelog.protocol.find_coordinator import FindCoordinatorRequest
-from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.protocol.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from lakelog.testing.simulation.clients.client import RETRIABLE, Client
 from lakelog.testing.simulation.clients.producing import answer_of, batch_of, produce_request
+from lakelog.testing.simulation.clients.transaction_requests import (
+    TIMEOUT_MS,
+    Identity,
+    end_request,
+    init_request,
+    offset_request,
+)
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.ledger import Fate, Place, Transaction
 from lakelog.testing.simulation.wire import Lost
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lakelog.testing.simulation.world import World
 
 _TRANSACTION = 1
-TIMEOUT_MS = 8_000
 _OVERSLEEPS = 0.03
 """Chance to come back when the transaction's time is over."""
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
@@ -60,7 +59,7 @@ class TransactionalProducer(Client):
         self._version = version
         self._keyed = keyed
         self._id = name.partition("'")[0]
-        self._identity = (-1, -1)
+        self._identity: Identity = (-1, -1)
         self._sequences: dict[Place, int] = {}
         self._current: Transaction | None = None
         self._began = self._filled_at = self._identified_at = 0.0
@@ -100,7 +99,7 @@ class TransactionalProducer(Client):
         if self.rng.random() < 0.5:
             await self._haunt(old, since)
 
-    async def _haunt(self, old: tuple[int, int], since: float) -> None:
+    async def _haunt(self, old: Identity, since: float) -> None:
         """`since` then it had been the older identity, of which a cut log may know nothing."""
         place, values = self.some_place(self._places), self.new_values(1)
         zombie = self.ledger.begin(f"{self.name}/zombie")
@@ -124,9 +123,7 @@ class TransactionalProducer(Client):
 
     async def _identify(self) -> None:
         find = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[self._id])
-        request = InitProducerIdRequest(
-            transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS
-        )
+        request = init_request(self._id)
         while True:
             await self.ask(find, 4)
             asked_at, lost = self.world.loop.time(), self.lost
@@ -239,7 +236,7 @@ class TransactionalProducer(Client):
                 pass
         place = self.some_place(self._places)
         value = self.world.offsets.will_commit(self._id, place, transaction)
-        commit = self._offset_request(place, value)
+        commit = offset_request(self._id, self._identity, self._id, place, value)
         version = 5 if self._version == 2 else 3
         while True:
             answer = (await self.ask(commit, version)).topics[0].partitions[0]
@@ -247,18 +244,6 @@ class TransactionalProducer(Client):
                 self.world.offsets.acknowledged(self._id, place, value, self.world.ends(self.home))
             if await self._is_done("TxnOffsetCommit", answer.error_code):
                 return
-
-    def _offset_request(self, place: Place, value: int) -> TxnOffsetCommitRequest:
-        entry = TxnOffsetCommitRequestPartition(
-            partition_index=place[1], committed_offset=value, committed_metadata=""
-        )
-        return TxnOffsetCommitRequest(
-            transactional_id=self._id,
-            group_id=self._id,
-            producer_id=self._identity[0],
-            producer_epoch=self._identity[1],
-            topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[entry])],
-        )
 
     async def _is_done(self, what: str, code: int) -> bool:
         """False if it is to be tried again. Raises `_Over`."""
@@ -301,12 +286,7 @@ class TransactionalProducer(Client):
     async def _end(self, transaction: Transaction, *, commit: bool) -> None:
         is_over = self._is_over
         transaction.fate = Fate.COMMITTING if commit else Fate.ABORTED
-        request = EndTxnRequest(
-            transactional_id=self._id,
-            producer_id=self._identity[0],
-            producer_epoch=self._identity[1],
-            committed=commit,
-        )
+        request = end_request(self._id, self._identity, commit=commit)
         while True:
             answer = await self.ask(request, 5 if self._version == 2 else 4, self._patience())
             if answer.error_code == 0:
