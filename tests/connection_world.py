@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from lakelog.server.common_bound import CommonBound
-from lakelog.server.connection import Connection
-from lakelog.server.reply import Reply
-from lakelog.server.request_memory import RequestMemory
-from lakelog.server.request_sink import ProtocolViolation
-from lakelog.server.request_turns import RequestTurns
+from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.reply import Reply
+from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.connections.request_sink import ProtocolViolation
+from lakelog.server.connections.request_turns import RequestTurns
+from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.storage.handles import LogSlice
 from storage_kit import ManualClock
 
@@ -234,7 +234,7 @@ class Sink:
         self.at_once = False
         self.closed = 0
         self.failures: list[Exception] = []
-        self.unread: CommonBound | None = None
+        self.unread: SharedLimit | None = None
         self.slices: dict[bytes, FakeSlice] = {}
 
     def is_pipelined(self, api_key: int) -> bool:

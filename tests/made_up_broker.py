@@ -19,10 +19,10 @@ from lakelog.protocol.produce import ProduceRequest
 from lakelog.protocol.registry import api_for
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
-from lakelog.server.dispatch import Context, Dispatcher, Route
-from lakelog.server.listener import Acceptor
-from lakelog.server.monitoring.requests import RequestMetrics
-from lakelog.server.request_memory import RequestMemory
+from lakelog.server.connections.listener import Acceptor
+from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.requests.dispatch import Context, Dispatcher, Route
+from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.wire.framing import decode_response, encode_request
 
 PRODUCE, FETCH, METADATA, HEARTBEAT, API_VERSIONS = 0, 1, 3, 12, 18

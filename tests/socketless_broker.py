@@ -15,8 +15,9 @@ from lakelog.runtime.aio import AsyncioTasks
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
 from lakelog.runtime.processes import PythonProcesses
-from lakelog.server.app import ServeOptions, Server, World
-from lakelog.server.connection import Connection
+from lakelog.server.app import ServeOptions, Server
+from lakelog.server.connections.connection import Connection
+from lakelog.server.environment import Environment
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import ManualClock
 
@@ -91,7 +92,7 @@ class SocketlessBroker:
         self.tasks = AsyncioTasks(asyncio.get_running_loop())
         self.disk = disk or PosixDisk()
         self.clock, net = ManualClock(), FakeSocket()
-        world = World(
+        world = Environment(
             self.clock,
             self.disk,
             net,

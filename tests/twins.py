@@ -14,8 +14,8 @@ from lakelog.base.errors import ErrorCode
 from lakelog.protocol.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.protocol.registry import api_for
-from lakelog.server import dispatch
-from lakelog.server.connection import Connection
+from lakelog.server.connections.connection import Connection
+from lakelog.server.requests import dispatch
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket, SocketlessBroker
 from storage_kit import make_batch

@@ -15,8 +15,9 @@ from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Clock
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
-from lakelog.server.app import ServeOptions, Server, World
-from lakelog.server.connection import Connection
+from lakelog.server.app import ServeOptions, Server
+from lakelog.server.connections.connection import Connection
+from lakelog.server.environment import Environment
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket
 from wire_client import FETCH_VERSION, PRODUCE_VERSION, batch_of, fetch_request, produce_request
@@ -72,7 +73,7 @@ class FedServer:
         clock = clock or SystemClock()
         random, processes = SystemRandom(), PythonProcesses()
         store = EmbeddedStore(data / METADATA_FILE, clock)
-        world = World(clock, self._disk, self._net, self._tasks, random, processes, store, 64)
+        world = Environment(clock, self._disk, self._net, self._tasks, random, processes, store, 64)
         config = BrokerConfig({"offsets.topic.num.partitions": "3"})
         self._server = Server(ServeOptions(data, config, "127.0.0.1:0"), world)
         self.dispatcher = self._server._dispatcher

@@ -19,7 +19,7 @@ from fuzz.good_client import GoodClient, allow_files, resident_bytes
 from lakelog.protocol.metadata import MetadataRequest
 from lakelog.protocol.registry import APIS
 from lakelog.runtime.posix import SystemClock
-from lakelog.server.request_turns import FREE, SHARE, TURN_S, Rank
+from lakelog.server.connections.request_turns import FREE, SHARE, TURN_S, Rank
 from lakelog.wire.framing import encode_request
 from wire_client import FETCH_VERSION, WireClient, create_topic, fetch_request
 

@@ -14,7 +14,7 @@ from lakelog.base.topic_keys import PAGE_CACHE
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.partition import Partition
 from lakelog.replica.watermark import HighWatermark
-from lakelog.server import offsets_log
+from lakelog.server.coordinators import partition_log
 from lakelog.server.handlers import produce
 from lakelog.storage import local_log, run
 from lakelog.storage.flush import FlushJob
@@ -141,7 +141,7 @@ def _offset_waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(*arguments: Any) -> None:
         return None
 
-    monkeypatch.setattr(offsets_log, "committed", at_once)
+    monkeypatch.setattr(partition_log, "committed", at_once)
 
 
 @bug(

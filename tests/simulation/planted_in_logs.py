@@ -9,7 +9,7 @@ import pytest
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.partition import Partition
-from lakelog.server.maintenance import Maintenance
+from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.storage import checking, loader, recovery, retention
 from lakelog.storage.compaction import clean
 from lakelog.storage.directory import LogDirectory

@@ -13,8 +13,8 @@ from lakelog.metadata.records import ConfigRecord, ResourceType
 from lakelog.replica.fetch_session import FetchPlan, FetchSession
 from lakelog.replica.partition import Partition
 from lakelog.replica.purgatory import Purgatory
-from lakelog.server.maintenance import Maintenance
-from lakelog.server.send_queue import SendQueue
+from lakelog.server.connections.send_queue import SendQueue
+from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.storage.directory import LogDirectory
 from lakelog.testing.simulation.laws import Law
 from simulation.planted_bug import bug

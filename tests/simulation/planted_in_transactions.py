@@ -18,7 +18,8 @@ from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.plan import Plan as MetadataPlan
 from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
-from lakelog.server import app, coordinators
+from lakelog.server import app
+from lakelog.server.coordinators import local
 from lakelog.storage import known_logs, trimmable_log, txn_index
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
@@ -158,7 +159,7 @@ def _kills_forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("what nobody knows of any more is left to hang", Law.ENDS, "transactions", faults=("power",))
 def _left_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinators, "end_hanging", lambda *arguments: None)
+    monkeypatch.setattr(local, "end_hanging", lambda *arguments: None)
 
 
 @bug("an epoch is used twice", Law.NEW_IDENTITY, "transactions", faults=("client crash",))

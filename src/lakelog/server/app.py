@@ -32,34 +32,34 @@ from lakelog.metadata.records import (
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
+from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.broker import Broker
-from lakelog.server.change_log import log_changes
-from lakelog.server.checks import StoredChecks
-from lakelog.server.connection_sweep import ConnectionSweep
-from lakelog.server.coordinators import Coordinators
-from lakelog.server.dispatch import Dispatcher
-from lakelog.server.listener import Acceptor
-from lakelog.server.maintenance import Maintenance
+from lakelog.server.cluster.replicas import Replicas
+from lakelog.server.cluster.topics import Topics
+from lakelog.server.connections.listener import Acceptor
+from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.connections.sweep import ConnectionSweep
+from lakelog.server.coordinators.local import Coordinators
+from lakelog.server.coordinators.producer_ids import ProducerIds
+from lakelog.server.environment import Environment
+from lakelog.server.event_log.change_log import log_changes
 from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Stage
-from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.options import ListenError, ReadyInfo, ServeOptions, StartError, parse_address
-from lakelog.server.producer_ids import ProducerIds
-from lakelog.server.replicas import Replicas
-from lakelog.server.request_memory import RequestMemory
+from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.routes import newer_api_versions, routes
 from lakelog.server.settings import Settings
-from lakelog.server.shortages import Shortages
-from lakelog.server.slow_batches import SlowBatches
-from lakelog.server.topics import Topics
-from lakelog.server.world import World
+from lakelog.server.upkeep.maintenance import Maintenance
+from lakelog.server.upkeep.shortages import Shortages
+from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
 from lakelog.storage.names import parse_dir_name
 from lakelog.storage.producer_room import ProducerRoom
 from lakelog.storage.reserve import SpaceReserve
 
-__all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError", "World"]
+__all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError"]
 
 logger = logging.getLogger(__name__)
 
@@ -73,28 +73,28 @@ def _producer_room(config: BrokerConfig) -> ProducerRoom:
 class Server:
     """One broker, from `start` to `stop`."""
 
-    def __init__(self, options: ServeOptions, world: World) -> None:
+    def __init__(self, options: ServeOptions, environment: Environment) -> None:
         self._options = options
-        self._world = world
-        clock, tasks, random = world.clock, world.tasks, world.random
+        self._environment = environment
+        clock, tasks, random = environment.clock, environment.tasks, environment.random
         self._directory = LogDirectory(
             options.data,
-            world.disk,
+            environment.disk,
             clock,
             random,
-            max_open_files=world.open_files_max,
+            max_open_files=environment.open_files_max,
             producers=_producer_room(options.config),
         )
         self._reserve = SpaceReserve(
-            world.disk,
+            environment.disk,
             options.data,
             options.config.get_int("lakelog.disk.reserve.bytes"),
             self._directory.gate,
         )
         self._shortages = shortages = self._make_shortages()
-        world.metadata.watch_device(self._directory.distrust_page_cache)
+        environment.metadata.watch_device(self._directory.distrust_page_cache)
         self._metadata = MetadataLog(
-            world.metadata, tasks, random, broker_id=options.node_id, space=shortages
+            environment.metadata, tasks, random, broker_id=options.node_id, space=shortages
         )
         self._partitions = Partitions()
         self._acceptors: list[Acceptor] = []
@@ -102,7 +102,7 @@ class Server:
         topics = self._make_topics(shortages)
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
         state_room = StateRoom(options.config.get_int("lakelog.coordinator.state.max.bytes"))
-        parts = (options.config, world, self._partitions, purgatory, topics, producer_ids)
+        parts = (options.config, environment, self._partitions, purgatory, topics, producer_ids)
         self._coordinators = coordinators = Coordinators(*parts, self._metadata, state_room, checks)
         memory = RequestMemory(options.config.get_int("queued.max.request.bytes"))
         self.broker = Broker(
@@ -123,7 +123,7 @@ class Server:
             groups=coordinators.groups,
             transactions=coordinators.transactions,
             markers=coordinators.markers,
-            disk_space=lambda: world.disk.space(options.data),
+            disk_space=lambda: environment.disk.space(options.data),
             checkpointed=lambda: self._maintenance.checkpointed(),
             advertised=options.advertise,
             static_config=options.config,
@@ -132,26 +132,26 @@ class Server:
         self._settings = Settings(self.broker)
         self._dispatcher = self._make_dispatcher(memory)
         self._monitoring = Monitoring(
-            self.broker, self._dispatcher, clock, tasks, world.fsyncs, world.processes
+            self.broker, self._dispatcher, clock, tasks, environment.fsyncs, environment.processes
         )
         self._maintenance = self._make_maintenance()
         self._replicas = self._make_replicas(purgatory)
 
     def _make_shortages(self) -> Shortages:
-        world = self._world
+        environment = self._environment
         return Shortages(
             self._options.data,
-            world.disk,
-            world.tasks,
+            environment.disk,
+            environment.tasks,
             self._reserve,
-            lambda: world.tasks.call_soon(self._maintenance.retain_soon),
+            lambda: environment.tasks.call_soon(self._maintenance.retain_soon),
             self._on_shortage_over,
         )
 
     def _make_topics(self, shortages: Shortages) -> Topics:
         return Topics(
             self._metadata,
-            self._world.random,
+            self._environment.random,
             shortages.check_room,
             lambda topic_id: self._replicas.waits(topic_id),
             lambda: self.broker.config,
@@ -165,41 +165,41 @@ class Server:
             lambda: self.broker.config,
             self._maintenance.flush_soon,
             lambda partition: purgatory.check(partition.key),
-            self._world.tasks,
+            self._environment.tasks,
             self._maintenance.checkpointed,
             self._shortages.note,
         )
 
     def _make_dispatcher(self, memory: RequestMemory) -> Dispatcher:
-        broker, world = self.broker, self._world
+        broker, environment = self.broker, self._environment
         return Dispatcher(
             routes(broker),
             newer_api_versions(broker),
-            world.clock,
-            world.tasks,
+            environment.clock,
+            environment.tasks,
             memory,
             broker.requests,
         )
 
     def _make_fetch_sessions(self, room: StateRoom) -> FetchSessions:
         return FetchSessions(
-            self._world.random,
+            self._environment.random,
             lambda topic, index: self._partitions.get(topic, index) is not None,
             slots_max=self._options.config.get_int("max.incremental.fetch.session.cache.slots"),
             room=room,
         )
 
     def _make_maintenance(self) -> Maintenance:
-        world = self._world
-        sweep = ConnectionSweep(self._dispatcher, lambda: self.broker.config, world.clock)
+        environment = self._environment
+        sweep = ConnectionSweep(self._dispatcher, lambda: self.broker.config, environment.clock)
         return Maintenance(
             self._partitions,
             self._directory,
             sweep.run,
             lambda: self.broker.config,
-            world.clock,
-            world.disk,
-            world.tasks,
+            environment.clock,
+            environment.disk,
+            environment.tasks,
             self._monitoring.note_callback,
             self._shortages,
             self.broker.checks,
@@ -225,7 +225,7 @@ class Server:
         if self._reserve.is_spent:
             self._shortages.note_full()
         self._maintenance.start()
-        self._cleaner = self._maintenance.make_cleaner(self._world.processes)
+        self._cleaner = self._maintenance.make_cleaner(self._environment.processes)
         self._cleaner.start()
         self._monitoring.serving(self._cleaner)
 
@@ -256,8 +256,8 @@ class Server:
 
     async def _open_metadata(self) -> None:
         """Finds out who this is, and records that it has started."""
-        node_id, random = self._options.node_id, self._world.random
-        names = self._world.disk.list(self._options.data)
+        node_id, random = self._options.node_id, self._environment.random
+        names = self._environment.disk.list(self._options.data)
         has_logs = any(parse_dir_name(name) is not None for name in names)
         await self._metadata.open(create=not has_logs)
         fresh = encode_uuid(random_uuid(random))
@@ -284,11 +284,11 @@ class Server:
         )
 
     def _bind(self) -> None:
-        world = self._world
+        environment = self._environment
         backlog = self._options.config.get_int("socket.listen.backlog.size")
         for name, host, port in self._wanted_listeners():
             try:
-                listener = world.net.listen(host, port, backlog=backlog)
+                listener = environment.net.listen(host, port, backlog=backlog)
             except OSError as error:
                 self._close_listeners()
                 raise ListenError(f"{host}:{port}", error) from error
@@ -297,12 +297,12 @@ class Server:
                     name,
                     listener,
                     self._dispatcher,
-                    world.net,
-                    world.disk,
-                    world.tasks,
-                    world.clock,
+                    environment.net,
+                    environment.disk,
+                    environment.tasks,
+                    environment.clock,
                     lambda: self.broker.config,
-                    world.connections_max,
+                    environment.connections_max,
                 )
             )
 
@@ -347,7 +347,7 @@ class Server:
 
     def _on_shortage_over(self) -> None:
         """Does what could not be done: logs are made, and read by coordinators."""
-        self._world.tasks.spawn(self._catch_up(), name="catch up")
+        self._environment.tasks.spawn(self._catch_up(), name="catch up")
 
     async def _catch_up(self) -> None:
         await self._replicas.make_waiting(lambda: self._metadata.image)
@@ -385,7 +385,7 @@ class Server:
 
         Nothing else is going on that they could meet.
         """
-        offload = self._world.tasks.offload
+        offload = self._environment.tasks.offload
         with closing(self._directory.closing(self._partitions.high_watermarks)) as steps:
             for works in steps:
                 await asyncio.gather(*(offload("close", work) for work in works))

@@ -19,15 +19,15 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
 from lakelog.runtime.api import Clock, Random
-from lakelog.server.checks import StoredChecks
-from lakelog.server.connection import Connection
-from lakelog.server.known_metadata import KnownMetadata
-from lakelog.server.markers import LocalMarkers
-from lakelog.server.monitoring.requests import RequestMetrics
-from lakelog.server.producer_ids import ProducerIds
-from lakelog.server.shortages import Shortages
-from lakelog.server.slow_batches import SlowBatches
-from lakelog.server.topics import Topics
+from lakelog.server.appends.slow_batches import SlowBatches
+from lakelog.server.cluster.known_metadata import KnownMetadata
+from lakelog.server.cluster.topics import Topics
+from lakelog.server.connections.connection import Connection
+from lakelog.server.coordinators.markers import LocalMarkers
+from lakelog.server.coordinators.producer_ids import ProducerIds
+from lakelog.server.requests.metrics import RequestMetrics
+from lakelog.server.upkeep.shortages import Shortages
+from lakelog.server.upkeep.stored_checks import StoredChecks
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A broker in this process: made of the real world, run until a signal, and stopped."""
+"""A broker in this process: made of the real environment, run until a signal, and stopped."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from lakelog.metrics.durations import Durations
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom, raise_descriptor_limit
 from lakelog.runtime.processes import PythonProcesses
-from lakelog.server.app import Server, World
-from lakelog.server.descriptors import LIMIT_MIN, Descriptors
+from lakelog.server.app import Server
+from lakelog.server.environment import Environment
 from lakelog.server.options import ServeOptions, StartError
+from lakelog.server.upkeep.descriptors import LIMIT_MIN, Descriptors
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ async def _serve(options: ServeOptions) -> None:
             extra=event("connections_limited", limit=limit),
         )
     fsyncs = Durations()
-    world = World(
+    environment = Environment(
         clock,
         PosixDisk(fsyncs.note),
         AsyncioNet(loop),
@@ -69,7 +70,7 @@ async def _serve(options: ServeOptions) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    server = Server(options, world)
+    server = Server(options, environment)
     try:
         if await _start(server, stopping):
             logger.info("%s", server.ready_info, extra=event("ready", **server.ready_info.fields))

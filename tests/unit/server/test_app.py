@@ -32,7 +32,8 @@ from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.api import Buffer
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
-from lakelog.server.app import ServeOptions, Server, StartError, World
+from lakelog.server.app import ServeOptions, Server, StartError
+from lakelog.server.environment import Environment
 from lakelog.server.handlers import delete_records
 from lakelog.storage.checkpoint import (
     HIGH_WATERMARKS,
@@ -66,7 +67,7 @@ class Running:
         self.clock, self.random = SystemClock(), SystemRandom()
         store = EmbeddedStore(data / METADATA_FILE, self.clock)
         processes = PythonProcesses()
-        world = World(
+        world = Environment(
             self.clock, PosixDisk(), self.net, self.tasks, self.random, processes, store, 64
         )
         config = BrokerConfig({"offsets.topic.num.partitions": "3", **settings})

@@ -15,8 +15,8 @@ from connection_world import (
     frame,
     request,
 )
-from lakelog.server.connection import Connection
-from lakelog.server.request_turns import FREE, TURN_S, Rank
+from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.request_turns import FREE, TURN_S, Rank
 
 CROWD = 1_500
 TAKES_S = 0.0001

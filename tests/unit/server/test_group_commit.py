@@ -23,8 +23,8 @@ from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, Topic
 from lakelog.protocol.registry import api_for
 from lakelog.runtime.api import File
 from lakelog.runtime.posix import PosixDisk
-from lakelog.server import maintenance
-from lakelog.server.acknowledgement import Appended, committed
+from lakelog.server.appends.acknowledgement import Appended, committed
+from lakelog.server.upkeep import maintenance
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket, SocketlessBroker
 from storage_kit import make_batch

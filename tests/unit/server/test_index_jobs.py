@@ -28,7 +28,7 @@ from lakelog.protocol.write_txn_markers import (
 )
 from lakelog.records.batch import iter_batches
 from lakelog.replica.partition import Partition
-from lakelog.server.offsets_log import LocalPartitionLog
+from lakelog.server.coordinators.partition_log import LocalPartitionLog
 from lakelog.storage import aborted_check
 from lakelog.storage.indexed_segment import IndexedSegment
 from lakelog.storage.names import INDEX, TIME_INDEX, TXN_INDEX

@@ -14,9 +14,9 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
+from lakelog.server.appends.transaction_verification import TopicPartition, told
+from lakelog.server.connections.sampling import Sampling
 from lakelog.server.handlers import produce
-from lakelog.server.sampling import Sampling
-from lakelog.server.verifying import TopicPartition, told
 from lakelog.storage.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom

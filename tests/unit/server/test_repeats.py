@@ -13,7 +13,7 @@ import pytest
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.produce import ProduceRequest, ProduceResponse
 from lakelog.protocol.registry import api_for
-from lakelog.server.connection import Connection
+from lakelog.server.connections.connection import Connection
 from lakelog.wire.framing import decode_response
 from storage_kit import make_batch
 from twins import PARTITIONS, Client, Twins, decoded_connections, run

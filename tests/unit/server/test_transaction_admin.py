@@ -17,8 +17,8 @@ from lakelog.protocol.write_txn_markers import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
+from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.handlers import describe_producers, write_txn_markers
-from lakelog.server.markers import LocalMarkers
 from lakelog.storage.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom

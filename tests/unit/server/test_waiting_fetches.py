@@ -11,9 +11,9 @@ from typing import cast
 import pytest
 
 from lakelog.replica.partition import Partition
-from lakelog.server.checks import Failures, NeededCheck, StoredChecks
-from lakelog.server.connection import Connection
+from lakelog.server.connections.connection import Connection
 from lakelog.server.handlers.fetch import PendingFetch
+from lakelog.server.upkeep.stored_checks import Failures, NeededCheck, StoredChecks
 from storage_kit import make_batch
 from twins import Client, Twins, decoded_connections, run
 

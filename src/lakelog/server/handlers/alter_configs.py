@@ -12,8 +12,8 @@ from lakelog.protocol.alter_configs import (
     AlterConfigsResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.dispatch import Context
 from lakelog.server.handlers.config_changes import submit
+from lakelog.server.requests.dispatch import Context
 
 
 async def handle(

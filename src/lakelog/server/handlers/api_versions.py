@@ -18,8 +18,8 @@ from lakelog.protocol.api_versions import (
 )
 from lakelog.protocol.registry import APIS
 from lakelog.server.broker import Broker
-from lakelog.server.dispatch import Context
-from lakelog.server.features import finalized_features, supported_features
+from lakelog.server.cluster.features import finalized_features, supported_features
+from lakelog.server.requests.dispatch import Context
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3

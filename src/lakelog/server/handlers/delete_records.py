@@ -20,8 +20,8 @@ from lakelog.protocol.delete_records import (
     DeleteRecordsTopicResult,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.dispatch import Context
-from lakelog.server.topics import INTERNAL_TOPICS
+from lakelog.server.cluster.topics import INTERNAL_TOPICS
+from lakelog.server.requests.dispatch import Context
 
 logger = logging.getLogger(__name__)
 

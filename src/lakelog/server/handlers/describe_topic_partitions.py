@@ -18,8 +18,8 @@ from lakelog.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.dispatch import Context
-from lakelog.server.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
+from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
+from lakelog.server.requests.dispatch import Context
 
 
 def handle(

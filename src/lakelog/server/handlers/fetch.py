@@ -28,8 +28,8 @@ from lakelog.replica.divergence import DivergedLog, check_divergence
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget, topic_fields
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.checks import Failures, NeededCheck
-from lakelog.server.dispatch import DEFERRED, Context, Deferred
+from lakelog.server.requests.dispatch import DEFERRED, Context, Deferred
+from lakelog.server.upkeep.stored_checks import Failures, NeededCheck
 from lakelog.storage.handles import LogSlice
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.txn_index import AbortedTransaction as Aborted

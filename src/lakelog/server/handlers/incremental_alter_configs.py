@@ -13,8 +13,8 @@ from lakelog.protocol.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.dispatch import Context
 from lakelog.server.handlers.config_changes import submit
+from lakelog.server.requests.dispatch import Context
 
 
 async def handle(

@@ -14,7 +14,7 @@ from lakelog.protocol.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.dispatch import Context
+from lakelog.server.requests.dispatch import Context
 
 
 def handle(

@@ -27,13 +27,13 @@ from lakelog.records.batch import TRANSACTIONAL
 from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Buffer
-from lakelog.server.acknowledgement import Acknowledgement, Appended
+from lakelog.server.appends.acknowledgement import Acknowledgement, Appended
+from lakelog.server.appends.transaction_verification import ADDS_SINCE, ProduceCheck
 from lakelog.server.broker import Broker
-from lakelog.server.checks import NeededCheck
-from lakelog.server.dispatch import DEFERRED, Context, Deferred
-from lakelog.server.request_sink import ProtocolViolation
-from lakelog.server.topics import INTERNAL_TOPICS
-from lakelog.server.verifying import ADDS_SINCE, ProduceCheck
+from lakelog.server.cluster.topics import INTERNAL_TOPICS
+from lakelog.server.connections.request_sink import ProtocolViolation
+from lakelog.server.requests.dispatch import DEFERRED, Context, Deferred
+from lakelog.server.upkeep.stored_checks import NeededCheck
 from lakelog.storage.log import AppendResult
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.record_errors import RecordsRefusedError

@@ -24,7 +24,7 @@ from lakelog.protocol.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.dispatch import Context
+from lakelog.server.requests.dispatch import Context
 
 
 async def alter(

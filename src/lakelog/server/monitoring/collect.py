@@ -17,12 +17,12 @@ from lakelog.metrics.exposition import Sample, exposed, exposed_durations
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import ProcessUsage
 from lakelog.server.broker import Broker
-from lakelog.server.cleaner import Cleaner
-from lakelog.server.dispatch import Dispatcher
 from lakelog.server.monitoring.families import OVERVIEW
 from lakelog.server.monitoring.readiness import Check
 from lakelog.server.monitoring.sources import Sources
-from lakelog.server.shortages import DESCRIPTORS, SPACE
+from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.upkeep.cleaner import Cleaner
+from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE
 
 _SOFTWARE_MAX = 20
 _OTHERS = "other"

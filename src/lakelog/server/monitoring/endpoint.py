@@ -9,12 +9,12 @@ from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
 from lakelog.runtime.api import Clock, Processes, Tasks
 from lakelog.server.broker import Broker
-from lakelog.server.cleaner import Cleaner
-from lakelog.server.dispatch import Dispatcher
 from lakelog.server.monitoring.loop_watch import LoopWatch
 from lakelog.server.monitoring.readiness import Check, Stage, checks
 from lakelog.server.monitoring.sources import Sources
 from lakelog.server.options import ListenError, parse_address
+from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.upkeep.cleaner import Cleaner
 
 if TYPE_CHECKING:
     from lakelog.server.monitoring.http import HttpServer

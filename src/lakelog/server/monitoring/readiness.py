@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from lakelog.server.shortages import DESCRIPTORS, SPACE
+from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE
 
 _NAMED_MAX = 10
 

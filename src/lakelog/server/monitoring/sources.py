@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from lakelog.metrics.durations import Durations
 from lakelog.runtime.api import Processes
 from lakelog.server.broker import Broker
-from lakelog.server.cleaner import Cleaner
-from lakelog.server.dispatch import Dispatcher
 from lakelog.server.monitoring.lag import LagClock
 from lakelog.server.monitoring.loop_watch import LoopWatch
+from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.upkeep.cleaner import Cleaner
 
 
 @dataclass(slots=True)

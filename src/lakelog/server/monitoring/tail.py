@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from lakelog.runtime.api import Clock
-from lakelog.server.monitoring.requests import CLIENT_ID_CHARS_MAX, RequestMetrics, RequestNote
+from lakelog.server.requests.metrics import CLIENT_ID_CHARS_MAX, RequestMetrics, RequestNote
 
 TAILS_MAX = 4
 _KEPT_MAX = 10_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from lakelog.base.errors import KafkaError
 from lakelog.replica.fetch_session import FetchPlan
 from lakelog.server.broker import Broker
-from lakelog.server.dispatch import Context
+from lakelog.server.connections.reply import Part
 from lakelog.server.handlers.fetch import PendingFetch, read_one
 from lakelog.server.repeats.fetch_frames import FetchFrames
-from lakelog.server.reply import Part
+from lakelog.server.requests.dispatch import Context
 from lakelog.storage.preparation import NotReady
 
 

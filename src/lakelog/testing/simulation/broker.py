@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lakelog.base.broker_config import BrokerConfig
 from lakelog.metadata.store.embedded import METADATA_FILE
 from lakelog.server.app import ServeOptions, Server, StartError
-from lakelog.server.app import World as Outside
+from lakelog.server.environment import Environment
 from lakelog.testing.metadata import FaultyStore
 from lakelog.testing.simulation.children import SimulatedProcesses
 from lakelog.testing.simulation.laws import Law
@@ -104,7 +104,7 @@ class BrokerHost:
         config = BrokerConfig(self.settings)
         return ServeOptions(DATA, config, f"{self.name}:{PORT}", node_id=self.node_id)
 
-    def _outside(self, process: Process) -> Outside:
+    def _outside(self, process: Process) -> Environment:
         world = self.world
         tasks, chance = SimulatedTasks(world.loop, self.rng), ChanceRandom(self.rng)
         tasks.delay_s_max = self.thread_s_max
@@ -114,7 +114,7 @@ class BrokerHost:
         )
         helpers = SimulatedProcesses(self.disk, self.rng, world.faults)
         helpers.death = self.helper_death
-        return Outside(
+        return Environment(
             self.clock,
             self.disk,
             SimulatedNet(world.net, process),  # type: ignore[arg-type]

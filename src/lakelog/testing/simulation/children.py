@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from lakelog.runtime.api import Disk, ProcessUsage
-from lakelog.server import cleaner_helper
+from lakelog.server.upkeep import cleaner_helper
 from lakelog.storage.compaction.job import Answer, CompactionJob, encode_answer
 
 _STEP_S_MAX = 0.2

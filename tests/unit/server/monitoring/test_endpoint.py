@@ -15,7 +15,8 @@ from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
-from lakelog.server.app import ServeOptions, Server, StartError, World
+from lakelog.server.app import ServeOptions, Server, StartError
+from lakelog.server.environment import Environment
 
 
 class Gate:
@@ -34,7 +35,7 @@ class Gate:
 
 def _server(data: Path, tasks: AsyncioTasks, http: str) -> Server:
     clock = SystemClock()
-    world = World(
+    world = Environment(
         clock,
         PosixDisk(),
         AsyncioNet(asyncio.get_running_loop()),

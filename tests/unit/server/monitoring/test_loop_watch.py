@@ -9,7 +9,7 @@ import pytest
 from lakelog.metrics.durations import Durations
 from lakelog.protocol.registry import APIS
 from lakelog.server.monitoring.loop_watch import PERIOD_S, LoopWatch
-from lakelog.server.monitoring.requests import RequestMetrics
+from lakelog.server.requests.metrics import RequestMetrics
 from storage_kit import ManualClock
 
 

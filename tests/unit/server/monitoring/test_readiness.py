@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lakelog.server.monitoring.readiness import Check, Stage, checks
-from lakelog.server.shortages import DESCRIPTORS, SPACE
+from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,143 @@
+"""Looks into record batches that would hold up the loop: many records, or much compressed.
+
+Batches that come in are such, and those in which a time is looked for.
+
+Decompression goes to a thread, where it runs beside the loop. The walk over the records is Python:
+in a thread it would hold the interpreter for milliseconds at a time, so it is done here, in slices
+of half a millisecond, and in at most half of the loop's time (`TimeSlices`). Of all connections two
+batches are worked on at a time, since each may take 64 MiB decompressed, and sixteen that take at
+most 1 MiB: they take their slices in turn, so that a small batch does not wait for large ones to
+end. Those that wait count as received and not handled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import BatchHeader
+from lakelog.records.errors import CorruptRecord, RecordsTooLarge
+from lakelog.replica.recompressed import recompressed_slowly
+from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.appends.time_slices import TimeSlices
+from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.storage.timestamps import Search, TimestampOffset, Work
+from lakelog.storage.validate import (
+    DECODED_BYTES_MAX,
+    WalkedBatch,
+    must_verify,
+    needs_records,
+    read_batch,
+    read_records,
+    walking,
+)
+
+_LARGE_AT_A_TIME = 2
+_SMALL_AT_A_TIME = 16
+_SMALL_BYTES_MAX = 1 << 20
+"""What a small batch takes decompressed."""
+_LANE = "records"
+_END = object()
+"""What follows the last step of a walk."""
+
+Step = Callable[[], Work | None]
+
+
+class SlowBatches:
+    """One for all connections of a broker; `memory` is what they share."""
+
+    def __init__(self, tasks: Tasks, memory: RequestMemory, clock: Clock) -> None:
+        self._tasks = tasks
+        self._time_slices = TimeSlices(clock)
+        self.memory = memory
+        self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
+        self._small = asyncio.Semaphore(_SMALL_AT_A_TIME)
+
+    async def walked(
+        self, batch: bytearray, config: LogConfig, now_ms: int, *, sampled: bool
+    ) -> WalkedBatch:
+        """The batch as `Partition.append` takes it without `SlowBatchError`.
+
+        One that is `sampled` has its records verified as far as a sample has.
+
+        Raises `KafkaError` for what that would have refused.
+        """
+        header = read_batch(batch, config)
+        verifies = must_verify(config, sampled=sampled)
+        walks = verifies or needs_records(header, config, now_ms)
+        walk = partial(self._walk, batch, header, config, now_ms, verifies=verifies)
+        if config.compression_type == "producer" and (
+            header.codec or len(batch) <= _SMALL_BYTES_MAX
+        ):
+            with suppress(RecordsTooLarge):
+                async with self._small:
+                    if walks:
+                        await walk(_SMALL_BYTES_MAX)
+                    return _walked(batch, config)
+        async with self._large:
+            changed = await self._tasks.offload(
+                _LANE, lambda: recompressed_slowly(batch, header, config)
+            )
+            if walks:
+                await walk(DECODED_BYTES_MAX)
+            return _walked(changed, config)
+
+    async def _walk(
+        self,
+        batch: bytearray,
+        header: BatchHeader,
+        config: LogConfig,
+        now_ms: int,
+        bytes_max: int,
+        *,
+        verifies: bool,
+    ) -> None:
+        """Raises `RecordsTooLarge` and `KafkaError` as `read_records` and `walking` do."""
+        data = await self._tasks.offload(
+            _LANE, lambda: read_records(batch, header, config, bytes_max)
+        )
+        walk = walking(data, header, config, now_ms, verifies=verifies)
+        while await self._time_slices.run(partial(next, walk, _END)) is not _END:
+            pass
+
+    async def found(self, search: Search) -> TimestampOffset | None:
+        """What is found in the end, at once if that is soon. Raises what the search does."""
+        work = _advance(partial(next, search))
+        if isinstance(work, _Answer):
+            return work.found
+        async with self._large:
+            while not isinstance(work, _Answer):
+                step = partial(next, search) if work is None else await self._sending(search, work)
+                work = await self._time_slices.run(partial(_advance, step))
+        return work.found
+
+    async def _sending(self, search: Search, work: Work) -> Step:
+        """Let a thread do what a search asks for; return the step that takes the result."""
+        try:
+            records = await self._tasks.offload(_LANE, work)
+        except CorruptRecord as error:
+            return partial(search.throw, error)
+        return partial(search.send, records)
+
+
+def _walked(batch: bytearray, config: LogConfig) -> WalkedBatch:
+    walked = WalkedBatch(batch)
+    walked.config = config
+    return walked
+
+
+class _Answer(NamedTuple):
+    """The end of a search."""
+
+    found: TimestampOffset | None
+
+
+def _advance(step: Step) -> Work | _Answer | None:
+    try:
+        return step()
+    except StopIteration as stop:
+        return _Answer(stop.value)

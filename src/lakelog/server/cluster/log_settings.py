@@ -1,0 +1,49 @@
+"""The settings of the logs of each topic.
+
+What coordinators decide for a topic, and what groups commit in it, is in internal topics. It has to
+survive whatever the records of that topic survive. So if any topic has `durability=fsync`, internal
+topics have it, too, although the broker's default is the page cache.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config import ConfigError
+from lakelog.base.events import event
+from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import FSYNC
+from lakelog.metadata.describe_configs import effective_log_config
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import ResourceType
+from lakelog.server.cluster.topics import INTERNAL_TOPICS
+
+logger = logging.getLogger(__name__)
+
+
+def log_config(image: MetadataImage, broker: BrokerConfig, topic: str) -> LogConfig:
+    """Those of a topic that need not exist; `broker` are the ones in force."""
+    try:
+        config = effective_log_config(image, topic, broker)
+    except ConfigError as error:
+        logger.warning(
+            "topic %s runs with the broker's defaults: %s",
+            topic,
+            error,
+            extra=event("topic_config_ignored", topic=topic),
+        )
+        config = LogConfig.from_values({}, broker)
+    if topic in INTERNAL_TOPICS and any(_is_durable(image, other.name) for other in image.topics):
+        return config._replace(durability=FSYNC)
+    return config
+
+
+def changes_internal(old: MetadataImage, new: MetadataImage, names: Iterable[str]) -> bool:
+    """Whether internal topics may have other settings because those of some topics changed."""
+    return any(_is_durable(old, name) != _is_durable(new, name) for name in names)
+
+
+def _is_durable(image: MetadataImage, topic: str) -> bool:
+    return image.configs(ResourceType.TOPIC, topic).get("durability") == FSYNC

@@ -1,0 +1,388 @@
+"""Keeps the logs on disk equal to the metadata image.
+
+The record comes first, the files follow: a topic's directories are made after the metadata log says
+that it exists, and renamed away after it says that it does not. What a crash leaves between the two
+is put right at the next start, from the image.
+
+Thousands of logs take seconds, so a thread makes their files, some at a time, and the loop has a
+turn after every few that are removed. Nobody sees a topic before its logs are there; after a
+deletion they go while others are being served. What is done to many logs is done in the order of
+their names, for a simulation to be repeatable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TypeVar
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.events import event
+from lakelog.base.shortage import is_shortage
+from lakelog.base.topic_config import LogConfig
+from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
+from lakelog.metadata.records import (
+    ConfigRecord,
+    PartitionRecord,
+    Record,
+    ResourceType,
+    TopicRecord,
+    TopicRemoved,
+)
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.runtime.api import Tasks
+from lakelog.server.cluster.log_settings import changes_internal, log_config
+from lakelog.server.cluster.topics import INTERNAL_TOPICS
+from lakelog.storage.directory import LogDirectory
+from lakelog.storage.loader import EPOCH_END
+from lakelog.storage.log import Log
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_LOGS_PER_TURN = 8
+"""Removed or taken into use: a millisecond or two of work."""
+_LOGS_AT_ONCE = 32
+"""Made by a thread before it is asked whether the broker stops."""
+
+_NAMES_USED_MAX = 1000
+
+DeletedTopics = list[tuple[str, bytes]]
+
+
+class Replicas:
+    """Creates, configures and deletes the logs of the partitions that this broker holds.
+
+    Args:
+        config: the broker's configuration in force.
+        flush_soon, settled: what partitions call, see `Partition`.
+        note_shortage: told of what failed for a while, see `Shortages.note`.
+        checkpointed: waits until the checkpoint files hold what is known of each log by now.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        directory: LogDirectory,
+        partitions: Partitions,
+        config: Callable[[], BrokerConfig],
+        flush_soon: Callable[[Partition], object],
+        settled: Callable[[Partition], object],
+        tasks: Tasks,
+        checkpointed: Callable[[], Awaitable[bool]],
+        note_shortage: Callable[[OSError], object],
+    ) -> None:
+        self._node_id = node_id
+        self._directory = directory
+        self._partitions = partitions
+        self._config = config
+        self._flush_soon = flush_soon
+        self._settled = settled
+        self._tasks = tasks
+        self._checkpointed = checkpointed
+        self._note_shortage = note_shortage
+        self._waiting: dict[tuple[bytes, int], None] = {}
+        """Topic id and number of partitions whose logs wait for space."""
+        self._turn = asyncio.Lock()
+        """Held while logs are made and removed."""
+        self._names_used: set[str] = set()
+        """Of topics that are gone, while the checkpoint files may still speak of their logs."""
+        self._touched = 0
+        self._stopped = False
+
+    async def load(self, image: MetadataImage) -> None:
+        """Opens the logs there are, recovering them if need be, and creates the missing ones.
+
+        A thread does what may take minutes, alone, so that the loop hears of a signal; when this is
+        cancelled, the thread is told, and waited for.
+        """
+        await self._in_thread("load", partial(self._load_logs, image))
+        for (topic, index), error in self._directory.failed.items():
+            found = image.topic(topic)
+            if found is not None:
+                self._partitions.add_offline(topic, found.topic_id, index, str(error))
+        for topic_image in sorted(image.topics, key=lambda topic: topic.name):
+            await self._ensure(image, topic_image)
+
+    async def _in_thread(self, lane: str, work: Callable[[], T]) -> T:
+        """Nothing is left to the thread when this is cancelled."""
+        working = self._tasks.offload(lane, work)
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            self._directory.interrupt()
+            await asyncio.wait([working])
+            working.exception()  # asked for, or asyncio logs that nobody did
+            raise
+
+    def _load_logs(self, image: MetadataImage) -> None:
+        configs = self._log_configs(image)
+        topic_ids = _TopicIds(image)
+        self._directory.load_logs(
+            lambda topic, _: configs(topic), topic_ids, topic_ids.of, topic_ids.epoch_of
+        )
+
+    async def prepare(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        """Makes what is new, but for topics whose name is another's until `follow`.
+
+        Without `records` the images are compared.
+        """
+        async with self._turn:
+            for topic_id in _changes(old, new, records).topic_ids:
+                topic = new.topic_by_id(topic_id)
+                if topic is not None and old.topic_ids.get(topic.name, topic_id) == topic_id:
+                    await self._ensure(new, topic)
+
+    async def follow(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> DeletedTopics:
+        """Does the rest; returns (name, id) of the topics that went."""
+        async with self._turn:
+            return await self._follow(old, new, records)
+
+    async def make_waiting(self, image: Callable[[], MetadataImage]) -> None:
+        """Makes the logs that there was no space for. `image` is the one in force."""
+        async with self._turn:
+            waiting, self._waiting = self._waiting, {}
+            for topic_id, index in waiting:
+                topic = image().topic_by_id(topic_id)
+                if topic is not None:
+                    self._partitions.forget_offline(topic.name, topic_id, index)
+            for topic_id in dict.fromkeys(topic_id for topic_id, _ in waiting):
+                topic = image().topic_by_id(topic_id)
+                if topic is not None:
+                    await self._ensure(image(), topic)
+
+    def waits(self, topic_id: bytes) -> bool:
+        """Whether a partition of the topic waits for space."""
+        return any(waiting == topic_id for waiting, _ in self._waiting)
+
+    async def _follow(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> DeletedTopics:
+        changes = _changes(old, new, records)
+        gone = []
+        for topic_id in changes.topic_ids:
+            before = old.topic_by_id(topic_id)
+            if before is not None and new.topic_by_id(topic_id) is None:
+                await self._delete(before)
+                gone.append((before.name, topic_id))
+        for topic_id in changes.topic_ids:
+            topic = new.topic_by_id(topic_id)
+            if topic is not None:
+                await self._ensure(new, topic)
+        self._follow_configs(old, new, changes, [name for name, _ in gone])
+        return gone
+
+    def _follow_configs(
+        self, old: MetadataImage, image: MetadataImage, changes: _Changes, gone: list[str]
+    ) -> None:
+        if changes.all_configs:
+            self._configure(image, list(self._partitions))
+        internal = (
+            INTERNAL_TOPICS
+            if changes_internal(old, image, [*changes.config_names, *gone])
+            else frozenset()
+        )
+        for name in sorted(changes.config_names | internal):
+            topic = image.topic(name)
+            indexes = topic.partitions if topic is not None else ()
+            found = (self._partitions.get(name, index) for index in indexes)
+            self._configure(image, [partition for partition in found if partition is not None])
+
+    def stop(self) -> None:
+        """Leaves what has not been made to the next start."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """The logs have been closed, which made durable what waited for it."""
+        for partition in self._partitions:
+            partition.note_flush()
+            partition.retire()
+            self._settled(partition)
+
+    async def _breathe(self) -> None:
+        """To be called for each log that is made or removed."""
+        self._touched += 1
+        if self._touched % _LOGS_PER_TURN == 0:
+            await asyncio.sleep(0)
+
+    async def _ensure(self, image: MetadataImage, topic: TopicImage) -> None:
+        if topic.name in self._names_used or len(self._names_used) > _NAMES_USED_MAX:
+            # After a crash the new logs would be held to what was durable of the old ones.
+            self._names_used.clear()
+            await self._checkpointed()
+        configs = self._log_configs(image)
+        wanted = [
+            partition
+            for _, partition in sorted(topic.partitions.items())
+            if self._node_id in partition.replicas
+            and not self._partitions.is_offline(topic.name, partition.partition)
+        ]
+        known = self._directory.logs
+        missing = [p.partition for p in wanted if (topic.name, p.partition) not in known]
+        for start in range(0, len(missing), _LOGS_AT_ONCE):
+            if self._stopped:
+                return
+            await self._make_logs(topic, missing[start : start + _LOGS_AT_ONCE], configs)
+        for partition in wanted:
+            if self._stopped:
+                return
+            if self._ensure_partition(topic, partition):
+                await self._breathe()
+
+    def _ensure_partition(self, topic: TopicImage, wanted: PartitionImage) -> bool:
+        """Whether it is new to this broker."""
+        partition = known = self._partitions.get(topic.name, wanted.partition)
+        if partition is None:
+            log = self._directory.logs.get((topic.name, wanted.partition))
+            if log is None:
+                return False
+            partition = Partition(
+                log,
+                wanted.leader_epoch,
+                self._flush_soon,
+                self._settled,
+                self._note_shortage,
+                self._directory.gate,
+            )
+            self._partitions.add(partition)
+        if wanted.leader == self._node_id:
+            partition.become_leader(wanted.leader_epoch)
+        return known is None
+
+    async def _make_logs(
+        self, topic: TopicImage, indexes: list[int], configs: Callable[[str], LogConfig]
+    ) -> None:
+        """In a thread: nearly all of it is the file system's work."""
+        make = partial(self._make_files, topic, indexes, configs(topic.name))
+        logs, failures = await self._in_thread("create", make)
+        for log in logs:
+            self._directory.add_log(log)
+        for index, error in failures:
+            reason = f"its log cannot be created: {error}"
+            if is_shortage(error):
+                self._note_shortage(error)
+                self._waiting[topic.topic_id, index] = None
+                reason = f"its log waits to be created: {error.strerror}"
+            else:
+                logger.error(
+                    "partition %s-%d is offline: %s",
+                    topic.name,
+                    index,
+                    reason,
+                    extra=event(
+                        "partition_offline", code="LL0304", topic=topic.name, partition=index
+                    ),
+                )
+            self._partitions.add_offline(topic.name, topic.topic_id, index, reason)
+
+    def _make_files(
+        self, topic: TopicImage, indexes: list[int], config: LogConfig
+    ) -> tuple[list[Log], list[tuple[int, OSError]]]:
+        logs: list[Log] = []
+        failures: list[tuple[int, OSError]] = []
+        for index in indexes:
+            try:
+                logs.append(self._directory.make_log(topic.name, index, topic.topic_id, config))
+            except OSError as error:
+                failures.append((index, error))
+        return logs, failures
+
+    async def _delete(self, topic: TopicImage) -> None:
+        self._names_used.add(topic.name)
+        self._partitions.forget_offline(topic.name, topic.topic_id)
+        self._waiting = {key: None for key in self._waiting if key[0] != topic.topic_id}
+        for index in sorted(topic.partitions):
+            try:
+                self._delete_partition(topic, index)
+            except OSError as error:
+                # Its id is known no more: what is left of it becomes -stray at the next start.
+                logger.error(
+                    "%s-%d cannot be deleted: %s",
+                    topic.name,
+                    index,
+                    error,
+                    extra=event("log_deletion_failed", topic=topic.name, partition=index),
+                )
+            await self._breathe()
+
+    def _delete_partition(self, topic: TopicImage, index: int) -> None:
+        partition = self._partitions.get(topic.topic_id, index)
+        if partition is not None:
+            self._partitions.remove(partition)
+            self._directory.schedule_delete(partition.log)
+        elif (topic.name, index) in self._directory.failed:
+            self._directory.schedule_delete_failed(topic.name, index, LogConfig())
+
+    def _configure(self, image: MetadataImage, partitions: list[Partition]) -> None:
+        configs = self._log_configs(image)
+        for partition in partitions:
+            partition.use_config(configs(partition.topic))
+            self._partitions.note_config(partition)
+
+    def _log_configs(self, image: MetadataImage) -> Callable[[str], LogConfig]:
+        """Logs of one topic share one value."""
+        return cache(lambda topic: log_config(image, self._config(), topic))
+
+
+class _TopicIds:
+    """The ids that exist, as a container."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+
+    def epoch_of(self, topic_id: bytes, index: int) -> int:
+        """The end of those that there can be."""
+        topic = self._image.topic_by_id(topic_id)
+        partition = topic.partitions.get(index) if topic is not None else None
+        return partition.leader_epoch + 1 if partition is not None else EPOCH_END
+
+    def of(self, name: str) -> bytes | None:
+        topic = self._image.topic(name)
+        return topic.topic_id if topic is not None else None
+
+    def __contains__(self, topic_id: object) -> bool:
+        return isinstance(topic_id, bytes) and self._image.topic_by_id(topic_id) is not None
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What an update has to look at."""
+
+    topic_ids: dict[bytes, None] = field(default_factory=dict)
+    config_names: set[str] = field(default_factory=set)
+    all_configs: bool = False
+
+
+def _changes(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> _Changes:
+    return _named(records) if records else _compared(old, new)
+
+
+def _named(records: tuple[Record, ...]) -> _Changes:
+    changes = _Changes()
+    for record in records:
+        if isinstance(record, TopicRecord | PartitionRecord | TopicRemoved):
+            changes.topic_ids[record.topic_id] = None
+        elif isinstance(record, ConfigRecord):
+            if record.resource_type == ResourceType.TOPIC:
+                changes.config_names.add(record.resource_name)
+            else:
+                changes.all_configs = True
+    return changes
+
+
+def _compared(old: MetadataImage, new: MetadataImage) -> _Changes:
+    changes = _Changes(all_configs=new.config_map is not old.config_map)
+    for image, other in ((old, new), (new, old)):
+        for topic in sorted(image.topics, key=lambda topic: topic.name):
+            if other.topic_by_id(topic.topic_id) is not topic:
+                changes.topic_ids[topic.topic_id] = None
+    return changes

@@ -1,0 +1,332 @@
+"""One client connection: frames in, responses out, both in the order of the requests.
+
+Bytes are received into one buffer and requests are handled in place, as views of it, before more
+is received. What is to be sent is in a `SendQueue`.
+
+Requests are answered in order. A produce request may be handled while earlier ones still wait for
+their acknowledgement; any other request waits its turn, so at most one of a connection's requests
+is being worked on at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+
+from lakelog.runtime.api import Disk, Net, Socket, Tasks
+from lakelog.server.connections.receive_buffer import FRAME_SIZE, ReceiveBuffer
+from lakelog.server.connections.reply import Repeat, Reply, release
+from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.connections.request_sink import ProtocolViolation, RequestSink
+from lakelog.server.connections.request_turns import UNIT_SHIFT, Rank, RequestTurns
+from lakelog.server.connections.sampling import Sampling
+from lakelog.server.connections.send_queue import SendQueue
+from lakelog.storage.handles import LogSlice
+
+_BUFFER_KEPT_MAX = 4 * 1024 * 1024
+_UNSENT_MAX = 1024 * 1024
+"""With more than this to send no request is handled, for each adds to it."""
+_UNREAD_MAX = 8 * 1024 * 1024
+"""With more than this to send the peer is expected to read."""
+_PENDING_MAX = 128
+_FETCH = 1
+_FRAME_HEAD = Struct(">ih")
+_FRAME_HEAD_SIZE = _FRAME_HEAD.size
+_REQUEST_SIZE_MIN = 8
+_LONE_SIZE_MIN = FRAME_SIZE.size + _REQUEST_SIZE_MIN
+
+
+class Connection(ReceiveBuffer, SendQueue):
+    """See the module. `sink` decides; `frame_size_max` bounds a request before it is buffered."""
+
+    def __init__(
+        self,
+        sock: Socket,
+        sink: RequestSink,
+        net: Net,
+        disk: Disk,
+        tasks: Tasks,
+        *,
+        listener_name: str,
+        frame_size_max: int,
+        memory: RequestMemory,
+        turns: RequestTurns,
+    ) -> None:
+        ReceiveBuffer.__init__(self, memory)
+        SendQueue.__init__(self, sock, net, disk, tasks, turns.sending)
+        self._turns = turns
+        self.listener_name = listener_name
+        self._sink = sink
+        self._frame_size_max = frame_size_max
+        self._pending: deque[Reply] = deque()
+        self._reading = False
+        self._yielded = False
+        self._is_new = True
+        self._is_gone = False
+        self._has_unread = False
+        self.last_active = 0.0
+        self.local: tuple[str, int] = sock.getsockname()[:2]
+        self.peer: tuple[str, int] = sock.getpeername()[:2]
+        self.client_software = ""
+        self.repeat: Repeat | None = None
+        self.sampling = Sampling()
+
+    def open(self) -> None:
+        self._set_reading(True)
+
+    # Receiving
+
+    def _on_readable(self) -> None:
+        try:
+            if self._end == len(self._buffer) and not self._make_room():
+                self._set_reading(False)
+                return
+        except MemoryError as error:
+            self.fail("a connection", error)
+            return
+        end = self._end
+        try:
+            received = self._sock.recv_into(self._view[end:] if end else self._view)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            received = 0
+        if not received:
+            self._on_gone()
+            return
+        self._end = end + received
+        self._handle()
+
+    def _handle(self) -> None:
+        """Hands over the complete requests that are allowed to start now."""
+        self._handling = True
+        try:
+            if self._start or self._stalled or self._out or self._pending or not self._take_lone():
+                self._take_requests()
+        except ProtocolViolation as violation:
+            self._sink.on_violation(self, violation)
+        except Exception as error:  # noqa: BLE001 - it ends this connection, and nothing else
+            self.fail("a connection", error)
+        finally:
+            self._handling = False
+        if (
+            self._out or self._writing or (self._stalled and not self._yielded)
+        ) and not self.closed:
+            self._flush()
+
+    def _take_lone(self) -> bool:
+        """Hands over a produce or fetch request that is all there is, as it mostly is; so its
+        response may go out at once. False if it is not so, with nothing done.
+        """
+        end = self._end
+        if end < _LONE_SIZE_MIN:
+            return False
+        size, api_key = _FRAME_HEAD.unpack_from(self._buffer)
+        if size != end - 4 or api_key > _FETCH or size > self._frame_size_max:
+            return False
+        turns = self._turns
+        left = turns.left
+        if left <= 0 and turns.is_over():
+            self._yield()
+            return True
+        turns.left = left - 1 - (size >> UNIT_SHIFT)
+        self._start = end
+        self._is_lone = True
+        self._sink.on_request(self, self._view[:end], 4, end, 1)
+        self._is_lone = False
+        self._start = self._end = 0
+        if len(self._view) > _BUFFER_KEPT_MAX or self._memory.is_short:
+            self._drop_buffer()
+        return True
+
+    def _take_requests(self) -> None:
+        if self._yielded:
+            return
+        start, received = self._start, self._end
+        view = self._view[:received]
+        turns, first = self._turns, start
+        share = budget = 0 if turns.left <= 0 and turns.is_over() else turns.share
+        while received - start >= _FRAME_HEAD_SIZE and not self.closed:
+            size, api_key = _FRAME_HEAD.unpack_from(view, start)
+            if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
+                raise ProtocolViolation(
+                    f"a request of {size} bytes (allowed: {_REQUEST_SIZE_MIN} to "
+                    f"{self._frame_size_max}, see socket.request.max.bytes)"
+                )
+            end = start + FRAME_SIZE.size + size
+            if end > received or (
+                (self._pending or self._stalled or self._unsent > _UNSENT_MAX)
+                and self._must_wait(api_key)
+            ):
+                break
+            if budget <= 0 or (api_key > _FETCH and not turns.may_begin()):
+                self._yield()
+                break
+            self._start = end
+            handled, start = self._sink.on_request(self, view, start + 4, end, budget)
+            self._start = start
+            budget = budget - handled if api_key <= _FETCH else 0
+        turns.left -= share - budget + (start - first >> UNIT_SHIFT)
+        if start == received:
+            self._start = self._end = 0
+            if len(self._view) > _BUFFER_KEPT_MAX or self._memory.is_short:
+                self._drop_buffer()
+
+    def _yield(self) -> None:
+        """Goes on in a later turn of the loop, which others have a turn in too."""
+        self._stalled = True
+        if not self._yielded:
+            self._yielded = True
+            rank = Rank.NEW if self._is_new else Rank.ANSWERED
+            self._turns.wait(self._take_turn, Rank.AHEAD if self._start else rank)
+
+    def _take_turn(self) -> None:
+        self._yielded = self._stalled = False
+        self._go_on()
+
+    def _must_wait(self, api_key: int) -> bool:
+        """Whether the next request must wait: for its turn, or for the peer to read replies."""
+        pending = self._pending
+        if not pending and self._unsent <= _UNSENT_MAX:
+            self._stalled = False
+        else:
+            self._stalled = self._unsent > _UNSENT_MAX or not (
+                self._sink.is_pipelined(api_key)
+                and pending[-1].pipelined
+                and len(pending) < _PENDING_MAX
+            )
+        return self._stalled
+
+    # Answering
+
+    def expect(self, reply: Reply) -> None:
+        """Gives `reply` the next place in the order of responses."""
+        self._is_new = False
+        self._pending.append(reply)
+
+    def on_reply(self, reply: Reply) -> None:
+        if self.closed:
+            release(reply.parts)
+            return
+        pending = self._pending
+        while pending and (parts := pending[0].parts) is not None:
+            pending.popleft()
+            for part in parts:
+                if isinstance(part, LogSlice):
+                    self.queue_slice(part)
+                else:
+                    self.queue(part)
+        if self._handling:
+            return
+        self._flush()
+        if self._start == self._end:
+            self._resume_reading()
+        else:
+            # Not at once: what is next may answer another connection, and that one's next a third.
+            self._tasks.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Takes up requests that had to wait."""
+        if not self.closed and not self._handling:
+            self._handle()
+            self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        if not self.closed and not self._is_gone:
+            self._set_reading(True)
+
+    def _flush(self) -> None:
+        """Sends what can be sent."""
+        if self._warming or self._awaits_turn:
+            self._tell_unread()
+            return
+        try:
+            self._send_out()
+        except OSError:
+            self._on_gone()
+            return
+        except Exception as error:  # noqa: BLE001 - as in `_handle`
+            self.fail("a connection", error)
+            return
+        if self._out or self._has_unread:
+            self._tell_unread()
+        if self._stalled and not (self._out or self._pending or self._yielded):
+            # All that they waited for has left, so the socket will not call.
+            self._tasks.call_soon(self._go_on)
+
+    def _tell_unread(self) -> None:
+        size = self.unread_memory
+        if size or self._has_unread:
+            self._has_unread = size > 0
+            self._sink.on_unread(self, size)
+
+    def _on_writable(self) -> None:
+        self._flush()
+        if not self.closed and self._stalled:
+            self._handle()
+        self._resume_reading()
+
+    # Closing
+
+    def _on_gone(self) -> None:
+        """Closes a connection whose peer is gone; if many go at once, in a later turn."""
+        if self._is_gone:
+            return
+        turns = self._turns
+        turns.left -= 1
+        if turns.left < 0 and turns.is_over():
+            self._is_gone = True
+            self._set_reading(False)
+            self._set_writing(False)
+            turns.wait(self.close, Rank.AHEAD)
+        else:
+            self.close()
+
+    def fail(self, what: str, error: Exception) -> None:
+        """It cannot go on, for no fault of the peer: `what` has failed."""
+        self._sink.on_failure(self, what, error)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._set_reading(False)
+        self._set_writing(False)
+        self._sock.close()
+        self._drop_buffer()
+        self._memory.leave(self)
+        self._release_out()
+        for reply in self._pending:
+            release(reply.parts)
+            if reply.parts is None and reply.on_abandon is not None:
+                reply.on_abandon()
+        self._pending.clear()
+        self.repeat = None
+        self._sink.on_close(self)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of this connection has not been answered yet."""
+        return bool(self._pending)
+
+    @property
+    def awaited_bytes(self) -> int:
+        """What the peer has yet to read of its responses, if it must before it is heard, or else
+        to send of the request that it has begun; 0 while it is not the peer that is waited for."""
+        if self._unsent > _UNREAD_MAX:
+            return self._unsent
+        received = self._end - self._start
+        if not received or self._stalled or not self._reading:
+            return 0
+        if received < FRAME_SIZE.size:
+            return FRAME_SIZE.size - received
+        return int(FRAME_SIZE.unpack_from(self._buffer, self._start)[0]) + 4 - received
+
+    @property
+    def peer_name(self) -> str:
+        return f"{self.peer[0]}:{self.peer[1]}"
+
+    def _set_reading(self, wanted: bool) -> None:
+        if wanted != self._reading:
+            self._reading = wanted
+            self._net.on_readable(self._sock, self._on_readable if wanted else None)

@@ -1,0 +1,158 @@
+"""Accepts connections on one address and hands them to the dispatcher."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.events import event
+from lakelog.runtime.api import Clock, Disk, Listener, Net, Socket, Tasks
+from lakelog.server.connections.connection import Connection
+from lakelog.server.requests.dispatch import Dispatcher
+
+logger = logging.getLogger(__name__)
+
+_ACCEPTS_AT_ONCE = 64
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED_PAUSE_S = 0.1
+_REFUSALS_NOTED_S = 5.0
+
+
+class Acceptor:
+    """One bound listener.
+
+    Args:
+        name: the listener's name, which chooses the advertised address.
+        config: the one in force. Beyond `max.connections`, and beyond `max.connections.per.ip` of
+            one address, a new connection is closed at once; `max.connection.creation.rate` delays.
+        connections_max: what the descriptors of the process allow; the lower limit holds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        listener: Listener,
+        dispatcher: Dispatcher,
+        net: Net,
+        disk: Disk,
+        tasks: Tasks,
+        clock: Clock,
+        config: Callable[[], BrokerConfig],
+        connections_max: int,
+    ) -> None:
+        self.name = name
+        self.address = listener.address
+        self._listener = listener
+        self._dispatcher = dispatcher
+        self._net = net
+        self._disk = disk
+        self._tasks = tasks
+        self._clock = clock
+        self._config = config
+        self._connections_max = connections_max
+        self._frame_size_max = config().get_int("socket.request.max.bytes")
+        self._refused = 0
+        self._closed = False
+
+    def start(self) -> None:
+        if not self._closed:
+            self._net.on_acceptable(self._listener, self._on_acceptable)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._net.on_acceptable(self._listener, None)
+            self._listener.close()
+
+    def _on_acceptable(self) -> None:
+        for _ in range(_ACCEPTS_AT_ONCE):
+            if self._must_wait():
+                return
+            try:
+                sock = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._on_failed_accept(error)
+                return
+            self._dispatcher.accept_rate.take()
+            self._welcome(sock)
+
+    def _must_wait(self) -> bool:
+        per_second = self._config().get_int("max.connection.creation.rate")
+        delay_s = self._dispatcher.accept_rate.delay_s(per_second)
+        if delay_s:
+            self._net.on_acceptable(self._listener, None)
+            self._tasks.call_later(delay_s, self.start)
+        return delay_s > 0
+
+    def _welcome(self, sock: Socket) -> None:
+        try:
+            connection = Connection(
+                sock,
+                self._dispatcher,
+                self._net,
+                self._disk,
+                self._tasks,
+                listener_name=self.name,
+                frame_size_max=self._frame_size_max,
+                memory=self._dispatcher.request_memory,
+                turns=self._dispatcher.turns,
+            )
+        except OSError:
+            sock.close()
+            return
+        limit = self._exceeded_limit(connection.peer[0])
+        if limit is not None:
+            sock.close()
+            self._note_refusal(limit)
+            return
+        connection.last_active = self._clock.monotonic()
+        self._dispatcher.admit(connection)
+        connection.open()
+
+    def _exceeded_limit(self, host: str) -> str | None:
+        """What keeps one more connection from this address out, if anything does."""
+        config, connections = self._config(), self._dispatcher.connections
+        most = config.get_int("max.connections")
+        if len(connections) >= most:
+            return f"max.connections={most}"
+        if len(connections) >= self._connections_max:
+            return f"the limit of open files (ulimit -n) leaves {self._connections_max} to clients"
+        most = config.get_int("max.connections.per.ip")
+        if self._dispatcher.connections_of(host) >= most:
+            return f"max.connections.per.ip={most} of {host}"
+        return None
+
+    def _note_refusal(self, limit: str) -> None:
+        """One line for all refusals of some seconds: a crowd must not fill the log."""
+        self._dispatcher.connections_refused += 1
+        self._refused += 1
+        if self._refused == 1:
+            self._tasks.call_later(_REFUSALS_NOTED_S, self._report_refusals, limit)
+
+    def _report_refusals(self, limit: str) -> None:
+        logger.warning(
+            "%s: %d connections refused, %s",
+            self.name,
+            self._refused,
+            limit,
+            extra=event("connections_refused", listener=self.name, connections=self._refused),
+        )
+        self._refused = 0
+
+    def _on_failed_accept(self, error: OSError) -> None:
+        """Without descriptors or memory the next accept fails too: it must not spin."""
+        if error.errno in _EXHAUSTED:
+            self._note_refusal(f"no connection can be accepted: {error.strerror}")
+            self._net.on_acceptable(self._listener, None)
+            self._tasks.call_later(_EXHAUSTED_PAUSE_S, self.start)
+        else:
+            logger.error(
+                "%s: cannot accept a connection: %s",
+                self.name,
+                error,
+                extra=event("accept_failed", listener=self.name),
+            )

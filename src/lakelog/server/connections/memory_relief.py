@@ -1,0 +1,110 @@
+"""Takes memory from those who hold it and hardly go on: half requests.
+
+Nobody is closed for being slow as long as the memory suffices. Once somebody has waited for
+`PATIENCE_S`, whoever would need more than `FINISH_S` for the rest of its request at the rate of
+the last seconds is closed, the slowest first, until there is enough for those who wait. If all
+hold a part and wait for more, and that for `DEADLOCK_S`, the last of them are closed instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import inf
+from typing import NamedTuple
+
+from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.event_log.closing_log import ClosingLog
+
+PATIENCE_S = 10.0
+FINISH_S = 60.0
+DEADLOCK_S = 30.0
+_REASON = "others wait for the memory that its request holds (queued.max.request.bytes)"
+
+
+class _Look(NamedTuple):
+    """How far a connection was. It is at the same request while the first two are the same."""
+
+    last_active: float
+    received: int
+    awaited: int
+
+
+class MemoryRelief:
+    """`run` is called every few seconds, with the time on the monotonic clock."""
+
+    def __init__(
+        self, connections: Collection[Connection], memory: RequestMemory, closings: ClosingLog
+    ) -> None:
+        self._connections = connections
+        self._memory = memory
+        self._closings = closings
+        self._now = 0.0
+        self._looks: dict[Connection, _Look] = {}
+        self._waits: dict[Connection, tuple[float, _Look]] = {}
+
+    def run(self, now: float) -> None:
+        elapsed_s, self._now = now - self._now, now
+        before, self._looks = self._looks, {}
+        waits, self._waits = self._waits, {}
+        if not self._memory.is_short:
+            return
+        for connection in list(self._connections):
+            connection.drop_idle_buffer()
+            look = _Look(
+                connection.last_active, connection.received_bytes, connection.awaited_bytes
+            )
+            if connection.held_bytes:
+                self._looks[connection] = look
+            if connection in self._memory.waiting:
+                since, first = waits.get(connection, (now, look))
+                self._waits[connection] = (since, look) if first == look else (now, look)
+        self._close_slow(before, elapsed_s)
+        self._close_deadlocked()
+
+    def _waited(self, patience_s: float) -> dict[Connection, int]:
+        """What those want, in bytes, who have waited for so long without getting on."""
+        waiting = self._memory.waiting
+        return {
+            connection: waiting[connection].size
+            for connection, (since, _) in self._waits.items()
+            if connection in waiting and self._now - since >= patience_s
+        }
+
+    def _close_slow(self, before: dict[Connection, _Look], elapsed_s: float) -> None:
+        missing = sum(self._waited(PATIENCE_S).values())
+        left_s = {
+            connection: _seconds_left(before.get(connection), look, elapsed_s)
+            for connection, look in self._looks.items()
+        }
+        for connection in sorted(left_s, key=left_s.__getitem__, reverse=True):
+            if missing <= 0 or left_s[connection] <= FINISH_S:
+                return
+            missing -= connection.held_bytes
+            self._close(connection)
+
+    def _close_deadlocked(self) -> None:
+        """Whoever came first may stay; nobody is closed for its own sake."""
+        waited = self._waited(DEADLOCK_S)
+        missing = sum(waited.values())
+        for connection in sorted(waited, key=lambda one: self._waits[one][0], reverse=True):
+            missing -= waited[connection]
+            if missing <= 0:
+                return
+            if connection.held_bytes:
+                missing -= connection.held_bytes
+                self._close(connection)
+
+    def _close(self, connection: Connection) -> None:
+        self._closings.closing(connection.peer_name, _REASON)
+        connection.close()
+
+
+def _seconds_left(before: _Look | None, look: _Look, elapsed_s: float) -> float:
+    """Until the peer has sent or read what is awaited of it, if it goes on as it did."""
+    if before is None or before.last_active != look.last_active:
+        return 0.0
+    if not before.awaited or not look.awaited:
+        return 0.0
+    progress = before.awaited - look.awaited
+    return look.awaited * elapsed_s / progress if progress > 0 else inf

@@ -1,0 +1,279 @@
+"""What a connection has to send: bytes, and ranges of segment files, in the order of its responses.
+
+A range goes out by `sendfile`, after a look at whether the page cache holds it: what does not is
+read by a thread first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import Any
+
+from lakelog.runtime.api import Buffer, Disk, File, Net, Socket, Tasks
+from lakelog.server.connections.reply import Part, release
+from lakelog.server.connections.send_turns import SMALL, SendTurns
+from lakelog.storage.handles import LogSlice
+
+SEND_SIZE_MAX = 1024 * 1024
+"""Bytes sent in one callback, so that one fast reader cannot hold the loop."""
+_COLD_SEND_MAX = 256 * 1024
+"""The same, of what came from the device: no faster than that anyway."""
+_FOLLOWING = 64 * 1024
+"""What follows a range is read with it: whoever reads on asks the loop for the next header."""
+_SEQUENCE_SIZE = 4 * 1024 * 1024
+"""What a thread reads at a time for whoever reads on."""
+_COLD_FOR = 32 * 1024 * 1024
+"""So much more goes by way of a thread when that had to ask the device. The kernel marks a page of
+what it reads ahead, often of 8 MiB, and whoever comes to that page asks the device for the next so
+many: it takes up to milliseconds, and the page cache looks filled all the while.
+"""
+_SLICE_MEMORY = 512
+"""Of a range that is queued, whatever its size: the bytes stay in their file."""
+_COPY_MAX = 32 * 1024
+"""A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
+
+
+class SendQueue:
+    """`_out` is what has not been sent, of its first slice all but `_slice_sent` bytes; `_unsent`
+    is the size of all.
+
+    Nothing is sent while `_warming`. A thread must have been through the next `_cold` bytes of
+    files, and `_warm` is the range it has been through last, `_is_fresh` if a moment ago. While
+    `_is_lone`, the request that is being answered is the only one there is. While `_awaits_turn`,
+    nothing is sent before others have had theirs.
+    """
+
+    def __init__(
+        self, sock: Socket, net: Net, disk: Disk, tasks: Tasks, sending: SendTurns
+    ) -> None:
+        self._sock = sock
+        self._net = net
+        self._disk = disk
+        self._tasks = tasks
+        self._sending = sending
+        self._awaits_turn = False
+        self._out: deque[Part] = deque()
+        self._unsent = 0
+        self._slice_sent = 0
+        self._cold = 0
+        self._warm: tuple[File | None, int, int] = (None, 0, 0)
+        self._is_fresh = False
+        self._writing = False
+        self._warming = False
+        self._is_lone = False
+        self.closed = False
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def _flush(self) -> None:
+        """Called when more can be sent."""
+        raise NotImplementedError
+
+    def _on_writable(self) -> None:
+        raise NotImplementedError
+
+    def queue(self, data: Buffer) -> None:
+        """Appends to what is sent, which is a response when no earlier one is waited for.
+
+        What follows bytes that have not been tried to be sent goes out together with them.
+        """
+        self._unsent += len(data)
+        out = self._out
+        if out and type(last := out[-1]) is bytearray:
+            last += data
+        else:
+            out.append(data if type(data) is bytearray else bytearray(data))
+
+    def send(self, data: bytes) -> None:
+        """As `queue`; the answer to a lone request leaves at once, as far as there is room."""
+        if self._is_lone and not self._out:
+            try:
+                data = data[self._sock.send(data) :]
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError:
+                self.close()
+                return
+        if data:
+            self.queue(data)
+
+    def queue_slice(self, part: LogSlice, head: bytes = b"", tail: bytes = b"") -> None:
+        """As `queue`, for a range of a file and the bytes around it."""
+        if part.size <= _COPY_MAX:
+            data = self._disk.read_resident(part.file, part.position, part.size)
+            if data is not None:
+                part.release()
+                self.send(b"".join((head, data, tail)))
+                return
+        if part.is_resident is False:
+            self._cold = max(self._cold, 1)
+        if head:
+            self.queue(head)
+        self._unsent += part.size
+        self._out.append(part)
+        if tail:
+            self.queue(tail)
+
+    def send_slice(self, part: LogSlice, head: bytes, tail: bytes) -> None:
+        """As `queue_slice` for a range that has just been seen in the page cache.
+
+        What can be sent at once, is.
+        """
+        if not self._is_lone or self._cold > 0 or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
+            self.queue_slice(part, head, tail)
+            return
+        if part.size > SMALL and part.size > self._sending.left:
+            self.queue_slice(part, head, tail)
+            return
+        sock, size, sent = self._sock, part.size, -len(head)
+        try:
+            sent += sock.send(head, self._net.MSG_MORE)
+            if sent == 0:
+                sent = self._net.send_file(sock, part.file, part.position, size)
+                self._sending.spend(sent)
+                if sent == size and tail:
+                    tail = tail[sock.send(tail) :]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            part.release()
+            self.close()
+            return
+        if sent < 0:
+            self.queue_slice(part, head[sent:], tail)
+            return
+        if sent == size:
+            part.release()
+        else:
+            self._unsent += size - sent
+            self._slice_sent = sent
+            self._out.append(part)
+        if tail:
+            self.queue(tail)
+
+    def _send_out(self) -> None:
+        """As much as the peer takes now. Raises `OSError` if it is gone."""
+        out, before = self._out, self._unsent
+        budget = _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX
+        if before > SMALL:
+            if self._sending.left < SMALL:
+                self._wait_for_turn()
+                return
+            budget = min(budget, self._sending.left)
+        try:
+            while out and budget > 0:
+                head = out[0]
+                if isinstance(head, LogSlice):
+                    sent = self._send_slice(head, budget)
+                    if sent is None:
+                        return
+                else:
+                    sent = self._sock.send(head, self._net.MSG_MORE if len(out) > 1 else 0)
+                    if sent == len(head):
+                        out.popleft()
+                    else:
+                        out[0] = memoryview(head)[sent:]
+                budget -= sent
+                self._unsent -= sent
+        except (BlockingIOError, InterruptedError):
+            pass
+        if before > SMALL:
+            self._sending.spend(before - self._unsent)
+        if self._writing or out:
+            self._set_writing(bool(out))
+
+    def _wait_for_turn(self) -> None:
+        self._awaits_turn = True
+        self._set_writing(False)
+        self._sending.wait(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._awaits_turn = False
+        if not self.closed:
+            self._on_writable()
+
+    def _send_slice(self, head: LogSlice, most: int) -> int | None:
+        """Bytes sent, or none if a thread must read the range first."""
+        position, rest = head.position + self._slice_sent, head.size - self._slice_sent
+        count = min(rest, most)
+        if not self._may_send(head.file, position, count):
+            self._read_first(head, position, min(rest, SEND_SIZE_MAX))
+            return None
+        self._is_fresh = False
+        sent = self._net.send_file(self._sock, head.file, position, count)
+        if not sent:
+            raise OSError("the segment ends before its index says")
+        self._cold -= sent
+        self._slice_sent += sent
+        if self._slice_sent == head.size:
+            self._slice_sent = 0
+            self._out.popleft()
+            head.release()
+        return sent
+
+    def _may_send(self, file: File, position: int, count: int) -> bool:
+        """Whether the loop will not wait for the device.
+
+        What a thread has just read is sent unseen: where memory is short, it may be gone again
+        before long, and so for ever.
+        """
+        if self._cold > 0:
+            warm, start, end = self._warm
+            if file is not warm or position < start or position + count > end:
+                return False
+        return self._is_fresh or self._disk.is_resident(file, position, count)
+
+    def _read_first(self, head: LogSlice, position: int, count: int) -> None:
+        """Has a thread read a range that the loop then sends.
+
+        It is the first at every page: that is who waits for the device, for up to tens of
+        milliseconds, and has the kernel read ahead. For whoever goes on where it was last, it reads
+        more, but not so much that the device keeps those who write to it waiting.
+        """
+        self._warming = True
+        self._set_writing(False)
+        file, start, end = self._warm
+        follows = file is head.file and start <= position <= end
+        size = max(count, _SEQUENCE_SIZE if follows else 0)
+        held = head.beside(position, size + _FOLLOWING)
+        try:
+            work = self._tasks.offload(
+                "read", lambda: self._disk.read_ahead(held.file, held.position, held.size)
+            )
+        except BaseException:
+            held.release()
+            raise
+        work.add_done_callback(partial(self._on_read, held, size))
+
+    def _on_read(self, held: LogSlice, size: int, work: Any) -> None:
+        self._warm = held.file, held.position, held.position + size
+        held.release()
+        if self.closed:
+            return
+        self._warming = False
+        self._is_fresh = True
+        if work.exception() is not None:
+            self.close()
+            return
+        if work.result():
+            self._cold = _COLD_FOR
+        self._flush()
+
+    def _release_out(self) -> None:
+        """Nothing is sent any more."""
+        release(list(self._out))
+        self._out.clear()
+
+    @property
+    def unread_memory(self) -> int:
+        """What responses take that have not been sent: of a range of a file, what describes it."""
+        if not self._unsent:
+            return 0
+        return sum(_SLICE_MEMORY if isinstance(part, LogSlice) else len(part) for part in self._out)
+
+    def _set_writing(self, wanted: bool) -> None:
+        if wanted != self._writing:
+            self._writing = wanted
+            self._net.on_writable(self._sock, self._on_writable if wanted else None)

@@ -1,0 +1,82 @@
+"""Closes connections that are of no use to anybody, and takes back the memory of idle ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.runtime.api import Clock
+from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.memory_relief import MemoryRelief
+from lakelog.server.requests.dispatch import Dispatcher
+
+BUFFER_IDLE_S = 10.0
+"""After so long a connection's receive buffer is given back."""
+PROGRESS_S = 30.0
+"""How long a request that has begun, or responses that hold up their connection, may go on more
+slowly than `RATE_MIN`."""
+RATE_MIN = 1024
+"""Bytes per second."""
+
+
+class _Begun(NamedTuple):
+    """What a peer was waited for when it was looked at, and its last whole request before it."""
+
+    seen: float
+    awaited: int
+    last_active: float
+
+
+class ConnectionSweep:
+    """Over the connections of `dispatcher`. `run` is called every few seconds."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+    ) -> None:
+        self._connections = dispatcher.connections
+        self._closings = dispatcher.closings
+        self._config = config
+        self._clock = clock
+        self._begun: dict[Connection, _Begun] = {}
+        self._relief = MemoryRelief(
+            dispatcher.connections, dispatcher.request_memory, dispatcher.closings
+        )
+
+    def run(self) -> None:
+        now = self._clock.monotonic()
+        idle_s = self._config().get_int("connections.max.idle.ms") / 1000
+        begun, self._begun = self._begun, {}
+        for connection in list(self._connections):
+            silent_s = now - connection.last_active
+            if 0 < idle_s < silent_s and not connection.is_waiting:
+                self._closings.expired += 1
+                connection.close()
+            elif connection.awaited_bytes:
+                self._watch(connection, begun.get(connection), now)
+            elif silent_s > BUFFER_IDLE_S:
+                connection.drop_idle_buffer()
+        self._relief.run(now)
+
+    def _watch(self, connection: Connection, begun: _Begun | None, now: float) -> None:
+        latest = _Begun(now, connection.awaited_bytes, connection.last_active)
+        if (
+            begun is None
+            or begun.last_active != latest.last_active
+            or begun.awaited < latest.awaited
+        ):
+            begun = latest
+        elapsed_s = now - begun.seen
+        if elapsed_s > PROGRESS_S:
+            if begun.awaited - latest.awaited < elapsed_s * RATE_MIN:
+                self._closings.closing(
+                    connection.peer_name,
+                    "its request does not go on, or it does not read its responses",
+                )
+                connection.close()
+                return
+            begun = latest
+        self._begun[connection] = begun

@@ -1,0 +1,136 @@
+"""Ends the transactions that hang when a broker starts: see `coordinator.transaction.hanging`.
+
+All is decided, and the markers are in their logs, before the loop has another turn: so neither a
+client nor a coordinator's own marker comes in between. A marker that its partition cannot take for
+now, the disk being full, is tried again every second.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+
+from lakelog.base.errors import ErrorCode
+from lakelog.base.events import event
+from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
+from lakelog.coordinator.transaction.hanging import OpenTransaction, find_hanging
+from lakelog.coordinator.transaction.markers import Marker
+from lakelog.replica.partition import Partition
+from lakelog.runtime.api import Tasks
+from lakelog.server.coordinators.markers import LocalMarkers
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+
+
+def open_transactions(partitions: Iterable[Partition]) -> Iterator[OpenTransaction]:
+    for partition in partitions:
+        producers = partition.log.producers
+        if producers.first_unstable_offset < 0:
+            continue
+        for producer_id, entry in producers.entries.items():
+            if entry.txn_first_offset >= 0:
+                yield OpenTransaction(
+                    partition.topic,
+                    partition.index,
+                    producer_id,
+                    entry.epoch,
+                    entry.coordinator_epoch,
+                    entry.txn_first_offset,
+                )
+
+
+def end_hanging(
+    partitions: Iterable[Partition],
+    transactions: TransactionCoordinator,
+    markers: LocalMarkers,
+    tasks: Tasks,
+) -> None:
+    """To be called when all that is coordinated here has been loaded."""
+    being_open = list(open_transactions(partitions))
+    if not being_open:
+        return
+    found = find_hanging(being_open, transactions.owners(), knows_all=transactions.knows_all)
+    hanging = {each for each, _ in found.markers}.union(*found.fences.values())
+    transactions.hanging_found += len(hanging)
+    for each, marker in found.markers:
+        written = markers.begin(marker)
+        again = partial(_marker_again, each, partitions, transactions)
+        tasks.spawn(_end(each, marker, written, again, markers, tasks), name="hanging")
+    for transactional_id, each_of in found.fences.items():
+        for each in each_of:
+            logger.warning(
+                "%s: coordinator of %s is to abort it",
+                _told(each),
+                transactional_id,
+                extra=event(
+                    "hanging_txn_found",
+                    topic=each.topic,
+                    partition=each.partition,
+                    transactional_id=transactional_id,
+                ),
+            )
+        transactions.fence(transactional_id, each_of)
+
+
+def _marker_again(
+    found: OpenTransaction, partitions: Iterable[Partition], transactions: TransactionCoordinator
+) -> Marker | None:
+    """The marker that still has to be written; none once the partition or a coordinator knows.
+
+    Clients have gone on since: the same transaction must be open, and nobody's.
+    """
+    online = (partition for partition in partitions if partition.is_online)
+    still = [each for each in open_transactions(online) if each == found]
+    hanging = find_hanging(still, transactions.owners(), knows_all=transactions.knows_all)
+    return next((marker for _, marker in hanging.markers), None)
+
+
+async def _end(
+    found: OpenTransaction,
+    marker: Marker,
+    written: Awaitable[ErrorCode],
+    again: Callable[[], Marker | None],
+    markers: LocalMarkers,
+    tasks: Tasks,
+) -> None:
+    """Tries again while the partition cannot take the marker, as on a full disk."""
+    is_logged = False
+    while (code := await written) is not ErrorCode.NONE:
+        if not is_logged:
+            is_logged = True
+            logger.error(
+                "%s: it cannot be ended: %s",
+                _told(found),
+                code.name,
+                extra=event("hanging_txn_failed", topic=found.topic, partition=found.partition),
+            )
+        if not code.retriable:
+            return
+        pause = tasks.future()
+        tasks.call_later(_RETRY_S, pause.set_result, None)
+        await pause
+        next_marker = again()
+        if next_marker is None:
+            return
+        marker, written = next_marker, markers.begin(next_marker)
+    logger.warning(
+        "%s: it was %s",
+        _told(found),
+        "committed" if marker.commit else "aborted",
+        extra=event(
+            "hanging_txn_ended",
+            topic=found.topic,
+            partition=found.partition,
+            committed=marker.commit,
+        ),
+    )
+
+
+def _told(found: OpenTransaction) -> str:
+    return (
+        f"{found.topic}-{found.partition}: a transaction hangs, of producer id "
+        f"{found.producer_id}, epoch {found.producer_epoch}, from offset {found.first_offset}"
+    )

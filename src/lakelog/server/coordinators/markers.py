@@ -1,0 +1,110 @@
+"""The transaction coordinator's way to the partitions on this broker.
+
+A partition of `__consumer_offsets` belongs to its group coordinator, which has to act upon the
+marker; any other is written to directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
+from lakelog.coordinator.shard import TransactionMarker
+from lakelog.coordinator.transaction.markers import Marker
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.replica.purgatory import Purgatory
+from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.appends.acknowledgement import Appended, committed
+from lakelog.server.upkeep.stored_checks import StoredChecks
+from lakelog.storage.preparation import NotReady, Preparation
+
+
+class _NotReady(NamedTuple):
+    """A marker's partition, and the job that has to come first."""
+
+    partition: Partition
+    job: Preparation
+
+
+class LocalMarkers:
+    """A marker is answered for when it is committed."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        groups: GroupCoordinator,
+        purgatory: Purgatory,
+        clock: Clock,
+        tasks: Tasks,
+        checks: StoredChecks,
+    ) -> None:
+        self._partitions = partitions
+        self._groups = groups
+        self._purgatory = purgatory
+        self._clock = clock
+        self._tasks = tasks
+        self._checks = checks
+
+    async def write(self, markers: Sequence[Marker]) -> list[ErrorCode]:
+        """All are appended before the first is waited for, but for those of groups and those whose
+        partitions have to load their indexes.
+        """
+        begun = [self._append(marker) for marker in markers]
+        return [
+            await self._outcome(marker, one) for marker, one in zip(markers, begun, strict=True)
+        ]
+
+    def begin(self, marker: Marker) -> Awaitable[ErrorCode]:
+        """As `write`, but the marker is on its way when this returns, before any other.
+
+        A partition that had an open transaction at the start has loaded its indexes by then.
+        """
+        try:
+            begun = self._append(marker)
+        except OSError:
+            begun = ErrorCode.KAFKA_STORAGE_ERROR
+        if begun is None:
+            return self._groups.write_marker(marker.partition, TransactionMarker(*marker[2:]))
+        return self._outcome(marker, begun)
+
+    def _append(self, marker: Marker) -> Appended | ErrorCode | _NotReady | None:
+        """`None` leaves it to the group coordinator."""
+        try:
+            partition = self._partitions.find(marker.topic, marker.partition)
+            if marker.topic == GROUP_TOPIC:
+                return None
+            offset = partition.append_marker(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.commit,
+                marker.coordinator_epoch,
+                self._clock.wall_ms(),
+                transaction_version=marker.transaction_version,
+            )
+        except KafkaError as error:
+            return error.code
+        except NotReady as first:
+            return _NotReady(partition, first.job)
+        self._purgatory.check(partition.key)
+        return Appended(partition, offset + 1)
+
+    async def _outcome(
+        self, marker: Marker, begun: Appended | ErrorCode | _NotReady | None
+    ) -> ErrorCode:
+        try:
+            while isinstance(begun, _NotReady):
+                await self._checks.make(*begun)
+                begun = self._append(marker)
+            if begun is None:
+                end = TransactionMarker(*marker[2:])
+                code: ErrorCode = await self._groups.write_marker(marker.partition, end)
+                return code
+            if isinstance(begun, ErrorCode):
+                return begun
+            await committed(begun, self._purgatory, self._tasks)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE

@@ -1,0 +1,389 @@
+"""From a frame to a handler and back: versions, headers, decoding, errors, the order of replies.
+
+A handler is a function of (context, request). It returns the response, or none for a request that
+is not answered, or a coroutine or a future of the response, or `DEFERRED` if it will call
+`context.reply` itself.
+Everything that is the same for all APIs is here, so that a handler is about its API alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from struct import Struct
+from types import CoroutineType
+from typing import Any
+
+from lakelog.protocol.registry import Api
+from lakelog.runtime.api import Clock, Tasks
+from lakelog.server.connections.accept_rate import AcceptRate
+from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.reply import Repeat, Reply, release, slices_of
+from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.connections.request_sink import ProtocolViolation
+from lakelog.server.connections.request_turns import RequestTurns
+from lakelog.server.connections.shared_limit import unread_responses
+from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.requests.metrics import RequestMetrics
+from lakelog.server.requests.waiting import UNCOUNTED_MAX, WaitingRequests
+from lakelog.wire.codec import decode_prefix
+from lakelog.wire.errors import WireError
+from lakelog.wire.framing import FRAME_SIZE_BYTES, decode_request_header, encode_response
+from lakelog.wire.schema import Message
+
+logger = logging.getLogger(__name__)
+
+_PRODUCE = 0
+_API_VERSIONS = 18
+_KEY_AND_VERSION = Struct(">hh")
+_CORRELATION_ID = Struct(">i")
+
+
+class Deferred:
+    """Returned by a handler that has kept the context and will call `context.reply` itself."""
+
+
+DEFERRED = Deferred()
+
+
+class Context(Reply):
+    """What a handler knows of a request beside its message, and how it is answered later."""
+
+    __slots__ = ("_correlation_id", "api", "begun", "client_id", "size_bytes", "version")
+
+    begun: float
+    """When its turn had come; set, as its size is, once the reply is known to come later."""
+    size_bytes: int
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+    ) -> None:
+        self.connection = connection
+        self.pipelined = api.key == _PRODUCE
+        self.parts = None
+        self.on_abandon = None
+        self.on_complete = None
+        self.api = api
+        self._correlation_id = correlation_id
+        self.version = version
+        self.client_id = client_id or ""
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.peer[0]
+
+    def reply(self, response: Any) -> None:
+        """Completes the reply; none means that the request is not answered.
+
+        A response that cannot be encoded is a bug here, and costs the connection.
+        """
+        if response is None:
+            self.complete([])
+            return
+        try:
+            parts = encode_response(self.api, self.version, self._correlation_id, response)
+        except Exception as error:  # noqa: BLE001 - no memory is one, too
+            release(slices_of(response))
+            self.connection.fail(self.api.name, error)
+            parts = []
+        self.complete(parts)
+
+    def encode(self, response: Message) -> bytes:
+        """The frame of `response`, for `reply_encoded` of any request of this API and version."""
+        return b"".join(encode_response(self.api, self.version, 0, response))
+
+    def reply_encoded(self, frame: bytes) -> None:
+        own = bytearray(frame)
+        _CORRELATION_ID.pack_into(own, FRAME_SIZE_BYTES, self._correlation_id)
+        self.complete([own])
+
+
+Handler = Callable[[Context, Any], Any]
+Learner = Callable[[Repeat | None, Context, Any], Repeat | None]
+
+
+def _note_nowhere(_: float) -> None:
+    """Of a route that no dispatcher has yet."""
+
+
+class Route:
+    """One API as this broker serves it.
+
+    Args:
+        in_place: the handler is done with the request's buffers when it returns, so the request
+            is decoded as views of the receive buffer; otherwise from a copy.
+        learn: makes of the connection's last repeat, and a request just handled, its next one.
+        counts_errors: whether the handler tells `RequestMetrics` of the errors it answers.
+    """
+
+    __slots__ = (
+        "api",
+        "counts_errors",
+        "handler",
+        "in_place",
+        "learn",
+        "max_version",
+        "min_version",
+        "note",
+    )
+
+    def __init__(
+        self,
+        api: Api,
+        handler: Handler,
+        *,
+        in_place: bool = False,
+        learn: Learner | None = None,
+        counts_errors: bool = False,
+    ) -> None:
+        self.api = api
+        self.note: Callable[[float], None] = _note_nowhere
+        self.handler = handler
+        self.in_place = in_place
+        self.learn = learn
+        self.counts_errors = counts_errors
+        self.min_version = api.min_version
+        self.max_version = api.max_version
+
+
+class Dispatcher:
+    """The request sink of every connection."""
+
+    def __init__(
+        self,
+        routes: dict[int, Route],
+        unsupported_api_versions: Handler,
+        clock: Clock,
+        tasks: Tasks,
+        request_memory: RequestMemory,
+        requests: RequestMetrics,
+    ) -> None:
+        self._routes = routes
+        for route in routes.values():
+            route.note = requests.durations(route.api).note
+        self._unsupported_api_versions = unsupported_api_versions
+        self._requests = requests
+        self._tasks = tasks
+        self.request_memory = request_memory
+        self.turns = RequestTurns(clock, tasks)
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came."""
+        self.connections_refused = 0
+        """Connections beyond a limit that listeners have closed, or could not accept."""
+        self._of_host: Counter[str] = Counter()
+        self.accept_rate = AcceptRate(clock)
+        self.closings = ClosingLog(clock)
+        self.waiting = WaitingRequests(request_memory.limit, self.closings)
+        self.unread = unread_responses(self.closings)
+
+    def is_pipelined(self, api_key: int) -> bool:
+        return api_key == _PRODUCE
+
+    def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        self.closings.closing(connection.peer_name, violation)
+        connection.close()
+
+    def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
+        self.closings.bug(what, connection.peer_name, error)
+        connection.close()
+
+    def on_unread(self, connection: Connection, size: int) -> None:
+        self.unread.hold(connection, size)
+
+    def admit(self, connection: Connection) -> None:
+        self.connections[connection] = None
+        self._of_host[connection.peer[0]] += 1
+
+    def connections_of(self, host: str) -> int:
+        return self._of_host.get(host, 0)
+
+    def on_close(self, connection: Connection) -> None:
+        self.unread.hold(connection, 0)
+        self.waiting.on_close(connection)
+        if connection not in self.connections:
+            return
+        del self.connections[connection]
+        host = connection.peer[0]
+        self._of_host[host] -= 1
+        if not self._of_host[host]:
+            del self._of_host[host]
+
+    def on_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, most: int
+    ) -> tuple[int, int]:
+        requests = self._requests
+        begin = connection.last_active = requests.monotonic()
+        repeat = connection.repeat
+        if repeat is not None:
+            try:
+                most = most if requests.noteworthy_s > 0 else 1
+                count, following = repeat.answer(view, start, end, most)
+            except Exception as error:
+                raise self._bug(repeat.api, connection, error) from error
+            if count:
+                took = requests.monotonic() - begin
+                repeat.note(took)
+                for _ in range(count - 1):
+                    repeat.note(took)
+                if took > requests.noteworthy_s:
+                    peer, size = connection.peer_name, following - start
+                    requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
+                return count, following
+            if following != start:
+                return 1, end
+        self._on_other_request(connection, view, start, end, begin)
+        return 1, end
+
+    def _on_other_request(
+        self, connection: Connection, view: memoryview, start: int, end: int, begin: float
+    ) -> None:
+        """One that is not known; its turn came at `begin`."""
+        key, version = _KEY_AND_VERSION.unpack_from(view, start)
+        route = self._routes.get(key)
+        if route is None:
+            raise ProtocolViolation(f"API key {key} is not served")
+        if not route.min_version <= version <= route.max_version:
+            if key != _API_VERSIONS:
+                raise ProtocolViolation(
+                    f"{route.api.name} version {version} is not served "
+                    f"({route.min_version} to {route.max_version} are)"
+                )
+            self._answer_newer_api_versions(connection, route, view, start, end)
+            return
+        try:
+            context, request = _decode(route, version, connection, view, start, end)
+        except WireError as error:
+            raise ProtocolViolation(f"{route.api.name} v{version}: {error}") from error
+        except Exception as error:
+            raise self._bug(route.api, connection, error) from error
+        self._run(route, context, request)
+        self._note(route, context, request, begin, end - start)
+        if route.learn is not None:
+            self._learn(route.learn, context, request)
+
+    def _learn(self, learn: Learner, context: Context, request: Message) -> None:
+        connection = context.connection
+        if connection.closed:
+            return
+        try:
+            connection.repeat = learn(connection.repeat, context, request)
+        except Exception as error:
+            raise self._bug(context.api, connection, error) from error
+
+    def _note(
+        self, route: Route, context: Context, request: Message, begin: float, size: int
+    ) -> None:
+        """A request has been handled as far as it could be."""
+        if context.parts is None:
+            context.begun, context.size_bytes = begin, size
+            context.on_complete = self._on_late
+            if size > UNCOUNTED_MAX:
+                self.waiting.add(context, request)
+            return
+        took = self._requests.monotonic() - begin
+        route.note(took)
+        if took > self._requests.noteworthy_s:
+            peer = context.connection.peer_name
+            self._requests.on_noteworthy(route.api, context, peer, took, size)
+
+    def _on_late(self, context: Context) -> None:
+        if context.size_bytes > UNCOUNTED_MAX:
+            self.waiting.remove(context)
+        took, peer = self._requests.monotonic() - context.begun, context.connection.peer_name
+        self._requests.on_late(context.api, context, peer, took, context.size_bytes)
+
+    def _reply(self, route: Route, context: Context, response: Any) -> None:
+        """Produce and Fetch count their errors where they make them: they have to be quick."""
+        if response is not None and not route.counts_errors:
+            self._requests.count_errors(route.api, response)
+        context.reply(response)
+
+    def _answer_newer_api_versions(
+        self, connection: Connection, route: Route, view: memoryview, start: int, end: int
+    ) -> None:
+        """The body is of a version unknown here: it is not read, the answer is a version 0."""
+        try:
+            correlation_id, client_id, _ = decode_request_header(view, start, end, flexible=True)
+        except WireError as error:
+            raise ProtocolViolation(f"{route.api.name}: {error}") from error
+        context = Context(connection, route.api, 0, correlation_id, client_id)
+        connection.expect(context)
+        context.reply(self._unsupported_api_versions(context, None))
+
+    def _run(self, route: Route, context: Context, request: Message) -> None:
+        context.connection.expect(context)
+        try:
+            response = route.handler(context, request)
+            if isinstance(response, Message) or response is None:
+                self._reply(route, context, response)
+                return
+        except ProtocolViolation:
+            raise
+        except Exception as error:
+            raise self._bug(route.api, context.connection, error) from error
+        if isinstance(response, asyncio.Future):
+            self._answer_later(route, context, response)
+        elif type(response) is CoroutineType:
+            handling = self._tasks.spawn(response, name=route.api.name)
+            handling.add_done_callback(lambda done: self._on_handled(route, context, done))
+        else:
+            assert response is DEFERRED
+
+    def _answer_later(self, route: Route, context: Context, response: asyncio.Future[Any]) -> None:
+        if response.done():
+            self._on_done(route, context, response)
+            return
+        context.on_abandon = response.cancel
+        response.add_done_callback(lambda done: self._on_done(route, context, done))
+
+    def _on_done(self, route: Route, context: Context, response: asyncio.Future[Any]) -> None:
+        if response.cancelled():
+            return
+        error = response.exception()
+        try:
+            if error is not None:
+                raise error
+            self._reply(route, context, response.result())
+        except Exception as failure:  # noqa: BLE001 - whatever it is, one connection bears it
+            self._fail(context, failure)
+
+    def _on_handled(self, route: Route, context: Context, done: asyncio.Task[Any]) -> None:
+        """A handler's coroutine has ended; it may have left the answer to somebody else."""
+        if done.cancelled() or (done.exception() is None and done.result() is DEFERRED):
+            return
+        self._on_done(route, context, done)
+        self.waiting.remove(context)
+
+    def _fail(self, context: Context, error: BaseException) -> None:
+        """Ends the connection of a request whose handler failed after it had returned."""
+        if not isinstance(error, ProtocolViolation):
+            error = self._bug(context.api, context.connection, error)
+        self.on_violation(context.connection, error)
+        if context.parts is None:
+            context.complete([])
+
+    def _bug(self, api: Api, connection: Connection, error: BaseException) -> ProtocolViolation:
+        self.closings.bug(api.name, connection.peer_name, error)
+        return ProtocolViolation(f"{api.name} failed: {error!r}")
+
+
+def _decode(
+    route: Route, version: int, connection: Connection, view: memoryview, start: int, end: int
+) -> tuple[Context, Message]:
+    """Bytes after the message are ignored, as Apache Kafka does: librdkafka 2.16 sends three of
+    them after a Metadata request for all topics."""
+    api = route.api
+    if not route.in_place:
+        view, start, end = memoryview(bytes(view[start:end])), 0, end - start
+    correlation_id, client_id, body = decode_request_header(
+        view, start, end, flexible=version >= api.flexible_from
+    )
+    request, _ = decode_prefix(api.request, view, version, body, end)
+    return Context(connection, api, version, correlation_id, client_id), request

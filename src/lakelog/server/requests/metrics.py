@@ -1,0 +1,177 @@
+"""Durations and errors of requests, the slow ones in the log, and all of them for who watches.
+
+A duration is the time in which a request was handled: from when its turn came to when its response
+was complete. So it has the wait of a fetch for records, of a join for the other members, and of a
+commit for the log, but not the time the bytes took through the sockets, nor that spent behind other
+work of the loop (that is the loop's lag).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from lakelog.base.errors import ErrorCode
+from lakelog.base.events import event
+from lakelog.metrics.durations import Durations
+from lakelog.protocol.registry import APIS, Api
+from lakelog.runtime.api import Clock
+from lakelog.server.event_log.log_window import LogWindow, left_out_text, one_line
+from lakelog.server.requests.error_codes import codes_in
+
+logger = logging.getLogger(__name__)
+
+_WAIT_FOR_OTHERS = frozenset({1, 11, 14})
+"""Fetch, JoinGroup and SyncGroup: a long wait is what they were sent for."""
+
+
+CLIENT_ID_CHARS_MAX = 255
+"""Characters of a client id that are logged and shown; a client may send 32,767."""
+
+
+class RequestNote(NamedTuple):
+    """One request that was answered. `size_bytes` is the request's, without its length field.
+
+    `client_id` is cut to `CLIENT_ID_CHARS_MAX`.
+    """
+
+    api: str
+    version: int
+    client_id: str
+    peer: str
+    duration_s: float
+    size_bytes: int
+
+
+class Asked(Protocol):
+    """What a request said of itself, beside its API."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def client_id(self) -> str: ...
+
+
+Watcher = Callable[[RequestNote], object]
+
+
+class RequestMetrics:
+    """Of one broker. `noteworthy_s` is above what `on_noteworthy` need be told of."""
+
+    __slots__ = (
+        "_durations",
+        "_slow_s",
+        "_waits",
+        "_watchers",
+        "_window",
+        "errors",
+        "monotonic",
+        "noteworthy_s",
+    )
+
+    def __init__(self, clock: Clock) -> None:
+        self.monotonic = clock.monotonic
+        self.errors: Counter[tuple[str, int]] = Counter()
+        """Error codes in responses, by API and code."""
+        self._durations = {key: Durations() for key in APIS}
+        self._waits = {key: Durations() for key in APIS}
+        """Of requests that were not answered at once, which did not hold up the loop meanwhile."""
+        self._watchers: list[Watcher] = []
+        self._window = LogWindow(clock)
+        self._slow_s = self.noteworthy_s = math.inf
+
+    def durations(self, api: Api) -> Durations:
+        return self._durations[api.key]
+
+    def seen(self) -> Iterator[tuple[str, list[Durations]]]:
+        """APIs that were asked for, and the durations of their requests; to be added up."""
+        for key, durations in self._durations.items():
+            parts = [durations, self._waits[key]]
+            if any(part.count for part in parts):
+                yield APIS[key].name, parts
+
+    def fold(self) -> float:
+        """To be called often (see `Durations`).
+
+        The longest time since the last call for which one request kept the loop to itself.
+        """
+        for waits in self._waits.values():
+            waits.fold()
+        return max(durations.fold() for durations in self._durations.values())
+
+    def log_slower_than(self, slow_ms: int) -> None:
+        """A negative threshold logs none."""
+        self._slow_s = slow_ms / 1000 if slow_ms >= 0 else math.inf
+        self._choose_noteworthy()
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Has `watcher` called with every request until the function returned is called."""
+        self._watchers.append(watcher)
+        self._choose_noteworthy()
+
+        def leave() -> None:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+                self._choose_noteworthy()
+
+        return leave
+
+    def _choose_noteworthy(self) -> None:
+        self.noteworthy_s = -math.inf if self._watchers else self._slow_s
+
+    def on_noteworthy(
+        self, api: Api, asked: Asked, peer: str, duration_s: float, size_bytes: int
+    ) -> None:
+        """A request was answered at once."""
+        note = _note(api, asked, peer, duration_s, size_bytes)
+        for watcher in self._watchers:
+            watcher(note)
+        if duration_s > self._slow_s:
+            self._log(note)
+
+    def on_late(
+        self, api: Api, asked: Asked, peer: str, duration_s: float, size_bytes: int
+    ) -> None:
+        """A request was answered that had to wait for something."""
+        self._waits[api.key].note(duration_s)
+        if duration_s <= self.noteworthy_s:
+            return
+        note = _note(api, asked, peer, duration_s, size_bytes)
+        for watcher in self._watchers:
+            watcher(note)
+        if duration_s > self._slow_s and api.key not in _WAIT_FOR_OTHERS:
+            self._log(note)
+
+    def count_errors(self, api: Api, response: Any) -> None:
+        """Every error code in a response, at whatever depth."""
+        for code in codes_in(response):
+            self.errors[api.name, code] += 1
+
+    def _log(self, note: RequestNote) -> None:
+        left_out = self._window.admit()
+        if left_out is not None:
+            logger.warning(
+                "slow request: %s v%d took %.0f ms, %d bytes, from %s (%s)%s",
+                note.api,
+                note.version,
+                note.duration_s * 1000,
+                note.size_bytes,
+                one_line(note.client_id) or "a client without a name",
+                note.peer,
+                left_out_text(left_out),
+                extra=event("slow_request", **note._asdict()),
+            )
+
+
+def _note(api: Api, asked: Asked, peer: str, duration_s: float, size_bytes: int) -> RequestNote:
+    client_id = asked.client_id[:CLIENT_ID_CHARS_MAX]
+    return RequestNote(api.name, asked.version, client_id, peer, duration_s, size_bytes)
+
+
+def code_name(code: int) -> str:
+    """Kafka's name of an error code."""
+    return ErrorCode(code).name

@@ -1,0 +1,395 @@
+"""Compacts logs while the broker runs: chooses them, has helpers clean them, swaps the result in.
+
+Only what is short runs on the loop: choosing, and renaming files. The work over records is done by
+helper processes, up to `log.cleaner.threads` of them, which are started when a log is due and ended
+when none is left. A log with damaged data is not tried again until the next start; one whose helper
+died is, a few times. Without space or descriptors a round is put off.
+
+Source: `LogCleaner` of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.events import event
+from lakelog.base.shortage import is_shortage
+from lakelog.replica.partition import Partition
+from lakelog.replica.partitions import Partitions
+from lakelog.runtime.api import Child, Clock, Processes, Tasks, Timer
+from lakelog.server.upkeep.stored_checks import StoredChecks
+from lakelog.storage.compaction.job import (
+    CleanedGroup,
+    CompactionDone,
+    CompactionFailed,
+    decode_answer,
+)
+from lakelog.storage.compaction.plan import CleanableLog, CleanerLimits, examine, make_job
+from lakelog.storage.compaction.swap import SwapPutOff, begin_swap, can_swap, end_swap, finish_swap
+from lakelog.storage.directory import LogDirectory
+from lakelog.storage.errors import StorageError
+from lakelog.storage.preparation import NotReady
+
+logger = logging.getLogger(__name__)
+
+HELPER = "lakelog.server.upkeep.cleaner_helper"
+_HELPERS_MAX = 32
+"""Processes, whatever `log.cleaner.threads` says; each takes some 20 MiB before its first job."""
+_DEATHS_MAX = 3
+_MAP_BYTES_MAX = (1 << 31) - 1
+
+
+class _GivenUp(Exception):  # noqa: N818 - an event
+    """This round ends without a result; the log is as good as before."""
+
+
+class _HelperDied(Exception):  # noqa: N818 - an event
+    pass
+
+
+@dataclass(slots=True)
+class CleanerCounts:
+    """Since the start of the broker, but for the last two, which are as of now.
+
+    `failures` are rounds that came to nothing, `helper_deaths` those of them whose helper died.
+    Bytes are those of segments before and after; `dirtiest_ratio` is of what may be cleaned.
+    """
+
+    rounds: int = 0
+    failures: int = 0
+    helper_deaths: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    busy_s: float = 0.0
+    dirtiest_ratio: float = 0.0
+    uncleanable: int = 0
+
+
+class Cleaner:
+    """From `start` to `stop`.
+
+    Args:
+        config: the one in force.
+        checkpoint: has the offsets of the folder written soon.
+        flush: has a partition made durable soon.
+        retain: applies retention to a partition.
+        note_shortage: told of what failed for a while, see `Shortages.note`.
+    """
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        directory: LogDirectory,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        tasks: Tasks,
+        processes: Processes,
+        checkpoint: Callable[[], None],
+        flush: Callable[[Partition], None],
+        retain: Callable[[Partition], None],
+        note_shortage: Callable[[OSError], object],
+        checks: StoredChecks,
+    ) -> None:
+        self._partitions = partitions
+        self._directory = directory
+        self._config = config
+        self._clock = clock
+        self._tasks = tasks
+        self._processes = processes
+        self._checkpoint = checkpoint
+        self._flush = flush
+        self._retain_one = retain
+        self._note_shortage = note_shortage
+        self._checks = checks
+        self._timer: Timer | None = None
+        self._workers: set[asyncio.Task[None]] = set()
+        self._in_progress: set[Partition] = set()
+        self._deaths: dict[Partition, int] = {}
+        self.uncleanable: set[Partition] = set()
+        self.counts = CleanerCounts()
+
+    def start(self) -> None:
+        backoff_s = max(self._config().get_int("log.cleaner.backoff.ms"), 1) / 1000
+        self._timer = self._tasks.call_later(backoff_s, self._tick)
+
+    async def stop(self) -> None:
+        """Ends the helpers; what they were about is removed at the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+        workers = list(self._workers)
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+    # Choosing
+
+    def _tick(self) -> None:
+        try:
+            self._retain()
+            self._employ()
+        finally:
+            self.start()
+
+    def _retain(self) -> None:
+        """Old segments of compacted logs go at this pace, as Kafka's cleaner has it."""
+        for partition in self._compacted():
+            self._retain_one(partition)
+
+    def _employ(self) -> None:
+        config = self._config()
+        if not config.get_bool("log.cleaner.enable"):
+            return
+        self._forget_retired()
+        while len(self._workers) < self._helpers_allowed:
+            found = self._choose()
+            if found is None:
+                return
+            worker = self._tasks.spawn(self._work(*found), name="cleaner")
+            self._workers.add(worker)
+            worker.add_done_callback(self._on_worker_done)
+
+    @property
+    def _helpers_allowed(self) -> int:
+        return min(self._config().get_int("log.cleaner.threads"), _HELPERS_MAX)
+
+    def _on_worker_done(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if not worker.cancelled() and worker.exception() is not None:
+            logger.error(
+                "compaction failed", exc_info=worker.exception(), extra=event("cleaner_failed")
+            )
+
+    def _compacted(self) -> list[Partition]:
+        return [
+            partition
+            for partition in self._partitions
+            if "compact" in partition.log.config.cleanup_policy
+            and partition.offline_reason is None
+            and not partition.log.broken
+        ]
+
+    def _forget_retired(self) -> None:
+        self.uncleanable = {entry for entry in self.uncleanable if not entry.is_retired}
+        self.counts.uncleanable = len(self.uncleanable)
+        self._deaths = {key: count for key, count in self._deaths.items() if not key.is_retired}
+
+    def _choose(self) -> tuple[Partition, CleanableLog] | None:
+        """The dirtiest log that is due; it is in progress from now on."""
+        now, offsets = self._clock.wall_ms(), self._directory.cleaner_offsets
+        found: list[tuple[Partition, CleanableLog]] = []
+        for partition in self._compacted():
+            if partition in self._in_progress or partition in self.uncleanable:
+                continue
+            wanted = min(partition.log.active_segment.base_offset, partition.last_stable_offset)
+            if partition.log.durable_stable_offset < wanted:
+                self._flush(partition)  # only what is durable is compacted, and decided for good
+            cleaned = offsets.get((partition.topic, partition.index))
+            try:
+                log = examine(partition.log, cleaned, now, partition.last_stable_offset)
+            except NotReady as first:  # the next look finds it made
+                self._checks.run([(partition, first.job)])
+                continue
+            except (OSError, StorageError) as error:
+                if is_shortage(error):
+                    self._note_shortage(error)
+                else:
+                    self._mark_uncleanable(partition, str(error))
+                continue
+            found.append((partition, log))
+        self.counts.dirtiest_ratio = max((log.ratio for _, log in found), default=0.0)
+        due = [] if self._directory.gate.is_shut else [each for each in found if each[1].is_due]
+        chosen = max(due, key=lambda entry: entry[1].ratio, default=None)
+        if chosen is not None:
+            self._in_progress.add(chosen[0])
+        return chosen
+
+    def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
+        logger.error(
+            "%s-%d is not compacted any more: %s",
+            partition.topic,
+            partition.index,
+            reason,
+            extra=event("compaction_disabled", topic=partition.topic, partition=partition.index),
+        )
+        self.uncleanable.add(partition)
+        self.counts.uncleanable = len(self.uncleanable)
+
+    # Cleaning
+
+    async def _work(self, partition: Partition, found: CleanableLog) -> None:
+        """One helper's life: it cleans log after log while any is due."""
+        try:
+            child = await self._processes.start(HELPER)
+        except OSError as error:
+            self._in_progress.discard(partition)
+            if is_shortage(error):
+                self._note_shortage(error)
+                return
+            logger.error(
+                "no helper for compaction can be started: %s",
+                error,
+                extra=event("helper_start_failed"),
+            )
+            return
+        following: tuple[Partition, CleanableLog] | None = (partition, found)
+        try:
+            while following is not None:
+                await self._clean(child, *following)
+                following = self._choose()
+        except (_GivenUp, _HelperDied):
+            return
+        finally:
+            if following is not None:
+                self._in_progress.discard(following[0])
+            await child.end()
+
+    async def _clean(self, child: Child, partition: Partition, found: CleanableLog) -> None:
+        began = self._clock.monotonic()
+        try:
+            job = make_job(found, self._clock.wall_ms(), self._limits())
+            done = await self._converse(child, partition, job.encode())
+        except (_GivenUp, _HelperDied) as failure:
+            self.counts.failures += 1
+            if isinstance(failure, _HelperDied):
+                self._on_death(partition)
+            raise
+        if done is None:
+            self.counts.failures += 1
+        else:
+            self._on_done(partition, done, self._clock.monotonic() - began)
+        self._deaths.pop(partition, None)
+        self._in_progress.discard(partition)
+
+    def _limits(self) -> CleanerLimits:
+        config = self._config()
+        threads = max(self._helpers_allowed, 1)
+        rate = config.get_float("log.cleaner.io.max.bytes.per.second")
+        return CleanerLimits(
+            min(config.get_int("log.cleaner.dedupe.buffer.size") // threads, _MAP_BYTES_MAX),
+            config.get_float("log.cleaner.io.buffer.load.factor"),
+            max(config.get_int("log.cleaner.io.buffer.size") // threads // 2, 1),
+            rate / threads,
+        )
+
+    async def _converse(
+        self, child: Child, partition: Partition, job: bytes
+    ) -> CompactionDone | None:
+        """Nothing if the log cannot be cleaned and is left alone from now on."""
+        try:
+            await child.send(job)
+        except OSError:
+            raise _HelperDied from None
+        while True:
+            try:
+                answer = decode_answer(await child.receive())
+            except (ValueError, KeyError, TypeError):  # nothing, or half a line
+                raise _HelperDied from None
+            match answer:
+                case CleanedGroup() as group:
+                    await self._swap(partition, group)
+                case CompactionDone() as done:
+                    return done
+                case CompactionFailed(kind, reason):
+                    self._on_failed(partition, kind, reason)
+                    return None
+
+    async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
+        log = partition.log
+        if partition.is_retired or not can_swap(log, group):
+            raise _GivenUp
+        job = begin_swap(log, group)
+        try:
+            await asyncio.shield(self._tasks.offload("compaction", job.run))
+            if partition.is_retired:
+                raise _GivenUp
+            finish_swap(log, group, self._clock.wall_ms())
+        except SwapPutOff as put_off:
+            self._note_shortage(put_off.cause)
+            raise _GivenUp from put_off
+        except OSError as error:
+            if not partition.is_retired:
+                partition.take_offline(f"compacted segments cannot be put in place: {error}")
+            raise _GivenUp from error
+        finally:
+            end_swap(log)
+
+    # What came of it
+
+    def _on_done(self, partition: Partition, done: CompactionDone, busy_s: float) -> None:
+        stats, counts = done.stats, self.counts
+        counts.rounds += 1
+        counts.bytes_read += stats.bytes_read
+        counts.bytes_written += stats.bytes_written
+        counts.records_read += stats.records_read
+        counts.records_written += stats.records_written
+        counts.busy_s += busy_s
+        self._directory.cleaner_offsets[partition.topic, partition.index] = done.end_offset
+        self._checkpoint()
+        logger.info(
+            "compaction: %s-%d up to offset %d in %.1f s: %d to %d bytes, %d to %d records",
+            partition.topic,
+            partition.index,
+            done.end_offset,
+            busy_s,
+            stats.bytes_read,
+            stats.bytes_written,
+            stats.records_read,
+            stats.records_written,
+            extra=event(
+                "log_compacted",
+                topic=partition.topic,
+                partition=partition.index,
+                end_offset=done.end_offset,
+                duration_s=busy_s,
+            ),
+        )
+
+        if stats.unreadable_batches:
+            logger.warning(
+                "compaction: %s-%d: kept batches whose records cannot be decoded: %d",
+                partition.topic,
+                partition.index,
+                stats.unreadable_batches,
+                extra=event(
+                    "unreadable_batches_kept",
+                    topic=partition.topic,
+                    partition=partition.index,
+                    batches=stats.unreadable_batches,
+                ),
+            )
+
+    def _on_failed(self, partition: Partition, kind: str, reason: str) -> None:
+        if partition.is_retired:
+            return
+        if kind == "corrupt":
+            self._mark_uncleanable(partition, reason)
+            return
+        if kind == "io":
+            self._directory.distrust_page_cache()
+        logger.warning(
+            "compaction: %s-%d: %s",
+            partition.topic,
+            partition.index,
+            reason,
+            extra=event("compaction_failed", topic=partition.topic, partition=partition.index),
+        )
+        raise _GivenUp
+
+    def _on_death(self, partition: Partition) -> None:
+        self.counts.helper_deaths += 1
+        deaths = self._deaths[partition] = self._deaths.get(partition, 0) + 1
+        if deaths >= _DEATHS_MAX:
+            self._mark_uncleanable(partition, f"{deaths} helpers died over it")
+        else:
+            name = f"{partition.topic}-{partition.index}"
+            logger.warning(
+                "the helper that compacted %s died; trying again later",
+                name,
+                extra=event("helper_died", topic=partition.topic, partition=partition.index),
+            )

@@ -1,0 +1,391 @@
+"""Logs follow the metadata image, on a disk in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.records import (
+    ConfigRecord,
+    PartitionRecord,
+    Record,
+    ResourceType,
+    TopicRecord,
+    TopicRemoved,
+)
+from lakelog.replica.partitions import Partitions
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.server.cluster.replicas import DeletedTopics, Replicas
+from lakelog.storage.directory import LogDirectory
+from lakelog.storage.preparation import wait_for
+from lakelog.testing.disk import MemoryDisk
+from lakelog.testing.randomness import SeededRandom
+from storage_kit import NOW, ManualClock, make_batch
+
+T = TypeVar("T")
+
+DATA = Path("/data")
+NODE = 1
+ORDERS = b"o" * 16
+PAYMENTS = b"p" * 16
+
+
+class Node:
+    """A broker's replicas over one disk; `restart` is what a new process would see."""
+
+    def __init__(self, disk: MemoryDisk, image: MetadataImage) -> None:
+        self.disk = disk
+        self.image = image
+        self.partitions = Partitions()
+        self.shortages: list[OSError] = []
+        self.directory = LogDirectory(DATA, disk, ManualClock(), SeededRandom(1))
+        self.directory.open(None, NODE)
+        config = BrokerConfig({})
+        tasks: Any = self
+        self.replicas = Replicas(
+            NODE,
+            self.directory,
+            self.partitions,
+            lambda: config,
+            lambda partition: None,
+            lambda partition: None,
+            tasks,
+            self._checkpointed,
+            self.shortages.append,
+        )
+        asyncio.run(self.replicas.load(image))
+
+    async def _checkpointed(self) -> None:
+        self.directory.write_checkpoints()
+
+    def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(work())
+        return done
+
+    def apply(self, records: Iterable[Record], *, named: bool = True) -> DeletedTopics:
+        return asyncio.run(self.follow(records, named=named))
+
+    async def follow(self, records: Iterable[Record], *, named: bool = True) -> DeletedTopics:
+        records = tuple(records)
+        old, new = self.image, self.image.apply_all(records, self.image.end + 1)
+        told = records if named else ()
+        await self.replicas.prepare(old, new, told)
+        self.image = new
+        return await self.replicas.follow(old, new, told)
+
+    def names(self) -> list[str]:
+        return sorted(f"{entry.topic}-{entry.index}" for entry in self.partitions)
+
+    def directories(self) -> list[str]:
+        return [name for name in self.disk.list(DATA) if self.disk.is_dir(DATA / name)]
+
+    def restart(self, *, clean: bool = True) -> Node:
+        self.directory.close(clean=clean)
+        return Node(self.disk, self.image)
+
+
+def topic(name: str, topic_id: bytes, partitions: int, epoch: int = 0) -> list[Record]:
+    rows: list[Record] = [TopicRecord(name, topic_id)]
+    for index in range(partitions):
+        rows.append(PartitionRecord(topic_id, index, (NODE,), (NODE,), NODE, epoch, 0))
+    return rows
+
+
+@pytest.fixture(params=[True, False], ids=["by records", "by comparison"])
+def named(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node(MemoryDisk(ManualClock()), MetadataImage())
+
+
+def test_a_topic_comes_and_goes(node: Node, named: bool) -> None:
+    assert node.apply(topic("orders", ORDERS, 2), named=named) == []
+    assert node.names() == ["orders-0", "orders-1"]
+    assert node.directories() == ["orders-0", "orders-1"]
+    partition = node.partitions.find(ORDERS, 0)
+    assert node.apply([TopicRemoved(ORDERS)], named=named) == [("orders", ORDERS)]
+    assert node.names() == []
+    assert all(name.endswith("-delete") for name in node.directories())
+    with pytest.raises(KafkaError) as unknown:
+        node.partitions.find(ORDERS, 0)
+    assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+    with pytest.raises(KafkaError) as gone:
+        partition.append(make_batch(), NOW)
+    assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_made_again_is_another(node: Node) -> None:
+    node.apply(topic("orders", ORDERS, 1))
+    node.partitions.find("orders", 0).append(make_batch(3), NOW)
+    node.apply([TopicRemoved(ORDERS), *topic("orders", PAYMENTS, 1)])
+    assert node.partitions.find("orders", 0).log.log_end_offset == 0
+    assert node.partitions.find("orders", 0).topic_id == PAYMENTS
+    assert node.partitions.get(ORDERS, 0) is None
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_topic_made_again_is_not_held_to_what_was_durable_before(
+    node: Node, at_once: bool
+) -> None:
+    node.apply(topic("orders", ORDERS, 1))
+    old = node.partitions.find("orders", 0)
+    old.append(make_batch(3), NOW)
+    old.log.flush()
+    node.directory.write_checkpoints()
+    again = topic("orders", PAYMENTS, 1)
+    for records in [[TopicRemoved(ORDERS), *again]] if at_once else [[TopicRemoved(ORDERS)], again]:
+        node.apply(records)
+    killed = Node(_killed(node.disk), node.image)
+    assert killed.directory.failed == {}
+    assert killed.partitions.find("orders", 0).log.log_end_offset == 0
+
+
+def _killed(disk: MemoryDisk) -> MemoryDisk:
+    disk.kill()
+    return disk
+
+
+def test_partitions_are_added(node: Node, named: bool) -> None:
+    node.apply(topic("orders", ORDERS, 1), named=named)
+    node.apply([PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 0, 0)], named=named)
+    assert node.names() == ["orders-0", "orders-1"]
+
+
+def test_only_the_configured_topic_changes(node: Node, named: bool) -> None:
+    node.apply([*topic("orders", ORDERS, 1), *topic("payments", PAYMENTS, 1)], named=named)
+    node.apply([ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "5")], named=named)
+    assert node.partitions.find("orders", 0).log.config.retention_ms == 5
+    assert node.partitions.find("payments", 0).log.config.retention_ms > 5
+
+
+def test_records_and_epochs_survive_a_restart(node: Node) -> None:
+    node.apply(topic("orders", ORDERS, 1, epoch=4))
+    node.partitions.find("orders", 0).append(make_batch(3), NOW)
+    node.image = node.image.apply_all(
+        [PartitionRecord(ORDERS, 0, (NODE,), (NODE,), NODE, 5, 1)], node.image.end + 1
+    )
+    after = node.restart().partitions.find("orders", 0)
+    assert after.log.log_end_offset == 3
+    assert after.leader_epoch == 5
+    wait_for(lambda: after.append(make_batch(), NOW))
+    assert after.log.leader_epochs.entries == [(4, 0), (5, 3)]
+
+
+def test_a_crash_between_the_record_and_the_files_is_put_right(node: Node) -> None:
+    node.image = node.image.apply_all(topic("orders", ORDERS, 2), 1)
+    again = node.restart()
+    assert again.names() == ["orders-0", "orders-1"]
+    again.image = again.image.apply_all([TopicRemoved(ORDERS)], 2)
+    last = again.restart()
+    assert last.names() == []
+    assert all("-stray" in name for name in last.directories())
+
+
+def test_a_log_that_cannot_be_made_is_offline_and_the_others_serve(node: Node) -> None:
+    node.disk.make_dirs(DATA / "orders-1")
+    node.apply(topic("orders", ORDERS, 3))
+    assert node.names() == ["orders-0", "orders-2"]
+    with pytest.raises(KafkaError) as offline:
+        node.partitions.find("orders", 1)
+    assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    node.apply([TopicRemoved(ORDERS)])
+    with pytest.raises(KafkaError) as unknown:
+        node.partitions.find("orders", 1)
+    assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_directory_that_cannot_be_renamed_does_not_come_back_as_the_next_topic(
+    node: Node,
+) -> None:
+    node.apply([*topic("orders", ORDERS, 2), *topic("payments", PAYMENTS, 1)])
+    node.partitions.find("orders", 0).append(make_batch(3), NOW)
+    node.disk.remove_tree(DATA / "orders-0")
+    assert node.apply([TopicRemoved(ORDERS)]) == [("orders", ORDERS)]
+    assert node.names() == ["payments-0"]
+    again = b"n" * 16
+    node.apply(topic("orders", again, 2))
+    assert node.names() == ["orders-0", "orders-1", "payments-0"]
+    assert node.partitions.find("orders", 0).topic_id == again
+    assert node.partitions.find("orders", 0).log.log_end_offset == 0
+
+
+def test_a_log_that_cannot_be_closed_does_not_keep_the_others_from_it(node: Node) -> None:
+    node.apply([*topic("orders", ORDERS, 1), *topic("payments", PAYMENTS, 1)])
+    for name in ("orders", "payments"):
+        node.partitions.find(name, 0).append(make_batch(3), NOW)
+    node.disk.remove_tree(DATA / "orders-0")
+    node.directory.close()
+    assert node.partitions.find("payments", 0).log.recovery_point == 3
+    assert not node.disk.exists(DATA / ".kafka_cleanshutdown")
+
+
+def test_others_are_served_while_many_logs_are_made_and_removed(node: Node) -> None:
+    """Between a few of them the loop has a turn; how often does not depend on the time."""
+
+    async def turns_during(change: Coroutine[Any, Any, object]) -> tuple[int, set[int]]:
+        task = asyncio.ensure_future(change)
+        turns, seen = 0, set()
+        while not task.done():
+            seen.add(len(node.names()))
+            await asyncio.sleep(0)
+            turns += 1
+        await task
+        return turns, seen
+
+    async def scenario() -> None:
+        made, seen = await turns_during(node.follow(topic("orders", ORDERS, 80)))
+        assert made >= 10
+        assert {8, 16, 24} <= seen
+        assert len(node.names()) == 80
+        removed, _ = await turns_during(node.follow([TopicRemoved(ORDERS)]))
+        assert removed >= 10
+        assert node.names() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_is_made_before_it_is_seen_and_removed_after(node: Node, named: bool) -> None:
+    image = node.image.apply_all(topic("orders", ORDERS, 2), 1)
+    told = tuple(topic("orders", ORDERS, 2)) if named else ()
+    asyncio.run(node.replicas.prepare(node.image, image, told))
+    assert node.names() == ["orders-0", "orders-1"]
+    gone = image.apply_all([TopicRemoved(ORDERS)], 2)
+    told = (TopicRemoved(ORDERS),) if named else ()
+    asyncio.run(node.replicas.prepare(image, gone, told))
+    assert node.names() == ["orders-0", "orders-1"]
+    assert asyncio.run(node.replicas.follow(image, gone, told)) == [("orders", ORDERS)]
+    assert node.names() == []
+
+
+def test_a_stop_leaves_what_has_not_been_made_to_the_next_start(node: Node) -> None:
+    async def scenario() -> None:
+        making = asyncio.ensure_future(node.follow(topic("orders", ORDERS, 40)))
+        await asyncio.sleep(0)
+        node.replicas.stop()
+        await making
+
+    asyncio.run(scenario())
+    assert 0 < len(node.names()) < 40
+    again = node.restart()
+    assert len(again.names()) == 40
+    assert again.directory.clean
+
+
+def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
+    """And leaves the folder as clean as it was."""
+    node = Node(MemoryDisk(ManualClock()), MetadataImage())
+    node.apply(topic("orders", ORDERS, 3))
+    for index in range(3):
+        node.partitions.find("orders", index).append(make_batch(2), NOW)
+    node.directory.close()
+
+    complaints: list[str] = []
+
+    async def scenario() -> LogDirectory:
+        tasks = AsyncioTasks(asyncio.get_running_loop())
+        directory = LogDirectory(DATA, node.disk, ManualClock(), SeededRandom(2))
+        directory.open(None, NODE)
+        in_thread, go_on = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: complaints.append(str(context)))
+
+        def config() -> BrokerConfig:
+            """Asked for before each log is loaded."""
+            loop.call_soon_threadsafe(in_thread.set)
+            assert go_on.wait(10)
+            return BrokerConfig({})
+
+        replicas = Replicas(
+            NODE,
+            directory,
+            Partitions(),
+            config,
+            lambda partition: None,
+            lambda partition: None,
+            tasks,
+            node._checkpointed,
+            node.shortages.append,
+        )
+        loading = asyncio.ensure_future(replicas.load(node.image))
+        await in_thread.wait()
+        loading.cancel()
+        await asyncio.sleep(0)
+        assert not loading.done(), "the thread is waited for"
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await loading
+        tasks.close()
+        del loading
+        gc.collect()
+        return directory
+
+    interrupted = asyncio.run(scenario())
+    assert complaints == []
+    assert 0 < len(interrupted.logs) < 3
+    interrupted.close(clean=interrupted.clean)
+    again = Node(node.disk, node.image)
+    assert again.directory.clean
+    assert again.directory.recoveries == {}
+    logs = [again.partitions.find("orders", index).log for index in range(3)]
+    assert [log.recovery_point for log in logs] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+def test_a_log_that_lacks_space_waits_and_is_created_later(node: Node, code: int) -> None:
+    node.disk.fail("name", code, suffix="orders-1/00000000000000000000.log")
+    node.apply(topic("orders", ORDERS, 3))
+    assert node.replicas.waits(ORDERS)
+    assert [error.errno for error in node.shortages] == [code]
+    assert node.directories() == ["orders-0", "orders-2"], "nothing half-made remains"
+    with pytest.raises(KafkaError) as waiting:
+        node.partitions.find("orders", 1)
+    assert waiting.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    asyncio.run(node.replicas.make_waiting(lambda: node.image))
+    assert not node.replicas.waits(ORDERS)
+    assert node.names() == ["orders-0", "orders-1", "orders-2"]
+    assert node.partitions.offline() == []
+    node.partitions.find(ORDERS, 1).append(make_batch(), NOW)
+
+
+def test_no_log_is_made_of_space_that_is_kept_for_what_frees_some(node: Node) -> None:
+    node.directory.gate.is_shut = True
+    node.apply(topic("orders", ORDERS, 2))
+    assert node.directories() == []
+    assert node.replicas.waits(ORDERS)
+    node.directory.gate.is_shut = False
+    asyncio.run(node.replicas.make_waiting(lambda: node.image))
+    assert node.names() == ["orders-0", "orders-1"]
+
+
+def test_what_still_lacks_space_waits_on(node: Node) -> None:
+    node.disk.fail("name", errno.ENOSPC, suffix="orders-1/00000000000000000000.log", times=2)
+    node.apply(topic("orders", ORDERS, 2))
+    asyncio.run(node.replicas.make_waiting(lambda: node.image))
+    assert node.replicas.waits(ORDERS)
+    assert len(node.shortages) == 2
+    asyncio.run(node.replicas.make_waiting(lambda: node.image))
+    assert node.names() == ["orders-0", "orders-1"]
+
+
+def test_a_topic_that_waits_may_be_deleted(node: Node) -> None:
+    node.disk.fail("name", errno.ENOSPC, suffix="orders-0/00000000000000000000.log")
+    node.apply(topic("orders", ORDERS, 1))
+    node.apply([TopicRemoved(ORDERS)])
+    assert not node.replicas.waits(ORDERS)
+    asyncio.run(node.replicas.make_waiting(lambda: node.image))
+    assert node.names() == node.directories() == []
+    assert node.partitions.offline() == []

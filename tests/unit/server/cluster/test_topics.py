@@ -1,0 +1,194 @@
+"""Topics made without being asked for, over a metadata log on a real store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.metadata.controller.brokers import plan_register_broker
+from lakelog.metadata.controller.topics import MorePartitions, NewTopic
+from lakelog.metadata.image import MetadataImage
+from lakelog.metadata.log import MetadataLog
+from lakelog.metadata.records import Record, ResourceType, TopicRecord
+from lakelog.metadata.store.embedded import EmbeddedStore
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.runtime.posix import SystemClock, SystemRandom
+from lakelog.server.cluster.topics import AUTO_CREATED_MAX, Topics
+from lakelog.testing.randomness import SeededRandom
+
+OFFSETS = "__consumer_offsets"
+
+
+class World:
+    """`commits` has the records of each entry since the broker was registered."""
+
+    def __init__(self, log: MetadataLog, config: BrokerConfig) -> None:
+        self.log = log
+        self.commits: list[tuple[Record, ...]] = []
+        self.waiting: set[bytes] = set()
+        self.room = 1 << 30
+        self.on_prepare: Callable[[tuple[Record, ...]], object] = lambda records: None
+        self.topics = Topics(
+            log, SeededRandom(1), self.check_room, self.waiting.__contains__, lambda: config
+        )
+        log.subscribe(self)
+
+    def check_room(self, partitions: int) -> None:
+        if partitions > self.room:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
+
+    async def prepare(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        self.commits.append(records)
+        self.on_prepare(records)
+
+    async def follow(
+        self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
+    ) -> None:
+        pass
+
+
+def run(
+    path: Path, scenario: Callable[[World], Coroutine[Any, Any, None]], **settings: str
+) -> None:
+    async def whole() -> None:
+        tasks = AsyncioTasks(asyncio.get_running_loop())
+        store = EmbeddedStore(path / "metadata.db", SystemClock())
+        log = MetadataLog(store, tasks, SystemRandom(), broker_id=1)
+        try:
+            await log.open(create=True)
+            await log.submit(lambda image: plan_register_broker(image, 1, b"i" * 16, endpoints=()))
+            config = BrokerConfig({key.replace("_", "."): value for key, value in settings.items()})
+            await scenario(World(log, config))
+            await log.close()
+        finally:
+            tasks.close()
+
+    asyncio.run(whole())
+
+
+def test_many_names_are_one_change(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        names = [f"topic-{number}" for number in range(100)]
+        assert await world.topics.ensure([*names, *names, OFFSETS]) == {}
+        assert len(world.commits) == 1
+        assert sorted(world.log.image.topic_ids) == sorted([*names, OFFSETS])
+        assert world.topics.partition_count(OFFSETS) == 50
+        assert await world.topics.ensure(names) == {}
+        assert len(world.commits) == 1
+
+    run(tmp_path, scenario)
+
+
+def test_a_name_that_cannot_be_does_not_keep_the_others_from_it(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        refused = await world.topics.ensure(["a/b", "good", "__share_group_state", "bad name"])
+        invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert refused == {"a/b": invalid, "bad name": invalid}
+        assert sorted(world.log.image.topic_ids) == ["good"]
+
+    run(tmp_path, scenario)
+
+
+def test_one_request_makes_only_so_many(tmp_path: Path) -> None:
+    """The rest is unknown until it is asked for again."""
+
+    async def scenario(world: World) -> None:
+        names = [f"topic-{number}" for number in range(AUTO_CREATED_MAX + 7)]
+        assert await world.topics.ensure(names) == {}
+        assert len(world.log.image.topic_ids) == AUTO_CREATED_MAX
+        await world.topics.ensure(names)
+        assert len(world.log.image.topic_ids) == len(names)
+
+    run(tmp_path, scenario)
+
+
+def test_large_topics_are_made_as_one_change_can_hold_them(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        assert await world.topics.ensure(["a", "b", "c", "d"]) == {}
+        assert sorted(world.log.image.topic_ids) == ["a", "b", "c"]
+
+    run(tmp_path, scenario, num_partitions="3000")
+
+
+def test_what_is_not_said_of_the_groups_topic_is_as_configured(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        given = NewTopic(OFFSETS, -1, -1, configs=[("segment.bytes", "1048576")])
+        topic = world.topics.with_defaults(given)
+        assert (topic.partitions, topic.replication_factor) == (7, 1)
+        assert dict(topic.configs) == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "1048576",
+        }
+        assert world.topics.with_defaults(NewTopic(OFFSETS, 3)).partitions == 3
+        by_hand = NewTopic(OFFSETS, assignments=[(0, [1])])
+        assert world.topics.with_defaults(by_hand).partitions == -1
+        assert world.topics.with_defaults(NewTopic("orders")) == NewTopic("orders")
+        await world.topics.ensure_group_topic()
+        configs = world.log.image.configs(ResourceType.TOPIC, OFFSETS)
+        assert configs["cleanup.policy"] == "compact"
+
+    run(tmp_path, scenario, offsets_topic_num_partitions="7")
+
+
+def test_a_topic_without_room_is_refused_and_the_others_errors_are_their_own(
+    tmp_path: Path,
+) -> None:
+    async def scenario(world: World) -> None:
+        world.room = 10
+        wanted = [NewTopic("large", partitions=11), NewTopic("a/b", partitions=1)]
+        results = await world.topics.create(wanted)
+        codes = [result.error for result in results]
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert world.commits == []
+        assert [result.error for result in await world.topics.create(wanted[:1])] == codes[:1]
+        fits = await world.topics.create([NewTopic("small", partitions=10)])
+        assert fits[0].error == ErrorCode.NONE
+        more = await world.topics.add_partitions([MorePartitions("small", 21)])
+        assert more[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(tmp_path, scenario)
+
+
+def test_a_topic_whose_logs_could_not_be_created_is_taken_back(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.on_prepare = lambda records: world.waiting.update(
+            record.topic_id for record in records if isinstance(record, TopicRecord)
+        )
+        (result,) = await world.topics.create([NewTopic("orders", partitions=1)])
+        assert result.error == ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.topics.topic_id("orders") is None
+
+    run(tmp_path, scenario)
+
+
+def test_what_cannot_be_taken_back_is_unknown(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        def fails_now(records: tuple[Record, ...]) -> None:
+            world.waiting.update(r.topic_id for r in records if isinstance(r, TopicRecord))
+            world.log._closed = True
+
+        world.on_prepare = fails_now
+        (result,) = await world.topics.create([NewTopic("orders", partitions=1)])
+        assert result.error == ErrorCode.REQUEST_TIMED_OUT
+        assert world.topics.topic_id("orders") is not None
+        world.log._closed = False
+
+    run(tmp_path, scenario)
+
+
+def test_added_partitions_that_wait_are_told(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        (created,) = await world.topics.create([NewTopic("orders", partitions=1)])
+        world.waiting.add(created.topic_id)
+        (result,) = await world.topics.add_partitions([MorePartitions("orders", 3)])
+        assert result.error == ErrorCode.REQUEST_TIMED_OUT
+        assert world.topics.partition_count("orders") == 3
+
+    run(tmp_path, scenario)

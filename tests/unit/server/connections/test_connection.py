@@ -1,0 +1,540 @@
+"""What a connection makes of requests, however they arrive, and of peers that misbehave."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import pytest
+
+from connection_world import (
+    FETCH,
+    OTHER,
+    PRODUCE,
+    FakeSlice,
+    Sink,
+    connect,
+    frame,
+    request,
+)
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.server.connections import receive_buffer
+from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.reply import Reply
+from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.connections.shared_limit import SharedLimit
+from lakelog.server.connections.sweep import ConnectionSweep
+from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.requests.metrics import RequestMetrics
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_requests_are_answered_in_order_however_the_bytes_arrive(seed: int) -> None:
+    world, sink, _ = connect(seed)
+    sizes = random.Random(seed).choices([8, 9, 100, 5_000, 70_000, 300_000], k=12)
+    wanted = [request(number, size=size) for number, size in enumerate(sizes)]
+    for body in wanted:
+        world.incoming += frame(body)
+    world.run()
+    assert sink.requests == wanted
+    assert bytes(world.sent) == b"".join(b"<" + body + b">" for body in wanted)
+
+
+def test_a_frame_of_a_forbidden_size_ends_the_connection_before_it_is_buffered() -> None:
+    for size in (-1, 0, 7, (8 << 20) + 1, 2**31 - 1):
+        world, sink, connection = connect()
+        world.incoming += struct.pack(">ih", size, 0)
+        world.run()
+        assert connection.closed
+        assert world.socket_closed
+        assert sink.requests == []
+        assert len(connection._buffer) <= 64 * 1024
+
+
+def test_memory_grows_with_what_is_received_not_with_what_is_announced() -> None:
+    world, _, connection = connect()
+    world.incoming += struct.pack(">ih", 4 << 20, 0) + b"y" * 100
+    world.run()
+    assert len(connection._buffer) <= 64 * 1024
+    world.incoming += b"y" * 200_000
+    world.run()
+    assert len(connection._buffer) <= 4 * 200_100
+
+
+def test_a_request_waits_for_the_one_before_it() -> None:
+    world, sink, _ = connect()
+    sink.wait = True
+    world.incoming += frame(request(1)) + frame(request(2))
+    world.run()
+    assert len(sink.requests) == 1
+    sink.complete(0)
+    world.run()
+    assert len(sink.requests) == 2
+    sink.complete(1)
+    assert bytes(world.sent) == b"<" + request(1) + b"><" + request(2) + b">"
+
+
+def test_an_answer_never_starts_the_next_request_in_the_middle_of_it() -> None:
+    """Or many connections, each with a fetch that waits and a produce behind it, would nest."""
+    world, sink, _ = connect()
+    sink.wait = True
+    world.incoming += frame(request(1)) + frame(request(2))
+    world.run()
+    sink.complete(0)
+    assert sink.requests == [request(1)]
+    assert bytes(world.sent) == b"<" + request(1) + b">"
+    world.run()
+    assert sink.requests == [request(1), request(2)]
+
+
+def test_produce_requests_do_not_wait_but_are_answered_in_order() -> None:
+    world, sink, _ = connect()
+    sink.wait = True
+    bodies = [request(number, PRODUCE) for number in range(3)]
+    world.incoming += b"".join(map(frame, bodies)) + frame(request(9))
+    world.run()
+    assert sink.requests == bodies
+    sink.complete(2)
+    sink.complete(1)
+    assert not world.sent
+    sink.complete(0)
+    world.run()
+    assert bytes(world.sent) == b"".join(b"<" + body + b">" for body in bodies)
+    assert sink.requests[-1] == request(9)
+
+
+def test_a_produce_request_that_is_held_up_holds_up_those_behind_it() -> None:
+    """A transaction's first batch waits for its coordinator; its second must not overtake it."""
+    world, sink, _ = connect()
+    sink.wait = True
+    world.incoming += frame(request(1, PRODUCE))
+    world.run()
+    sink.replies[0].pipelined = False
+    world.incoming += frame(request(2, PRODUCE)) + frame(request(3, PRODUCE))
+    world.run()
+    assert len(sink.requests) == 1
+    sink.complete(0)
+    world.run()
+    assert len(sink.requests) == 3
+
+
+def test_a_large_request_behind_one_that_waited_is_still_received() -> None:
+    world, sink, _ = connect()
+    sink.wait = True
+    big = request(2, PRODUCE, size=1 << 20)
+    world.incoming += frame(request(1)) + frame(request(3)) + frame(big)[:100_000]
+    world.run()
+    sink.complete(0)
+    world.run()
+    sink.wait = False
+    sink.complete(1)
+    world.incoming += frame(big)[100_000:]
+    world.run()
+    assert sink.requests == [request(1), request(3), big]
+
+
+def test_requests_behind_large_responses_go_on_when_those_leave_at_once() -> None:
+    world, sink, connection = connect()
+    requests = [request(number, FETCH) for number in range(60)]
+    sink.slices = {request: FakeSlice(bytes(32 * 1024)) for request in requests}
+    world.incoming += b"".join(map(frame, requests))
+    world.run()
+    assert sink.requests == requests
+    assert not connection.received_bytes
+
+
+def test_a_peer_that_does_not_read_is_not_read_from() -> None:
+    world, sink, connection = connect()
+    world.room = 0
+    big = request(0, size=1 << 20)
+    for _ in range(40):
+        world.incoming += frame(big)
+    world.run()
+    assert world.incoming
+    assert len(sink.requests) < 12
+    world.room = 1 << 30
+    world.run()
+    assert len(sink.requests) == 40
+    assert not connection.closed
+
+
+def test_closing_releases_slices_and_abandons_what_waits() -> None:
+    world, sink, connection = connect()
+    found = FakeSlice(b"z" * 100_000)
+    sink.slices[request(1)] = found
+    world.room = 0
+    world.incoming += frame(request(1))
+    world.run()
+    sink.wait = True
+    world.incoming += frame(request(2))
+    world.run()
+    abandoned: list[int] = []
+    sink.replies[1].on_abandon = lambda: abandoned.append(1)
+    world.eof = True
+    world.run()
+    assert connection.closed
+    assert found.released == 1
+    assert abandoned == [1]
+    late = FakeSlice(b"late")
+    sink.replies[1].complete([late])
+    assert late.released == 1
+    assert sink.closed == 1
+
+
+def test_a_file_that_a_thread_reads_from_is_held_until_it_has() -> None:
+    world, sink, connection = connect()
+    found = FakeSlice(b"z" * 100)
+    sink.slices[request(1)] = found
+    world.cold.add(0)
+    world.incoming += frame(request(1))
+    world.run()
+    connection.close()
+    assert (found.released, found.held) == (1, 1)
+    world.offloaded[0].finish()
+    assert (found.released, found.held) == (1, 0)
+    assert len(world.offloaded) == 1
+
+
+def test_a_violation_closes_the_connection() -> None:
+    world, sink, connection = connect()
+    sink.violate = True
+    world.incoming += frame(request(1))
+    world.run()
+    assert connection.closed
+    assert sink.closed == 1
+
+
+@pytest.mark.parametrize("kind", [MemoryError, RecursionError])
+def test_what_a_request_or_its_answer_raises_ends_the_connection(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise kind("as told")
+
+    for owner, name in ((Sink, "on_request"), (Connection, "_take_requests")):
+        world, sink, connection = connect()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, fail)
+            world.incoming += frame(request(1))
+            world.run()
+        assert connection.closed
+        assert isinstance(sink.failures[0], kind)
+
+
+def test_without_memory_to_receive_into_the_connection_ends_and_the_budget_is_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = RequestMemory(limit=1 << 20)
+    world, sink, connection = connect(memory=memory)
+
+    class NoMemory(bytearray):
+        def __new__(cls, size: int) -> NoMemory:
+            if size > 4096:
+                raise MemoryError
+            return super().__new__(cls, size)
+
+    monkeypatch.setattr(receive_buffer, "bytearray", NoMemory, raising=False)
+    world.incoming += frame(request(1, size=300_000))
+    world.run()
+    assert connection.closed
+    assert isinstance(sink.failures[0], MemoryError)
+    assert memory.used == 0
+
+
+def test_an_idle_connection_holds_no_buffer() -> None:
+    world, sink, connection = connect()
+    world.incoming += frame(request(1))
+    world.run()
+    connection.drop_idle_buffer()
+    assert len(connection._buffer) == 0
+    world.incoming += frame(request(2))[:5]
+    world.run()
+    connection.drop_idle_buffer()
+    world.incoming += frame(request(2))[5:]
+    world.run()
+    assert sink.requests == [request(1), request(2)]
+
+
+def test_half_requests_share_one_budget_and_small_ones_are_heard_all_the_same() -> None:
+    memory = RequestMemory(limit=1 << 20)
+    half = struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 900_000
+    first, second, third = (connect(memory=memory) for _ in range(3))
+    for world, _, _ in (first, second, third):
+        world.incoming += half
+        world.run()
+    assert third[0].readable is None
+    assert memory.used < 3 << 20
+    world, sink, _ = connect(memory=memory)
+    world.incoming += frame(request(1))
+    world.run()
+    assert len(sink.requests) == 1
+    for world, _, _ in (first, second, third):
+        world.incoming += b"y" * ((1 << 20) - 900_004)
+    for _ in range(3):
+        for world, _, _ in (first, second, third):
+            world.run()
+    assert [len(sink.requests) for _, sink, _ in (first, second, third)] == [1, 1, 1]
+    for _, _, connection in (first, second, third):
+        connection.close()
+    assert memory.used == 0
+
+
+def test_a_large_buffer_is_given_back_as_soon_as_its_request_is_handled() -> None:
+    memory = RequestMemory(limit=0)
+    world, sink, connection = connect(memory=memory)
+    world.incoming += frame(request(1, size=6 << 20))
+    world.run()
+    assert len(sink.requests) == 1
+    assert memory.used == 0
+    assert len(connection._buffer) == 0
+
+
+def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
+    slow_world, _, slow = connect()
+    steady_world, sink, steady = connect()
+    config, _ = BrokerConfig.from_mapping({})
+    clock = FakeClock()
+    sweep = ConnectionSweep(dispatcher_of(clock, slow, steady), lambda: config, clock)
+    for _, connection in ((slow_world, slow), (steady_world, steady)):
+        connection.last_active = clock.now
+    slow_world.incoming += struct.pack(">ih", 1000, OTHER) + b"z"
+    steady_world.incoming += struct.pack(">ih", 1 << 20, OTHER)
+    for _ in range(30):
+        slow_world.run()
+        steady_world.run()
+        sweep.run()
+        clock.now += 5.0
+        if not slow.closed:
+            slow_world.incoming += b"z"
+        steady_world.incoming += b"y" * 6_000
+    assert slow.closed
+    assert not steady.closed
+    steady_world.incoming += b"y" * (1 << 20)
+    steady_world.run()
+    assert sink.requests
+
+
+@pytest.mark.parametrize("waited_for", [True, False])
+def test_who_trickles_gives_up_its_memory_as_soon_as_somebody_waits(waited_for: bool) -> None:
+    """Each of the slow sends 2 KiB/s, which is enough while there is memory for all."""
+    memory = RequestMemory(limit=1 << 20)
+    slow = [connect(memory=memory) for _ in range(5)]
+    good_world, sink, good = connect(memory=memory)
+    clock = FakeClock()
+    dispatcher = dispatcher_of(clock, *(c for _, _, c in slow), good, memory=memory)
+    config, _ = BrokerConfig.from_mapping({})
+    sweep = ConnectionSweep(dispatcher, lambda: config, clock)
+    for world, _, connection in slow:
+        connection.last_active = clock.now
+        world.incoming += struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 100_000
+        world.run()
+    good.last_active = clock.now
+    if waited_for:
+        good_world.incoming += frame(request(1, size=300_000))
+    for _ in range(12):
+        for world, _, connection in slow:
+            if not connection.closed:
+                world.incoming += b"y" * 10_240
+                world.run()
+        good_world.run()
+        sweep.run()
+        good_world.run()
+        clock.now += 5.0
+    assert len(sink.requests) == waited_for
+    assert any(connection.closed for _, _, connection in slow) == waited_for
+    assert not good.closed
+
+
+def test_a_fast_large_request_is_not_closed_for_those_who_wait() -> None:
+    memory = RequestMemory(limit=1 << 20)
+    large_world, sink, large = connect(memory=memory)
+    other_world, _, other = connect(memory=memory)
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({})
+    sweep = ConnectionSweep(
+        dispatcher_of(clock, large, other, memory=memory), lambda: config, clock
+    )
+    large.last_active = other.last_active = clock.now
+    large_world.incoming += struct.pack(">ihh", 8 << 20, OTHER, 0)
+    body = (8 << 20) - 4
+    while body:
+        size = min(body, 1 << 20)
+        body -= size
+        large_world.incoming += b"y" * size
+        large_world.run()
+        other_world.incoming += frame(request(1, size=100_000))
+        other_world.run()
+        sweep.run()
+        clock.now += 5.0
+    assert len(sink.requests) == 1
+    assert not other.closed
+
+
+def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None:
+    """Without shedding the memory would go from one of them to the next, ten seconds each."""
+    memory = RequestMemory(limit=4 << 20)
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({})
+    crowd = [connect(memory=memory) for _ in range(64)]
+    good_world, sink, good = connect(memory=memory)
+    dispatcher = dispatcher_of(clock, *(c for _, _, c in crowd), good, memory=memory)
+    sweep = ConnectionSweep(dispatcher, lambda: config, clock)
+    for size in (60_000, 10_000):
+        for world, _, connection in crowd:
+            connection.last_active = clock.now
+            begin = struct.pack(">ihh", 1 << 20, OTHER, 0) if size == 60_000 else b""
+            world.incoming += begin + b"y" * size
+            world.run()
+    assert len(memory.waiting) == 63
+    good.last_active = clock.now
+    good_world.incoming += frame(request(1, size=50_000))
+    good_world.run()
+    assert not sink.requests
+    for _ in range(10):
+        sweep.run()
+        for world, _, connection in crowd:
+            if not connection.closed:
+                world.incoming += b"y" * 5_000
+                world.run()
+        good_world.run()
+        clock.now += 5.0
+    assert len(sink.requests) == 1
+    assert not good.closed
+    assert not all(connection.closed for _, _, connection in crowd)
+
+
+@pytest.mark.parametrize(("key", "most"), [(OTHER, 1), (PRODUCE, 64)])
+def test_many_requests_of_one_connection_leave_the_loop_to_others(key: int, most: int) -> None:
+    """Thousands fit into a buffer; one turn of the loop must not handle them all."""
+    world, sink, connection = connect()
+    world.incoming += b"".join(frame(request(number, key)) for number in range(5_000))
+    handled = 0
+    while len(sink.requests) < 5_000:
+        if world.soon:
+            world.soon.popleft()()
+        else:
+            assert world.readable is not None
+            world.readable()
+        assert len(sink.requests) - handled <= most
+        assert connection.received_bytes < 600_000
+        assert len(world.soon) <= 1
+        handled = len(sink.requests)
+    assert bytes(world.sent).startswith(b"<" + request(0, key) + b"><" + request(1, key) + b">")
+    assert world.readable is not None
+
+
+def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
+    world, sink, connection = connect()
+    slow_world, slow_sink, slow = connect()
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({})
+    sweep = ConnectionSweep(dispatcher_of(clock, connection, slow), lambda: config, clock)
+    world.room = slow_world.room = 0
+    for one, its_sink, owner in ((world, sink, connection), (slow_world, slow_sink, slow)):
+        owner.last_active = clock.now
+        its_sink.slices[request(0)] = FakeSlice(bytes(9 << 20))
+        one.incoming += frame(request(0))
+        one.run()
+    for _ in range(8):
+        slow_world.room += 10_240
+        slow_world.run()
+        sweep.run()
+        clock.now += 5.0
+    assert connection.closed
+    assert not slow.closed
+
+
+def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
+    clock = FakeClock()
+    config, _ = BrokerConfig.from_mapping({"connections.max.idle.ms": "60000"})
+    (_, _, silent), (_, _, waits) = connect(), connect()
+    dispatcher = dispatcher_of(clock, silent, waits)
+    sweep = ConnectionSweep(dispatcher, lambda: config, clock)
+    for connection in (silent, waits):
+        connection.last_active = clock.now
+    waits.expect(Reply(waits, pipelined=False))
+    clock.now += 59
+    sweep.run()
+    assert not silent.closed
+    clock.now += 2
+    sweep.run()
+    assert (silent.closed, waits.closed) == (True, False)
+    assert dispatcher.closings.expired == 1
+
+
+def test_responses_that_nobody_reads_have_a_limit_together() -> None:
+    crowd = [connect() for _ in range(4)]
+    unread = SharedLimit(2_500_000, ClosingLog(FakeClock()), "nobody reads them")
+    connections = [connection for _, _, connection in crowd]
+    for _, sink, _ in crowd:
+        sink.unread = unread
+    file_world, file_sink, of_file = crowd[0]
+    file_sink.slices[request(2)] = FakeSlice(bytes(9 << 20))
+    file_world.room = 0
+    file_world.incoming += frame(request(2))
+    file_world.run()
+    assert 512 <= unread.total < 600, "what is in a file takes no memory, but the range does"
+    for (world, _, _), size in zip(crowd[1:], [900_000, 800_000, 700_000], strict=True):
+        world.room = 0
+        world.incoming += frame(request(1, size=size))
+        world.run()
+    assert 2_400_000 < unread.total < 2_500_000
+    crowd[3][0].incoming += frame(request(1, size=150_000))
+    crowd[3][0].run()
+    assert [connection.closed for connection in connections] == [False, True, False, False]
+    for world, _, _ in crowd:
+        world.room = 20 << 20
+        world.run()
+    assert unread.total == 0
+    assert not of_file.closed
+
+
+def test_one_response_too_many_waits_until_some_are_read() -> None:
+    world, sink, connection = connect()
+    world.room = 0
+    for number in range(10):
+        world.incoming += frame(request(number, size=400_000))
+    world.run()
+    assert len(sink.requests) == 3
+    assert connection.unread_memory < 1_300_000
+    world.room = 1 << 30
+    world.run()
+    assert len(sink.requests) == 10
+
+
+def test_a_short_rest_keeps_no_large_buffer() -> None:
+    memory = RequestMemory(limit=0)
+    world, sink, connection = connect(memory=memory)
+    world.incoming += frame(request(1, size=60_000)) + frame(request(2, size=50))[:20]
+    world.run()
+    assert connection.held_bytes
+    connection.drop_idle_buffer()
+    assert (connection.held_bytes, memory.used) == (0, 0)
+    world.incoming += frame(request(2, size=50))[20:] + frame(request(3, size=60_000))
+    world.run()
+    assert len(sink.requests) == 3
+
+
+def dispatcher_of(
+    clock: FakeClock, *connections: Connection, memory: RequestMemory | None = None
+) -> Dispatcher:
+    """What a sweep looks at."""
+    tasks: Any = None
+    dispatcher = Dispatcher(
+        {}, lambda _, __: None, clock, tasks, memory or RequestMemory(0), RequestMetrics(clock)
+    )
+    dispatcher.connections.update(dict.fromkeys(connections))
+    return dispatcher
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return int(self.now * 1000)

@@ -1,0 +1,215 @@
+"""Whom an acceptor lets in, over sockets that are never really there."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lakelog.base.broker_config import BrokerConfig
+from lakelog.server.connections.listener import Acceptor
+from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.requests.metrics import RequestMetrics
+from storage_kit import ManualClock
+
+
+class FakeSocket:
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.closed = False
+
+    def getsockname(self) -> Any:
+        return ("127.0.0.1", 9092)
+
+    def getpeername(self) -> Any:
+        if self.host == "gone":
+            raise OSError(errno.ENOTCONN, "not connected")
+        return (self.host, 40_000)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeWorld:
+    """Listener, net and tasks in one."""
+
+    address = ("127.0.0.1", 9092)
+
+    def __init__(self, settings: dict[str, str], connections_max: int = 1000) -> None:
+        self.config = BrokerConfig(settings)
+        self.arriving: deque[FakeSocket | OSError] = deque()
+        self.acceptable: Callable[[], None] | None = None
+        self.timers: list[tuple[float, Callable[[], object]]] = []
+        self.closed = False
+        tasks: Any = self
+        self.clock = clock = ManualClock()
+        self.dispatcher = Dispatcher(
+            {},
+            lambda context, request: None,
+            clock,
+            tasks,
+            RequestMemory(0),
+            RequestMetrics(clock),
+        )
+        world: Any = self
+        self.acceptor = Acceptor(
+            "PLAINTEXT",
+            world,
+            self.dispatcher,
+            world,
+            world,
+            world,
+            clock,
+            lambda: self.config,
+            connections_max,
+        )
+        self.acceptor.start()
+
+    def connect(self, *hosts: str) -> list[FakeSocket]:
+        """All at once; the loop then calls what waits for them."""
+        sockets = [FakeSocket(host) for host in hosts]
+        self.arriving.extend(sockets)
+        while self.arriving and self.acceptable is not None:
+            self.acceptable()
+        return sockets
+
+    def accept(self) -> FakeSocket:
+        if not self.arriving:
+            raise BlockingIOError
+        arrived = self.arriving.popleft()
+        if isinstance(arrived, OSError):
+            raise arrived
+        return arrived
+
+    def close(self) -> None:
+        self.closed = True
+
+    def on_acceptable(self, listener: Any, callback: Callable[[], None] | None) -> None:
+        self.acceptable = callback
+
+    def on_readable(self, sock: Any, callback: Callable[[], None] | None) -> None:
+        pass
+
+    on_writable = on_readable
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
+        self.timers.append((delay_s, lambda: callback(*args)))
+
+    def run_timers(self) -> None:
+        timers, self.timers = self.timers, []
+        for _, callback in timers:
+            callback()
+
+
+def refused(sockets: list[FakeSocket]) -> list[int]:
+    return [number for number, sock in enumerate(sockets) if sock.closed]
+
+
+def test_everybody_is_let_in_by_default() -> None:
+    world = FakeWorld({})
+    assert refused(world.connect(*["10.0.0.1"] * 200)) == []
+    assert len(world.dispatcher.connections) == 200
+
+
+def test_no_more_than_max_connections(caplog: pytest.LogCaptureFixture) -> None:
+    world = FakeWorld({"max.connections": "3"})
+    sockets = world.connect(*(f"10.0.0.{number}" for number in range(5)))
+    assert refused(sockets) == [3, 4]
+    world.run_timers()
+    assert [record.message for record in caplog.records] == [
+        "PLAINTEXT: 2 connections refused, max.connections=3"
+    ]
+    next(iter(world.dispatcher.connections)).close()
+    assert refused(world.connect("10.0.0.6", "10.0.0.7")) == [1]
+
+
+def test_no_more_than_max_connections_of_one_address(caplog: pytest.LogCaptureFixture) -> None:
+    world = FakeWorld({"max.connections.per.ip": "2"})
+    first = world.connect("10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.1")
+    assert refused(first) == [2, 4]
+    world.run_timers()
+    assert "2 connections refused, max.connections.per.ip=2 of 10.0.0.1" in caplog.text
+    for connection in list(world.dispatcher.connections):
+        if connection.peer[0] == "10.0.0.1":
+            connection.close()
+    assert refused(world.connect("10.0.0.1", "10.0.0.1", "10.0.0.1")) == [2]
+
+
+def test_the_limits_in_force_count() -> None:
+    world = FakeWorld({})
+    world.connect("10.0.0.1", "10.0.0.1")
+    world.config = BrokerConfig({}).with_dynamic({"max.connections.per.ip": "2"}, {})
+    assert refused(world.connect("10.0.0.1", "10.0.0.2")) == [0]
+
+
+def test_who_has_gone_already_is_not_counted() -> None:
+    world = FakeWorld({})
+    assert refused(world.connect("gone", "10.0.0.1")) == [0]
+    assert len(world.dispatcher.connections) == 1
+
+
+def test_without_descriptors_it_pauses_and_goes_on() -> None:
+    world = FakeWorld({})
+    world.arriving.append(OSError(errno.EMFILE, "too many open files"))
+    world.connect("10.0.0.1")
+    assert world.acceptable is None
+    assert len(world.dispatcher.connections) == 0
+    world.run_timers()
+    assert refused(world.connect("10.0.0.2")) == []
+    assert len(world.dispatcher.connections) == 2
+
+
+def test_a_closed_acceptor_takes_nobody() -> None:
+    world = FakeWorld({})
+    world.arriving.append(OSError(errno.EMFILE, "too many open files"))
+    world.connect()
+    world.acceptor.close()
+    world.run_timers()
+    assert world.closed
+    assert world.acceptable is None
+
+
+def test_new_connections_are_delayed_beyond_their_rate() -> None:
+    world = FakeWorld({"max.connection.creation.rate": "10"})
+    sockets = world.connect(*["10.0.0.1"] * 25)
+    assert len(world.dispatcher.connections) == 10
+    assert world.acceptable is None
+    ((delay_s, _),) = world.timers
+    assert delay_s == pytest.approx(0.1)
+    world.clock.now_ms += 101
+    world.run_timers()
+    assert len(world.dispatcher.connections) == 10, "the listener is asked again, nothing more"
+    world.connect()
+    assert len(world.dispatcher.connections) == 11
+    world.clock.now_ms += 60_000
+    world.run_timers()
+    world.connect()
+    assert len(world.dispatcher.connections) == 21, "a pause earns a second's worth"
+    assert refused(sockets) == []
+
+
+def test_addresses_are_forgotten_with_their_last_connection() -> None:
+    world = FakeWorld({})
+    world.connect("10.0.0.1", "10.0.0.1", "10.0.0.2")
+    assert world.dispatcher.connections_of("10.0.0.1") == 2
+    for connection in list(world.dispatcher.connections):
+        connection.close()
+        connection.close()
+    assert world.dispatcher.connections_of("10.0.0.1") == 0
+    assert not world.dispatcher._of_host
+
+
+def test_what_the_descriptors_leave_to_connections_holds_below_the_setting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = FakeWorld({"max.connections": "5"}, connections_max=3)
+    sockets = world.connect(*["10.0.0.1"] * 5)
+    assert [sock.closed for sock in sockets] == [False] * 3 + [True] * 2
+    assert world.dispatcher.connections_refused == 2
+    (_, report), *_ = world.timers
+    report()
+    assert "2 connections refused, the limit of open files (ulimit -n) leaves 3" in caplog.text

@@ -1,0 +1,207 @@
+"""What is begun in one turn of the loop, and who has the next one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lakelog.server.connections.request_turns import FREE, SHARE, TURN_S, Rank, RequestTurns
+
+TAKES_S = TURN_S / 4.5
+"""What a request takes, unless a test says otherwise: five begin in a queue's part of a turn."""
+EACH = 5
+
+
+class World:
+    """Callbacks in turns, as a loop runs them: what is scheduled in one runs in the next.
+
+    Time passes only while requests are handled.
+    """
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.clock_readings = 0
+        self.soon: deque[Callable[[], object]] = deque()
+        self.turns = RequestTurns(self, self)  # type: ignore[arg-type]
+
+    def monotonic(self) -> float:
+        self.clock_readings += 1
+        return self.now
+
+    def call_soon(self, callback: Callable[[], object], *_: Any) -> None:
+        self.soon.append(callback)
+
+    def turn(self) -> float:
+        """Seconds that the turn has taken."""
+        begun = self.now
+        for _ in range(len(self.soon)):
+            self.soon.popleft()()
+        return self.now - begun
+
+
+class Asking:
+    """Wants `count` requests begun, as a connection does."""
+
+    def __init__(
+        self,
+        world: World,
+        count: int,
+        rank: Rank = Rank.ANSWERED,
+        *,
+        costly: bool = True,
+        takes_s: float = TAKES_S,
+    ) -> None:
+        self._world = world
+        self._left = count
+        self._rank = rank
+        self._costly = costly
+        self._takes_s = takes_s
+        self.begun = 0
+
+    def go_on(self) -> None:
+        turns = self._world.turns
+        share = 0 if turns.left <= 0 and turns.is_over() else turns.share
+        while self._left:
+            if share <= 0 or (self._costly and not turns.may_begin()):
+                turns.wait(self.go_on, Rank.AHEAD if self.begun else self._rank)
+                return
+            self._left -= 1
+            self.begun += 1
+            self._world.now += self._takes_s
+            turns.left -= 1
+            share = 0 if self._costly else share - 1
+
+
+def _crowd(world: World, size: int, *arguments: Any, **options: Any) -> list[Asking]:
+    crowd = [Asking(world, *arguments, **options) for _ in range(size)]
+    for one in crowd:
+        one.go_on()
+    return crowd
+
+
+def _begun(crowd: list[Asking]) -> int:
+    return sum(one.begun for one in crowd)
+
+
+@pytest.mark.parametrize("costly", [True, False])
+@pytest.mark.parametrize("count", [1, 50])
+def test_a_turn_has_its_time_however_many_ask(count: int, costly: bool) -> None:
+    world = World()
+    begun = world.now
+    crowd = _crowd(world, 500, count, costly=costly)
+    in_one_callback = 1 if costly else min(count, SHARE)
+    untimed = 0 if costly else FREE
+    assert world.now - begun <= TURN_S + (untimed + 2 * in_one_callback) * TAKES_S
+    while world.turns.waiting:
+        before = _begun(crowd)
+        assert world.turn() <= 2 * (TURN_S + in_one_callback * TAKES_S)
+        assert world.turns.waiting == 0 or _begun(crowd) - before >= EACH
+    assert [one.begun for one in crowd] == [count] * 500
+
+
+def test_connections_of_one_queue_go_on_in_the_order_of_coming() -> None:
+    world = World()
+    crowd = _crowd(world, 100, 1)
+    while world.turns.waiting:
+        world.turn()
+        done = [one.begun for one in crowd]
+        assert done == sorted(done, reverse=True)
+    assert not world.soon, "another turn is asked for, and nobody waits"
+
+
+def test_a_client_that_waits_is_before_newcomers_and_those_that_send_ahead() -> None:
+    world = World()
+    _crowd(world, 500, 50)
+    _crowd(world, 1_500, 1, Rank.NEW)
+    while any(world.turns._queues[Rank.ANSWERED]):
+        world.turn()
+    assert all(map(len, world.turns._queues[Rank.NEW :]))
+    good = Asking(world, 1)
+    good.go_on()
+    assert good.begun == 0
+    world.turn()
+    assert good.begun == 1
+
+
+@pytest.mark.parametrize("crowded", Rank)
+def test_every_queue_goes_on_while_another_is_never_empty(crowded: Rank) -> None:
+    """Even by requests each of which takes longer than a turn."""
+    world = World()
+    others = []
+    for rank in Rank:
+        world.turns.wait(Asking(world, 1000, rank, takes_s=0.02).go_on, rank)
+        others.append(Asking(world, 1, rank, takes_s=0.02))
+        world.turns.wait(others[-1].go_on, rank)
+    for _ in range(5):
+        for _ in range(3):
+            world.turns.wait(Asking(world, 1, crowded, takes_s=0.02).go_on, crowded)
+        assert world.turn() <= len(Rank) * 0.02 + 1e-9
+    assert [one.begun for one in others] == [1, 1, 1]
+
+
+def test_few_requests_of_produce_and_fetch_are_not_timed() -> None:
+    world = World()
+    _crowd(world, FREE, 1, costly=False)
+    assert (world.clock_readings, world.turns.waiting, len(world.soon)) == (0, 0, 0)
+    _crowd(world, 1, 1, costly=False)
+    assert len(world.soon) == 1
+    world.turn()
+    assert (world.turns.left, len(world.soon)) == (FREE, 0)
+
+
+def test_a_turn_that_other_requests_have_used_up_is_over_for_produce_and_fetch() -> None:
+    world = World()
+    _crowd(world, EACH + 1, 1)
+    assert world.turns.waiting == 1
+    (cheap,) = _crowd(world, 1, 1, costly=False)
+    assert cheap.begun == 0
+    world.turn()
+    assert cheap.begun == 1
+
+
+def test_nobody_waits_while_there_is_enough_for_all() -> None:
+    world = World()
+    for _ in range(20):
+        crowd = _crowd(world, EACH, 1)
+        assert all(one.begun == 1 for one in crowd)
+        world.turn()
+        assert not world.turns.waiting
+        assert world.turns.share == SHARE
+
+
+def test_the_share_of_a_connection_shrinks_while_others_wait() -> None:
+    world = World()
+    turns = world.turns
+    _crowd(world, 2 * EACH, 1)
+    assert (turns.waiting, turns.share) == (EACH, SHARE)
+    _crowd(world, 26, 1)
+    assert (turns.waiting, turns.share) == (31, SHARE // 4)
+    _crowd(world, 500, 1)
+    assert turns.share == 1
+    while turns.waiting:
+        world.turn()
+    assert turns.share == SHARE
+
+
+def test_a_callback_that_fails_keeps_nobody_else_from_a_turn() -> None:
+    world = World()
+    crowd = _crowd(world, 10, 50)
+
+    def fail() -> None:
+        raise RuntimeError("as told")
+
+    world.turns.wait(fail, Rank.ANSWERED)
+    late = Asking(world, 1)
+    late.go_on()
+    failures = 0
+    for _ in range(200):
+        try:
+            world.turn()
+        except RuntimeError:
+            failures += 1
+    assert failures == 1
+    assert late.begun == 1
+    assert _begun(crowd) == 500

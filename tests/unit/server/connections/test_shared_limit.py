@@ -1,0 +1,50 @@
+"""Who is closed when all connections together hold too much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakelog.server.connections.shared_limit import SharedLimit
+from lakelog.server.event_log.closing_log import ClosingLog
+from storage_kit import ManualClock
+
+
+class Held:
+    """A connection, as far as a bound knows it; what it holds outlives it."""
+
+    peer_name = "a peer"
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def bound_of(most: int, *sizes: int) -> tuple[Any, list[Any]]:
+    bound: Any = SharedLimit(most, ClosingLog(ManualClock()), "too much")
+    held = [Held() for _ in sizes]
+    for each, size in zip(held, sizes, strict=True):
+        bound.hold(each, size)
+    return bound, held
+
+
+def test_the_largest_is_closed() -> None:
+    _, held = bound_of(1000, 300, 500, 250)
+    assert [each.closed for each in held] == [False, True, False]
+
+
+def test_nobody_is_closed_for_what_a_closed_connection_still_holds() -> None:
+    bound, (small, large, late) = bound_of(1000, 300, 500, 0)
+    small.close()
+    bound.hold(late, 450)
+    assert bound.total > 1000
+    assert [each.closed for each in (large, late)] == [False, False]
+
+
+def test_those_that_are_open_stay_within_the_bound_whatever_closed_ones_hold() -> None:
+    bound, (closed, *others) = bound_of(1000, 900, 50, 20)
+    closed.close()
+    bound.hold(others[0], 950)
+    bound.hold(others[1], 60)
+    assert [each.closed for each in others] == [True, False]

@@ -1,0 +1,233 @@
+"""When a shortage begins and ends, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from coordinator_world import VirtualClock, VirtualLoop
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.runtime.aio import AsyncioTasks
+from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE, Shortages
+from lakelog.storage.names import PROBE
+from lakelog.storage.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import DATA
+
+RESERVED = 10_000
+
+
+class Tasks(AsyncioTasks):
+    """The work of a thread is done at once, and told of in the next turn."""
+
+    def offload(self, lane: str, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        done = self.future()
+        try:
+            self.call_soon(done.set_result, work())
+        except OSError as error:
+            self.call_soon(done.set_exception, error)
+        return done
+
+
+class World:
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.disk = MemoryDisk(VirtualClock(loop))
+        self.disk.make_dirs(DATA)
+        self.filled = self.ended = 0
+        self.reserve = SpaceReserve(self.disk, DATA, RESERVED, SpaceGate())
+        self.shortages = Shortages(
+            DATA, self.disk, Tasks(loop), self.reserve, self._on_filled, self._on_end
+        )
+
+    def _on_filled(self) -> None:
+        self.filled += 1
+
+    def _on_end(self) -> None:
+        self.ended += 1
+
+    def note(self, code: int) -> None:
+        self.shortages.note(OSError(code, os.strerror(code)))
+
+    def fill(self, left: int = 0) -> None:
+        self.disk.capacity = self.disk.used + left
+
+
+def in_world(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
+    def test(caplog: pytest.LogCaptureFixture) -> None:
+        loop = VirtualLoop()
+        try:
+            with caplog.at_level(logging.INFO):
+                loop.run_until_complete(scenario(World(loop)))
+        finally:
+            loop.close()
+        expected = EVENTS.get(scenario.__name__)
+        if expected is not None:
+            assert [getattr(record, "event", "") for record in caplog.records] == expected
+
+    test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
+    return test
+
+
+FULL, SPACE_AGAIN = "log_directory_full", "log_directory_has_space"
+NONE_LEFT, SOME_LEFT = "descriptors_exhausted", "descriptors_available"
+EVENTS = {
+    "test_a_full_disk_has_one_line_at_each_end": [FULL, SPACE_AGAIN],
+    "test_both_may_be_short_at_once": [FULL, NONE_LEFT, SOME_LEFT, SPACE_AGAIN],
+    "test_free_space_alone_ends_nothing": [FULL, SPACE_AGAIN],
+    "test_other_errors_are_no_shortage": [],
+    "test_nothing_follows_a_stop": [FULL],
+    "test_a_reserve_that_cannot_be_freed_is_said_once": [
+        FULL,
+        "disk_reserve_failed",
+        "disk_reserve_freed",
+    ],
+}
+
+
+@in_world
+async def test_a_full_disk_has_one_line_at_each_end(world: World) -> None:
+    world.fill(ROOM_BYTES - 1)
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.ENOSPC):
+        world.note(code)
+    assert list(world.shortages.reasons) == [SPACE]
+    await asyncio.sleep(10)
+    world.note(errno.ENOSPC)
+    assert not world.ended
+    world.fill(ROOM_BYTES)
+    await asyncio.sleep(1.1)
+    assert world.shortages.reasons == {}
+    assert world.ended == 1
+    assert not world.disk.exists(DATA / PROBE)
+
+
+@in_world
+async def test_free_space_alone_ends_nothing(world: World) -> None:
+    """A quota, or too few inodes."""
+    world.disk.fail("write", errno.EDQUOT, suffix=PROBE, times=3)
+    world.note(errno.EDQUOT)
+    await asyncio.sleep(3.5)
+    assert list(world.shortages.reasons) == [SPACE]
+    await asyncio.sleep(1)
+    assert world.shortages.reasons == {}
+
+
+@in_world
+async def test_both_may_be_short_at_once(world: World) -> None:
+    world.fill()
+    world.note(errno.ENOSPC)
+    world.note(errno.EMFILE)
+    assert list(world.shortages.reasons) == [SPACE, DESCRIPTORS]
+    await asyncio.sleep(1.1)
+    assert list(world.shortages.reasons) == [SPACE]
+    assert not world.ended
+    world.fill(ROOM_BYTES)
+    await asyncio.sleep(1)
+    assert world.ended == 1
+
+
+@in_world
+async def test_a_full_disk_ends_no_lack_of_descriptors(world: World) -> None:
+    world.fill()
+    world.note(errno.ENOSPC)
+    world.note(errno.EMFILE)
+    with patch.object(world.disk, "open", side_effect=OSError(errno.EMFILE, "none left")):
+        await asyncio.sleep(3.5)
+    assert list(world.shortages.reasons) == [SPACE, DESCRIPTORS]
+    await asyncio.sleep(1)
+    assert list(world.shortages.reasons) == [SPACE]
+
+
+@in_world
+async def test_no_topic_is_created_without_room(world: World) -> None:
+    world.shortages.check_room(1000)
+    world.fill(100_000)
+    world.shortages.check_room(1)
+    with pytest.raises(KafkaError, match="100 new partitions need") as refused:
+        world.shortages.check_room(100)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    world.note(errno.EMFILE)
+    with pytest.raises(KafkaError, match="no file descriptor left"):
+        world.shortages.check_room(1)
+
+
+@in_world
+async def test_other_errors_are_no_shortage(world: World) -> None:
+    world.note(errno.EIO)
+    world.shortages.note(None)
+    world.shortages.note(ValueError("no error of the system"))
+    assert world.shortages.reasons == {}
+
+
+@in_world
+async def test_nothing_follows_a_stop(world: World) -> None:
+    world.note(errno.ENOSPC)
+    world.shortages.stop()
+    world.note(errno.EMFILE)
+    await asyncio.sleep(5)
+    assert not world.ended
+
+
+async def spent(world: World) -> None:
+    """A full disk whose reserve was used."""
+    world.reserve.open()
+    world.reserve.renew()
+    world.fill()
+    world.note(errno.ENOSPC)
+    assert await world.shortages.free_reserve()
+
+
+@in_world
+async def test_the_disk_is_full_until_the_reserve_is_there_again(world: World) -> None:
+    await spent(world)
+    world.disk.capacity = world.disk.used + RESERVED + ROOM_BYTES - 1
+    await asyncio.sleep(3.5)
+    assert world.shortages.is_full
+    with pytest.raises(KafkaError, match="is full") as refused:
+        world.shortages.check_reserve()
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    world.fill(RESERVED + ROOM_BYTES)
+    await asyncio.sleep(1)
+    assert world.shortages.reasons == {}
+    assert world.disk.size(DATA / RESERVE) == RESERVED
+    world.shortages.check_reserve()
+    assert (world.filled, world.ended) == (1, 1)
+
+
+@in_world
+async def test_the_reserve_is_freed_for_a_full_disk_alone_and_once(world: World) -> None:
+    world.reserve.open()
+    world.reserve.renew()
+    assert not await world.shortages.free_reserve()
+    world.note(errno.EMFILE)
+    assert not await world.shortages.free_reserve()
+    assert world.filled == 0
+    world.note(errno.ENOSPC)
+    both = asyncio.gather(world.shortages.free_reserve(), world.shortages.free_reserve())
+    assert await both == [True, True], "it was freed for whoever asked meanwhile"
+    assert not await world.shortages.free_reserve()
+
+
+@in_world
+async def test_without_a_reserve_nothing_is_freed(world: World) -> None:
+    world.note(errno.ENOSPC)
+    assert not await world.shortages.free_reserve()
+    world.shortages.check_reserve()
+
+
+@in_world
+async def test_a_reserve_that_cannot_be_freed_is_said_once(world: World) -> None:
+    world.reserve.open()
+    world.shortages.allocate_reserve()
+    world.note(errno.ENOSPC)
+    world.disk.fail("truncate", errno.EIO)
+    assert not await world.shortages.free_reserve()
+    assert await world.shortages.free_reserve()
+    world.shortages.allocate_reserve()
+    assert world.reserve.is_spent, "the probe will do it"

@@ -1,0 +1,64 @@
+"""What is stored is checked by a thread; whoever waits for that is answered however it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import cast
+
+import pytest
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.replica.partition import Partition
+from lakelog.runtime.api import Tasks
+from lakelog.server.upkeep.stored_checks import NeededCheck, StoredChecks
+from lakelog.storage.names import INDEX, LOG
+from lakelog.storage.preparation import NotReady
+from storage_kit import NOW, Store, append, make_batch, memory_store
+
+BATCH_SIZE = len(make_batch(2))
+
+
+class ThreadsAtOnce:
+    def offload(self, lane: str, work: Callable[[], None]) -> Future[None]:
+        done: Future[None] = Future()
+        done.set_result(work())
+        return done
+
+
+def change(store: Store, suffix: str, position: int, bits: int) -> None:
+    file = store.disk.open(store.log.segments[0].path(suffix))
+    (byte,) = file.read_at(position, 1)
+    file.write_at(position, bytes([byte ^ bits]))
+    file.close()
+
+
+def test_a_reader_is_told_where_an_index_that_is_wrong_cannot_be_made_anew() -> None:
+    store = memory_store(LogConfig(index_interval_bytes=300))
+    log = store.create()
+    for number in range(30):
+        append(log, make_batch(2, timestamp=NOW + number))
+    log.roll(store.clock.now_ms)
+    append(log, make_batch(2))
+    store.directory.close()
+    change(store, INDEX, 8 + 7, 1)  # the position of the second entry
+    change(store, LOG, 20 * BATCH_SIZE + 8, 0x40)  # a batch's length
+    partition = Partition(store.start().logs["topic", 0], 3, lambda partition: None)
+    checks, answers = StoredChecks(cast("Tasks", ThreadsAtOnce())), 0
+    with pytest.raises(KafkaError) as told:
+        for asked in range(5):
+            assert answers == asked
+            try:
+                partition.read(0, 1 << 20, min_one=True)
+            except NotReady as first:
+                needed: list[NeededCheck] = [(partition, first.job)]
+                answers += checks_made(checks, needed)
+    assert told.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert partition.is_online
+
+
+def checks_made(checks: StoredChecks, needed: list[NeededCheck]) -> int:
+    told: list[bool] = []
+    checks.run(needed, lambda failures: told.append(not failures))
+    return len(told)
