@@ -14,7 +14,7 @@ from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.connections.request_turns import RequestTurns
 from lakelog.server.connections.shared_limit import SharedLimit
-from lakelog.storage.handles import LogSlice
+from lakelog.storage.segments.handles import LogSlice
 from storage_kit import ManualClock
 
 PRODUCE = 0

@@ -22,11 +22,11 @@ from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.record import Record, decode_records
 from lakelog.replica.partition import Partition
-from lakelog.storage.aborted_check import aborted_in
+from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import Log
 from lakelog.storage.names import CLEANED, SWAP
 from lakelog.storage.preparation import wait_for
-from lakelog.storage.txn_index import AbortedTransaction
+from lakelog.storage.reading.aborted_check import aborted_in
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
 from lakelog.testing.randomness import SeededRandom

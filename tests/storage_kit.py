@@ -11,7 +11,7 @@ from lakelog.records.builder import BatchBuilder
 from lakelog.records.control import EndTransactionMarker
 from lakelog.records.record import Record, decode_records
 from lakelog.runtime.api import Disk
-from lakelog.storage.directory import LogDirectory
+from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.log import Log
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom

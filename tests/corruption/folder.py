@@ -29,8 +29,8 @@ from lakelog.storage.checkpoint import (
     RECOVERY_POINTS,
     decode_offsets,
 )
-from lakelog.storage.known_log import KnownLog
-from lakelog.storage.known_logs import KNOWN_LOGS, decode_known_logs
+from lakelog.storage.folder.known_logs import KNOWN_LOGS, decode_known_logs
+from lakelog.storage.recovery.known_log import KnownLog
 from wire_client import RECENTLY_MS, WireClient, batch_of, create_topic, new_producer_id, produce
 from wire_transactions import WireProducer
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from corruption.picture import Picture, Refused
 from lakelog.storage.checkpoint import MalformedCheckpoint, decode_epochs
-from lakelog.storage.snapshot import MalformedSnapshot, decode_snapshot
+from lakelog.storage.producers.snapshot_file import MalformedSnapshot, decode_snapshot
 
 _CODES = {"2", "14", "15", "16", "56"}
 """Of errors that say that there is something, but damaged or not to be had now."""

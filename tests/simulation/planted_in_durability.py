@@ -19,7 +19,7 @@ from lakelog.server.handlers import produce
 from lakelog.storage import local_log, run
 from lakelog.storage.flush import FlushJob
 from lakelog.storage.local_log import LocalLog
-from lakelog.storage.segment import Segment
+from lakelog.storage.segments.segment import Segment
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.plan import SLOW_DISK
 from simulation.planted_bug import bug

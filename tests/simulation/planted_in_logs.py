@@ -10,13 +10,16 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.partition import Partition
 from lakelog.server.upkeep.maintenance import Maintenance
-from lakelog.storage import checking, loader, recovery, retention
+from lakelog.storage import retention
 from lakelog.storage.compaction import clean
-from lakelog.storage.directory import LogDirectory
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.flush import FlushJob
+from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.names import LOG
+from lakelog.storage.recovery import loader
+from lakelog.storage.recovery import segments as recovery
+from lakelog.storage.segments import checking
 from lakelog.testing.simulation.laws import Law
 from simulation.planted_bug import FLIP, bug
 

@@ -20,15 +20,17 @@ from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
 from lakelog.server import app
 from lakelog.server.coordinators import local
-from lakelog.storage import known_logs, trimmable_log, txn_index
+from lakelog.storage import trimmable_log
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
-from lakelog.storage.directory import LogDirectory
+from lakelog.storage.folder import known_logs
+from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.folder.page_cache import PageCacheMark
+from lakelog.storage.indexes import txn_index
+from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import AppendResult, Log
-from lakelog.storage.page_cache import PageCacheMark
-from lakelog.storage.producer_state import ProducerStateTable
+from lakelog.storage.producers.state import ProducerStateTable
 from lakelog.storage.trimmable_log import TrimmableLog
-from lakelog.storage.txn_index import AbortedTransaction
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.plan import EXPIRATION

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from lakelog.storage.reserve import SpaceReserve
+from lakelog.storage.folder.reserve import SpaceReserve
 from lakelog.testing.simulation import Plan, World
 
 SEEDS = 6

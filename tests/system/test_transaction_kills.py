@@ -19,7 +19,7 @@ from lakelog.protocol.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
-from lakelog.storage.page_cache import BOOT_ID
+from lakelog.storage.folder.page_cache import BOOT_ID
 from wire_client import WireClient
 
 PARTITIONS = 12

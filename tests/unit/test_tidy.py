@@ -56,7 +56,7 @@ _FUNCTION_LINES_MAX = 70
 # Larger ones from before, each with its present size: it may shrink (and then so must this).
 _LARGE_FILES: dict[str, int] = {
     "lakelog/replica/partition.py": 406,
-    "lakelog/storage/directory.py": 428,
+    "lakelog/storage/folder/directory.py": 428,
     "lakelog/testing/disk.py": 420,
     "lakelog/testing/simulation/world.py": 405,
 }

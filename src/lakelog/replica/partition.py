@@ -18,18 +18,18 @@ from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.recompressed import recompressed
 from lakelog.replica.watermark import HighWatermark
 from lakelog.replica.written import Written
-from lakelog.storage.aborted_check import check_marker
-from lakelog.storage.checking import UncheckedSlice, begin_check
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.handles import LogSlice
+from lakelog.storage.folder.reserve import SpaceGate
+from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.reserve import SpaceGate
-from lakelog.storage.seeking import check_append
-from lakelog.storage.timestamps import Search, search_time
-from lakelog.storage.txn_index import AbortedTransaction
-from lakelog.storage.validate import Origin
-from lakelog.storage.verification import Verification
+from lakelog.storage.producers.verification import Verification
+from lakelog.storage.reading.aborted_check import check_marker
+from lakelog.storage.reading.seeking import check_append
+from lakelog.storage.reading.timestamps import Search, search_time
+from lakelog.storage.segments.checking import UncheckedSlice, begin_check
+from lakelog.storage.segments.handles import LogSlice
+from lakelog.storage.validation.batches import Origin
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,12 @@ from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import Codec
 from lakelog.records.errors import CorruptRecord
 from lakelog.records.recompress import with_codec
-from lakelog.storage.validate import DECODED_AT_ONCE, SlowBatchError, decoded_bytes_max, read_batch
+from lakelog.storage.validation.batches import (
+    DECODED_AT_ONCE,
+    SlowBatchError,
+    decoded_bytes_max,
+    read_batch,
+)
 
 _CODECS = {
     "uncompressed": Codec.NONE,

@@ -53,11 +53,11 @@ from lakelog.server.settings import Settings
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import StoredChecks
-from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
+from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.folder.reserve import SpaceReserve
 from lakelog.storage.names import parse_dir_name
-from lakelog.storage.producer_room import ProducerRoom
-from lakelog.storage.reserve import SpaceReserve
+from lakelog.storage.producers.limit import ProducerRoom
 
 __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError"]
 

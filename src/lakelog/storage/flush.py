@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakelog.base.shortage import lacks_descriptors
-from lakelog.storage.handles import Handle
 from lakelog.storage.names import SYNC_FAILED
+from lakelog.storage.segments.handles import Handle
 
 if TYPE_CHECKING:
     from lakelog.storage.local_log import LocalLog

@@ -20,15 +20,14 @@ from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.files import remove_if_exists, replace
 from lakelog.storage.flush import FlushJob
-from lakelog.storage.handles import HandleCache
-from lakelog.storage.known_batches import KnownBatches
-from lakelog.storage.names import DELETED, SEGMENT_SUFFIXES
-from lakelog.storage.producer_state import ProducerStateTable
-from lakelog.storage.properties import PARTITION_METADATA
+from lakelog.storage.names import DELETED, PARTITION_METADATA, SEGMENT_SUFFIXES
+from lakelog.storage.producers.snapshots import ProducerSnapshots
+from lakelog.storage.producers.state import ProducerStateTable
+from lakelog.storage.reading.seeking import Place
 from lakelog.storage.run import takes_runs
-from lakelog.storage.seeking import Place
-from lakelog.storage.segment import Segment
-from lakelog.storage.snapshots import ProducerSnapshots
+from lakelog.storage.segments.handles import HandleCache
+from lakelog.storage.segments.known_batches import KnownBatches
+from lakelog.storage.segments.segment import Segment
 
 
 class LocalLog:

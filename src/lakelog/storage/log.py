@@ -23,14 +23,14 @@ from lakelog.records.batch import (
     set_append_time,
 )
 from lakelog.records.control import EndTransactionMarker, build_marker
-from lakelog.storage.aborted_check import aborted_in
 from lakelog.storage.preparation import wait_for
-from lakelog.storage.producer_state import BatchMetadata
+from lakelog.storage.producers.state import BatchMetadata
+from lakelog.storage.producers.verification import Verification
+from lakelog.storage.reading.aborted_check import aborted_in
 from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run
-from lakelog.storage.segment import Segment
+from lakelog.storage.segments.segment import Segment
 from lakelog.storage.trimmable_log import TrimmableLog
-from lakelog.storage.validate import Origin, check_first, check_incoming
-from lakelog.storage.verification import Verification
+from lakelog.storage.validation.batches import Origin, check_first, check_incoming
 
 
 class AppendResult(NamedTuple):

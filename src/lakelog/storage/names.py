@@ -27,6 +27,9 @@ SYNC_FAILED = ".sync-failed"
 PROBE = ".probe"
 """In the data folder while the broker finds out whether it can write again."""
 
+PARTITION_METADATA = "partition.metadata"
+"""In a log's folder: the id of its topic."""
+
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 DELETE_DIR = "-delete"
 STRAY_DIR = "-stray"

@@ -10,18 +10,22 @@ from collections.abc import Callable
 from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.storage.aborted_check import aborted_in
-from lakelog.storage.checking import may_exceed, slice_of
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.handles import LogSlice
-from lakelog.storage.known_batches import Place
+from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.local_log import LocalLog
 from lakelog.storage.preparation import wait_for
-from lakelog.storage.seeking import check_before, check_end, check_end_of_reads, check_seek
-from lakelog.storage.segment import Segment
-from lakelog.storage.timestamps import TimestampOffset, find_by_timestamp, find_max_timestamp
-from lakelog.storage.transactions import collect_aborted
-from lakelog.storage.txn_index import AbortedTransaction
+from lakelog.storage.reading.aborted_check import aborted_in
+from lakelog.storage.reading.seeking import check_before, check_end, check_end_of_reads, check_seek
+from lakelog.storage.reading.timestamps import (
+    TimestampOffset,
+    find_by_timestamp,
+    find_max_timestamp,
+)
+from lakelog.storage.reading.transactions import collect_aborted
+from lakelog.storage.segments.checking import may_exceed, slice_of
+from lakelog.storage.segments.handles import LogSlice
+from lakelog.storage.segments.known_batches import Place
+from lakelog.storage.segments.segment import Segment
 
 
 class ReadableLog(LocalLog):

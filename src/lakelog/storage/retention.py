@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lakelog.storage.names import LOG
-from lakelog.storage.seeking import check_greatest
+from lakelog.storage.reading.seeking import check_greatest
 
 if TYPE_CHECKING:
     from lakelog.storage.local_log import LocalLog
-    from lakelog.storage.segment import Segment
+    from lakelog.storage.segments.segment import Segment
 
 
 def count_deletable(log: LocalLog, now_ms: int, high_watermark: int) -> int:

@@ -21,8 +21,8 @@ from lakelog.records.batch import (
     HeaderFields,
 )
 from lakelog.records.crc import crc32c_function
-from lakelog.storage.producer_state import SEQUENCE_MAX, ProducerEntry
-from lakelog.storage.validate import CRC_START, LeastSizes
+from lakelog.storage.producers.state import SEQUENCE_MAX, ProducerEntry
+from lakelog.storage.validation.batches import CRC_START, LeastSizes
 
 if TYPE_CHECKING:
     from lakelog.storage.log import Log

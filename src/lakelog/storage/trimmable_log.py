@@ -12,10 +12,10 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import is_shortage
 from lakelog.storage.preparation import wait_for
 from lakelog.storage.readable_log import ReadableLog
+from lakelog.storage.reading.seeking import check_append
+from lakelog.storage.reading.transactions import replay
 from lakelog.storage.retention import count_deletable
-from lakelog.storage.seeking import check_append
-from lakelog.storage.segment import Segment
-from lakelog.storage.transactions import replay
+from lakelog.storage.segments.segment import Segment
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.divergence import DivergedLog, check_divergence
 from lakelog.replica.partition import Partition
-from lakelog.storage.directory import LogDirectory
+from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.folder.reserve import SpaceGate
 from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.reserve import SpaceGate
-from lakelog.storage.timestamps import at_once
+from lakelog.storage.reading.timestamps import at_once
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_batches

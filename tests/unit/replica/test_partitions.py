@@ -6,7 +6,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
-from lakelog.storage.directory import LogDirectory
+from lakelog.storage.folder.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, ManualClock

@@ -411,7 +411,7 @@ def test_a_start_that_fails_gives_the_folder_up(
 
     async def failing() -> None:
         running = Running(tmp_path / "data", {})
-        monkeypatch.setattr("lakelog.storage.directory.LogDirectory.load_logs", fail)
+        monkeypatch.setattr("lakelog.storage.folder.directory.LogDirectory.load_logs", fail)
         with pytest.raises(StartError, match="Input/output error"):
             await running.server.start()
         running.tasks.close()

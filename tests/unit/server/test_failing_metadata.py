@@ -9,7 +9,7 @@ from lakelog.metadata.controller.topics import NewTopic, plan_create_topics
 from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.embedded import METADATA_FILE
 from lakelog.runtime.aio import AsyncioTasks
-from lakelog.storage.page_cache import BOOT_ID
+from lakelog.storage.folder.page_cache import BOOT_ID
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.sqlite_metadata import SimulatedMetadata
 from socketless_broker import SocketlessBroker

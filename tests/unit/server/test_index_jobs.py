@@ -29,10 +29,10 @@ from lakelog.protocol.write_txn_markers import (
 from lakelog.records.batch import iter_batches
 from lakelog.replica.partition import Partition
 from lakelog.server.coordinators.partition_log import LocalPartitionLog
-from lakelog.storage import aborted_check
-from lakelog.storage.indexed_segment import IndexedSegment
+from lakelog.storage.indexes.txn_index import encode_aborted
 from lakelog.storage.names import INDEX, TIME_INDEX, TXN_INDEX
-from lakelog.storage.txn_index import encode_aborted
+from lakelog.storage.reading import aborted_check
+from lakelog.storage.segments.indexed_segment import IndexedSegment
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import SocketlessBroker
 from storage_kit import NOW, append, append_in_transaction, append_marker, make_batch

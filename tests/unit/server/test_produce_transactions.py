@@ -17,7 +17,7 @@ from lakelog.replica.partitions import Partitions
 from lakelog.server.appends.transaction_verification import TopicPartition, told
 from lakelog.server.connections.sampling import Sampling
 from lakelog.server.handlers import produce
-from lakelog.storage.directory import LogDirectory
+from lakelog.storage.folder.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_records

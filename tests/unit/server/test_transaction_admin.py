@@ -19,7 +19,7 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.handlers import describe_producers, write_txn_markers
-from lakelog.storage.directory import LogDirectory
+from lakelog.storage.folder.directory import LogDirectory
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import (

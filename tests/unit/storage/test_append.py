@@ -16,9 +16,9 @@ from lakelog.records.compression import Codec
 from lakelog.records.crc import crc32c
 from lakelog.storage.log import Log
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.record_errors import RecordsRefusedError
-from lakelog.storage.seeking import check_append
-from lakelog.storage.validate import WALKED_AT_ONCE
+from lakelog.storage.reading.seeking import check_append
+from lakelog.storage.validation.batches import WALKED_AT_ONCE
+from lakelog.storage.validation.record_errors import RecordsRefusedError
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
 from storage_kit import (

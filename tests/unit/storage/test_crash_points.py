@@ -9,8 +9,8 @@ import pytest
 from crash_points import OPERATIONS, Workload, workloads
 from lakelog.storage.checkpoint import LOG_STARTS, CheckpointJob
 from lakelog.storage.flush import FlushJob
-from lakelog.storage.known_logs import KNOWN_LOGS
-from lakelog.storage.snapshots import ProducerSnapshots
+from lakelog.storage.folder.known_logs import KNOWN_LOGS
+from lakelog.storage.producers.snapshots import ProducerSnapshots
 
 SAMPLE = ("each append durable", "truncations", "deleted records", "compactions", "everything")
 

@@ -15,12 +15,12 @@ from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.handles import HandleCache
-from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE
-from lakelog.storage.index_check import LAST_BYTES_MAX
+from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, TIME_INDEX
-from lakelog.storage.segment import Segment
+from lakelog.storage.segments.handles import HandleCache
+from lakelog.storage.segments.index_check import LAST_BYTES_MAX
+from lakelog.storage.segments.segment import Segment
 from storage_kit import NOW, Store, append, make_batch, memory_store
 
 

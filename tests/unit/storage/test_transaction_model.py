@@ -16,9 +16,9 @@ import pytest
 from lakelog.base.errors import KafkaError
 from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches
-from lakelog.storage.aborted_check import aborted_in
 from lakelog.storage.log import Log
 from lakelog.storage.preparation import wait_for
+from lakelog.storage.reading.aborted_check import aborted_in
 from lakelog.testing.disk import DiskStopped, MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import NOW, Store, append_marker, make_batch, memory_store

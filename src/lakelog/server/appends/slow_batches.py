@@ -25,8 +25,8 @@ from lakelog.replica.recompressed import recompressed_slowly
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.appends.time_slices import TimeSlices
 from lakelog.server.connections.request_memory import RequestMemory
-from lakelog.storage.timestamps import Search, TimestampOffset, Work
-from lakelog.storage.validate import (
+from lakelog.storage.reading.timestamps import Search, TimestampOffset, Work
+from lakelog.storage.validation.batches import (
     DECODED_BYTES_MAX,
     WalkedBatch,
     must_verify,

@@ -15,7 +15,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import ProduceRequest
 from lakelog.records.batch import HEADER, HEADER_SIZE, TRANSACTIONAL
 from lakelog.replica.partitions import Partitions
-from lakelog.storage.verification import Verification
+from lakelog.storage.producers.verification import Verification
 
 _IDS_SINCE = 13
 ADDS_SINCE = 12

@@ -37,9 +37,9 @@ from lakelog.replica.partitions import Partitions
 from lakelog.runtime.api import Tasks
 from lakelog.server.cluster.log_settings import changes_internal, log_config
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
-from lakelog.storage.directory import LogDirectory
-from lakelog.storage.loader import EPOCH_END
+from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.log import Log
+from lakelog.storage.recovery.loader import EPOCH_END
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from lakelog.server.connections.request_sink import ProtocolViolation, RequestSi
 from lakelog.server.connections.request_turns import UNIT_SHIFT, Rank, RequestTurns
 from lakelog.server.connections.sampling import Sampling
 from lakelog.server.connections.send_queue import SendQueue
-from lakelog.storage.handles import LogSlice
+from lakelog.storage.segments.handles import LogSlice
 
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
 _UNSENT_MAX = 1024 * 1024

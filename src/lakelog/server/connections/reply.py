@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakelog.runtime.api import Buffer
-from lakelog.storage.handles import LogSlice
+from lakelog.storage.segments.handles import LogSlice
 from lakelog.wire.schema import Struct
 
 if TYPE_CHECKING:

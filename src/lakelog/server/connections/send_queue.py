@@ -13,7 +13,7 @@ from typing import Any
 from lakelog.runtime.api import Buffer, Disk, File, Net, Socket, Tasks
 from lakelog.server.connections.reply import Part, release
 from lakelog.server.connections.send_turns import SMALL, SendTurns
-from lakelog.storage.handles import LogSlice
+from lakelog.storage.segments.handles import LogSlice
 
 SEND_SIZE_MAX = 1024 * 1024
 """Bytes sent in one callback, so that one fast reader cannot hold the loop."""

@@ -13,7 +13,7 @@ from lakelog.protocol.describe_producers import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.dispatch import Context
-from lakelog.storage.producer_state import ProducerEntry
+from lakelog.storage.producers.state import ProducerEntry
 
 
 def handle(

@@ -30,9 +30,9 @@ from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.requests.dispatch import DEFERRED, Context, Deferred
 from lakelog.server.upkeep.stored_checks import Failures, NeededCheck
-from lakelog.storage.handles import LogSlice
+from lakelog.storage.indexes.txn_index import AbortedTransaction as Aborted
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.txn_index import AbortedTransaction as Aborted
+from lakelog.storage.segments.handles import LogSlice
 
 READ_COMMITTED = 1
 ZSTD_SINCE = 10

@@ -36,9 +36,9 @@ from lakelog.server.requests.dispatch import DEFERRED, Context, Deferred
 from lakelog.server.upkeep.stored_checks import NeededCheck
 from lakelog.storage.log import AppendResult
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.record_errors import RecordsRefusedError
-from lakelog.storage.validate import SlowBatchError
-from lakelog.storage.verification import Verification
+from lakelog.storage.producers.verification import Verification
+from lakelog.storage.validation.batches import SlowBatchError
+from lakelog.storage.validation.record_errors import RecordsRefusedError
 
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7

@@ -27,7 +27,7 @@ from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.produce_frames import ProduceFrames
 from lakelog.server.requests.dispatch import Context
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.validate import SlowBatchError
+from lakelog.storage.validation.batches import SlowBatchError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
 from lakelog.wire.template import Template
 

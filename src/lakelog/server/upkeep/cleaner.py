@@ -30,8 +30,8 @@ from lakelog.storage.compaction.job import (
 )
 from lakelog.storage.compaction.plan import CleanableLog, CleanerLimits, examine, make_job
 from lakelog.storage.compaction.swap import SwapPutOff, begin_swap, can_swap, end_swap, finish_swap
-from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import StorageError
+from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.preparation import NotReady
 
 logger = logging.getLogger(__name__)

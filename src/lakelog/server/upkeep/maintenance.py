@@ -24,9 +24,9 @@ from lakelog.runtime.api import Clock, Disk, Processes, Tasks, Timer
 from lakelog.server.upkeep.cleaner import Cleaner
 from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import Failures, StoredChecks
-from lakelog.storage.directory import LogDirectory
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.flush import FlushJob
+from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.preparation import NotReady
 
 logger = logging.getLogger(__name__)

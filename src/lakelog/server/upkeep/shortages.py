@@ -21,8 +21,8 @@ from lakelog.base.events import event
 from lakelog.base.shortage import is_shortage, lacks_descriptors, no_space
 from lakelog.runtime.api import Disk, Tasks, Timer
 from lakelog.storage.files import remove_if_exists
+from lakelog.storage.folder.reserve import ROOM_BYTES, SpaceReserve
 from lakelog.storage.names import PROBE
-from lakelog.storage.reserve import ROOM_BYTES, SpaceReserve
 
 logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from lakelog.storage.compaction.rewrite import delete_horizon, emptied, rebuilt
 from lakelog.storage.compaction.transactions import CleanedTransactions
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.names import INDEX, TIME_INDEX, file_name
-from lakelog.storage.validate import DECODED_BYTES_MAX
+from lakelog.storage.validation.batches import DECODED_BYTES_MAX
 
 _RELATIVE_MAX = 0x7FFFFFFF
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from lakelog.runtime.api import Buffer, Disk
 from lakelog.storage.files import remove_if_exists
-from lakelog.storage.index import SegmentIndex
+from lakelog.storage.indexes.segment_index import SegmentIndex
+from lakelog.storage.indexes.txn_index import AbortedTransaction, encode_aborted
 from lakelog.storage.names import CLEANED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX
 from lakelog.storage.names import file_name as name_of
-from lakelog.storage.txn_index import AbortedTransaction, encode_aborted
 
 _WRITE_BYTES = 1 << 20
 _SYNC_BYTES = 16 << 20

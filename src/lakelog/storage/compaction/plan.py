@@ -16,8 +16,8 @@ from lakelog.storage.compaction.job import CompactionJob, LastRecord, Source
 from lakelog.storage.log import Log
 from lakelog.storage.names import LOG
 from lakelog.storage.retention import last_time
-from lakelog.storage.scan import scan_headers
-from lakelog.storage.segment import Segment
+from lakelog.storage.segments.scan import scan_headers
+from lakelog.storage.segments.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)

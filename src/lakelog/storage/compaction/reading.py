@@ -18,8 +18,8 @@ from lakelog.runtime.api import Disk, File
 from lakelog.storage.compaction.job import CompactionJob, Source
 from lakelog.storage.compaction.transactions import find_aborted
 from lakelog.storage.errors import CorruptLog
+from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.names import LOG, file_name
-from lakelog.storage.txn_index import AbortedTransaction
 
 Throttle = Callable[[int], None]
 

@@ -21,6 +21,7 @@ from lakelog.runtime.api import Disk
 from lakelog.storage.compaction.job import CleanedGroup
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
+from lakelog.storage.indexes.txn_index import TxnIndex
 from lakelog.storage.log import Log
 from lakelog.storage.names import (
     CLEANED,
@@ -31,9 +32,8 @@ from lakelog.storage.names import (
     file_name,
     offset_of,
 )
-from lakelog.storage.scan import scan_headers
-from lakelog.storage.segment import Segment
-from lakelog.storage.txn_index import TxnIndex
+from lakelog.storage.segments.scan import scan_headers
+from lakelog.storage.segments.segment import Segment
 
 
 class SwapPutOff(Exception):  # noqa: N818 - an event

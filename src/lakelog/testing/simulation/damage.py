@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lakelog.records.batch import HEADER_SIZE, BatchHeader, CorruptRecord, check_crc, read_header
-from lakelog.storage.known_logs import FoundCheckpoints
+from lakelog.storage.folder.known_logs import FoundCheckpoints
+from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.names import LOG, offset_of, parse_dir_name
-from lakelog.storage.ownership import CLEAN_SHUTDOWN
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.simulation.ledger import Ledger, Place, Shadow
 

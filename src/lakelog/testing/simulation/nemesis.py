@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakelog.storage.known_logs import KNOWN_LOGS
+from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.testing.disk_faults import Operation, kind_of
 from lakelog.testing.simulation.broker import DATA, BrokerHost
 from lakelog.testing.simulation.plan import DEATHS, HARMLESS, Plan

@@ -25,7 +25,7 @@ from lakelog.protocol.registry import api_for
 from lakelog.records.batch import read_header
 from lakelog.records.compression import Codec, compress
 from lakelog.records.crc import crc32c
-from lakelog.storage.validate import WALKED_MAX
+from lakelog.storage.validation.batches import WALKED_MAX
 from lakelog.wire.framing import decode_response, encode_request
 from poison import sealed
 from socketless_broker import FakeSocket, SocketlessBroker

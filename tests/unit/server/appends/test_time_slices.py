@@ -14,7 +14,7 @@ from lakelog.records.batch import read_header
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.appends.time_slices import TimeSlices
 from lakelog.server.connections.request_memory import RequestMemory
-from lakelog.storage.timestamps import TimestampOffset
+from lakelog.storage.reading.timestamps import TimestampOffset
 from lakelog.testing.simulation.loop import SimulatedLoop
 from storage_kit import NOW, ManualClock, make_batch
 

@@ -26,7 +26,7 @@ from lakelog.metadata.records import (
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.cluster.replicas import DeletedTopics, Replicas
-from lakelog.storage.directory import LogDirectory
+from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.preparation import wait_for
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom

@@ -15,8 +15,8 @@ from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
 from lakelog.protocol.registry import api_for
+from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.storage.log import Log
-from lakelog.storage.ownership import CLEAN_SHUTDOWN
 from lakelog.wire.framing import encode_request
 from socketless_broker import SocketlessBroker
 from storage_kit import NOW, make_batch

@@ -9,8 +9,8 @@ import pytest
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.init_producer_id import InitProducerIdRequest
-from lakelog.storage.ownership import CLEAN_SHUTDOWN
-from lakelog.storage.page_cache import BOOT_ID
+from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
+from lakelog.storage.folder.page_cache import BOOT_ID
 from socketless_broker import SocketlessBroker
 
 

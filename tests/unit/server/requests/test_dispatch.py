@@ -23,7 +23,7 @@ from lakelog.protocol.produce import ProduceRequest, ProduceResponse
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.requests import dispatch
 from lakelog.server.requests.dispatch import DEFERRED, Context
-from lakelog.storage.handles import LogSlice
+from lakelog.storage.segments.handles import LogSlice
 from made_up_broker import (
     API_VERSIONS,
     FETCH,

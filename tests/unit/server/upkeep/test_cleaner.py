@@ -30,8 +30,8 @@ from lakelog.storage.compaction.job import (
     CompactionJob,
     encode_answer,
 )
+from lakelog.storage.folder.page_cache import BOOT_ID
 from lakelog.storage.names import CLEANED, INDEX, LOG, SWAP
-from lakelog.storage.page_cache import BOOT_ID
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
 from storage_kit import DATA, NOW, Store, make_batch, memory_store, read_records

@@ -22,9 +22,9 @@ from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, decode_offsets
-from lakelog.storage.directory import LogDirectory
-from lakelog.storage.producer_room import ProducerRoom
-from lakelog.storage.reserve import SpaceReserve
+from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.folder.reserve import SpaceReserve
+from lakelog.storage.producers.limit import ProducerRoom
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, TOPIC_ID, make_batch

@@ -16,8 +16,8 @@ from coordinator_world import VirtualClock, VirtualLoop
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.upkeep.shortages import DESCRIPTORS, SPACE, Shortages
+from lakelog.storage.folder.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
 from lakelog.storage.names import PROBE
-from lakelog.storage.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA
 

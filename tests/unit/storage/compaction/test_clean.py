@@ -15,7 +15,7 @@ from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.plan import CleanerLimits
 from lakelog.storage.compaction.records import note_keys
 from lakelog.storage.errors import CorruptLog
-from lakelog.storage.index import ENTRY_SIZE, TIME_ENTRY_SIZE
+from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, TIME_INDEX
 from poison import sealed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.storage.compaction.output import CleanedSegment
-from lakelog.storage.index import SegmentIndex
+from lakelog.storage.indexes.segment_index import SegmentIndex
 from lakelog.storage.names import CLEANED, INDEX, LOG, TIME_INDEX
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import DATA, NOW, ManualClock, make_batch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lakelog.records.batch import patch_offset_and_epoch
 from lakelog.records.builder import BatchBuilder
-from lakelog.storage.ownership import CLEAN_SHUTDOWN
+from lakelog.storage.folder.ownership import CLEAN_SHUTDOWN
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.simulation.damage import Damages
 from lakelog.testing.simulation.ledger import Ledger

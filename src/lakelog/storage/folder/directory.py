@@ -1,0 +1,433 @@
+"""A data folder: whose it is, which logs are in it, and what is known of them.
+
+    .lock                              held while a process uses the folder
+    meta.properties                    cluster, node and folder id
+    .kafka_cleanshutdown               there only between a clean stop and the next start
+    recovery-point-offset-checkpoint   up to where each log is on the device
+    log-start-offset-checkpoint        where each log starts, unless at 0: a power failure may bring
+                                       segments back that were deleted
+    replication-offset-checkpoint      each log's high watermark
+    cleaner-offset-checkpoint          up to where each log is compacted
+    known-logs                         all of these and more, with a checksum
+    disk-reserve                       space to start and to free space on a full disk
+    boot-id                            the page cache that has what is not on the device yet
+    <topic>-<partition>/               a log; with -delete or -stray at the end no longer one
+
+Source: `LogManager` of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Generator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from lakelog.base.events import event
+from lakelog.base.topic_config import LogConfig
+from lakelog.runtime.api import Clock, Disk, Random
+from lakelog.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    CheckpointJob,
+    Checkpoints,
+    TopicPartition,
+    encode_epochs,
+)
+from lakelog.storage.errors import CorruptLog, LoadInterrupted
+from lakelog.storage.files import is_blank, replace
+from lakelog.storage.folder.closing import Works, close_logs
+from lakelog.storage.folder.deletions import Deletions
+from lakelog.storage.folder.known_logs import (
+    KNOWN_LOGS,
+    FoundCheckpoints,
+    KnownLogsFile,
+    known_logs,
+)
+from lakelog.storage.folder.ownership import Ownership
+from lakelog.storage.folder.properties import (
+    MetaProperties,
+    encode_partition_metadata,
+)
+from lakelog.storage.folder.reserve import SpaceGate
+from lakelog.storage.folder.topic_ids import TopicIdOf, is_lost, no_topic, topic_id_in
+from lakelog.storage.log import Log
+from lakelog.storage.names import (
+    DELETE_DIR,
+    PARTITION_METADATA,
+    STRAY_DIR,
+    dir_name,
+    parse_dir_name,
+    retired_dir_name,
+)
+from lakelog.storage.producers.limit import ProducerRoom
+from lakelog.storage.recovery.known_log import KnownLog
+from lakelog.storage.recovery.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
+from lakelog.storage.segments.handles import MAX_OPEN_DEFAULT, HandleCache
+from lakelog.storage.segments.segment import Segment
+
+_logger = logging.getLogger(__name__)
+
+
+class LogDirectory:
+    """One data folder, from `open` to `close`. `logs` are the live ones."""
+
+    def __init__(
+        self,
+        path: Path,
+        disk: Disk,
+        clock: Clock,
+        random: Random,
+        *,
+        max_open_files: int = MAX_OPEN_DEFAULT,
+        producers: ProducerRoom | None = None,
+    ) -> None:
+        self.path = path
+        self._disk, self._clock, self._random = disk, clock, random
+        self.handles = HandleCache(disk, max_open_files)
+        self.producers = producers or ProducerRoom()
+        self.gate = SpaceGate()
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: dict[TopicPartition, CorruptLog] = {}
+        """Logs that are offline because durable data is missing or wrong."""
+        self.recoveries: dict[TopicPartition, Recovery] = {}
+        """What an unclean stop cost each log that was scanned."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._ownership = Ownership(path, disk)
+        self.deletions = Deletions(disk)
+        self._known = False  # whether it has been read what is known of each log
+        self._loaded = self._has_strays = self._interrupted = self._has_lost_ids = False
+        self._offline: dict[TopicPartition, KnownLog] = {}
+        self._checkpoints, self._known_logs = Checkpoints(disk, path), KnownLogsFile()
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        """Up to where each log is compacted."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether the last process that used the folder stopped cleanly."""
+        return self._ownership.clean
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether anything that was written before this start may be missing from the logs.
+
+        Known once they are loaded. A process that was killed has lost nothing if the page cache is
+        the same, and recovery has found each log whole and has not asked the device for it.
+        """
+        if self.clean:
+            return False
+        is_whole = all(recovery.is_whole for recovery in self.recoveries.values())
+        return not (self._ownership.cached and is_whole) or bool(self.failed) or self._has_lost_ids
+
+    def trust_page_cache(self) -> None:
+        """Has the next start find everything if this process is killed.
+
+        To be called when it is durably noted what was lost before this one. Never raises.
+        """
+        self._ownership.page_cache.write()
+
+    def distrust_page_cache(self) -> None:
+        """After a failure of the device that did not come through `Disk`. May be in a thread."""
+        self._ownership.page_cache.on_failure()
+
+    @property
+    def meta(self) -> MetaProperties:
+        return self._ownership.meta
+
+    @property
+    def cluster_id(self) -> str:
+        return self.meta.cluster_id
+
+    def open(self, cluster_id: str | None, node_id: int) -> None:
+        """Locks the folder and makes sure that it is this node's, creating it if it is new.
+
+        `cluster_id` `None` takes the folder's, or a new one. Raises `DirectoryInUse` or
+        `WrongDirectory`; the lock is then free again.
+        """
+        self._ownership.take(self._random, cluster_id, node_id)
+
+    # Loading
+
+    def load_logs(
+        self,
+        configs: Callable[[str, bytes], LogConfig],
+        known_topic_ids: Container[bytes],
+        id_of: TopicIdOf = no_topic,
+        epoch_of: Callable[[bytes, int], int] = lambda topic_id, partition: EPOCH_END,
+    ) -> dict[TopicPartition, Log]:
+        """Opens every log of a known topic; recovers them all after an unclean stop.
+
+        `epoch_of` gives the end, exclusive, of the leader epochs that a partition can have had.
+        Directories of unknown topics become `-stray`. What cannot be used is in `failed`. Raises
+        `LoadInterrupted` after `interrupt`.
+        """
+        self._ownership.disclaim_clean()
+        loader = LogLoader(
+            self.handles,
+            now_ms=self._clock.wall_ms(),
+            random_below=self._random.below,
+            producers=self.producers,
+            breathe=self._check_interrupted,
+        )
+        for key, folder in self._find_logs():
+            self._check_interrupted()
+            topic_id = self._topic_id(key, folder, id_of(key[0]))
+            if topic_id is None:
+                continue
+            if topic_id not in known_topic_ids:
+                self._mark_stray(key, folder)
+                continue
+            config = configs(key[0], topic_id)
+            known = self._offline[key]
+            if not known.is_of(topic_id):
+                self._forget(key)
+            known = self._offline[key] = known.as_of(topic_id)
+            epoch_end = epoch_of(topic_id, key[1])
+            compacted = "compact" in config.cleanup_policy or key in self.cleaner_offsets
+            request = LoadRequest(
+                *key, topic_id, config, folder, self.clean, known, epoch_end, compacted
+            )
+            self._load(loader, request)
+        self._loaded = True
+        if self._has_strays:  # what was durable of them is not asked of new logs of their names
+            self.write_checkpoints()
+        return self.logs
+
+    def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
+        """Every log there is, after reading what the checkpoints say of it."""
+        checkpoints = FoundCheckpoints(self._disk, self.path)
+        self.high_watermarks = checkpoints.high_watermarks
+        self.cleaner_offsets = checkpoints.cleaned
+        found = []
+        for name in self._disk.list(self.path):
+            folder, key = self.path / name, parse_dir_name(name)
+            if name.endswith(DELETE_DIR) and self._disk.is_dir(folder):
+                self.deletions.add(folder)
+            if key is None or not self._disk.is_dir(folder):
+                continue
+            self._offline[key] = checkpoints.known_of(key)
+            found.append((key, folder))
+        self._known = True
+        return found
+
+    def interrupt(self) -> None:
+        """Ends loading soon; may be called from another thread."""
+        self._interrupted = True
+
+    def _check_interrupted(self) -> None:
+        if self._interrupted:
+            raise LoadInterrupted("it was told to stop while it opened its logs")
+
+    def _load(self, loader: LogLoader, request: LoadRequest) -> None:
+        key = request.topic, request.partition
+        try:
+            log, recovery = loader.load(request)
+        except CorruptLog as error:
+            _logger.error(
+                "%s-%d is offline: %s",
+                *key,
+                error,
+                extra=event("partition_offline", code="LL0304", topic=key[0], partition=key[1]),
+            )
+            self.failed[key] = error
+            return
+        log.before_truncate = self.write_checkpoints
+        self.logs[key] = log
+        del self._offline[key]
+        if recovery.segments_scanned:
+            self.recoveries[key] = recovery
+        for reason in recovery.reasons:
+            _logger.warning(
+                "%s-%d was cut at offset %d: %s",
+                *key,
+                log.log_end_offset,
+                reason,
+                extra=event(
+                    "log_truncated",
+                    topic=key[0],
+                    partition=key[1],
+                    log_end_offset=log.log_end_offset,
+                ),
+            )
+
+    def _topic_id(self, key: TopicPartition, folder: Path, present: bytes | None) -> bytes | None:
+        """`None` for a directory that has been dealt with.
+
+        A power failure soon after the creation may take the file: nothing is lost with it where
+        nothing was written, or nothing has yet been made durable.
+        """
+        known, disk = self._offline[key], self._disk
+        try:
+            return topic_id_in(disk, folder, known.topic_id, present)
+        except CorruptLog as error:
+            if is_blank(disk, folder):
+                self._mark_stray(key, folder)
+            elif not self.clean and is_lost(disk, folder, known, present):
+                self._has_lost_ids = True
+                self._mark_stray(key, folder)
+            else:
+                _logger.error(
+                    "%s-%d is offline: %s",
+                    *key,
+                    error,
+                    extra=event("partition_offline", code="LL0304", topic=key[0], partition=key[1]),
+                )
+                self.failed[key] = error
+        return None
+
+    def _mark_stray(self, key: TopicPartition, folder: Path) -> None:
+        self._forget(key)
+        self._has_strays = True
+        target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), STRAY_DIR)
+        _logger.warning(
+            "%s belongs to no known topic; keeping it as %s",
+            folder,
+            target.name,
+            extra=event("folder_set_aside", path=target),
+        )
+        self._disk.rename(folder, target)
+
+    def _forget(self, key: TopicPartition) -> None:
+        for known in (self._offline, self.high_watermarks, self.cleaner_offsets):
+            known.pop(key, None)
+
+    # Logs
+
+    def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
+        """A new, empty log. `FileExistsError` if its directory is there."""
+        log = self.make_log(topic, partition, topic_id, config)
+        self.add_log(log)
+        return log
+
+    def make_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
+        """The files of a new log, for `add_log`; may be in a thread.
+
+        After an `OSError` none of them is left.
+        """
+        folder = self.path / dir_name(topic, partition)
+        if self._disk.exists(folder):
+            raise FileExistsError(f"{folder} exists")
+        try:
+            self.gate.check()
+            return self._make_log(topic, partition, topic_id, config, folder)
+        except OSError:
+            with suppress(OSError):
+                self._disk.remove_tree(folder)
+            raise
+
+    def _make_log(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, folder: Path
+    ) -> Log:
+        self._disk.make_dirs(folder)
+        replace(self._disk, folder / PARTITION_METADATA, encode_partition_metadata(topic_id))
+        replace(self._disk, folder / LEADER_EPOCHS, encode_epochs(()))
+        now_ms = self._clock.wall_ms()
+        segment = Segment(self.handles, folder, 0, config, created_ms=now_ms).create()
+        return Log(
+            topic,
+            partition,
+            topic_id,
+            config,
+            folder,
+            self.handles,
+            [segment],
+            random_below=self._random.below,
+            producers=self.producers.new_table(),
+            created=True,
+        )
+
+    def add_log(self, log: Log) -> None:
+        """Takes into use what `make_log` has made."""
+        key = log.topic, log.partition
+        self.cleaner_offsets.pop(key, None)
+        log.before_truncate = self.write_checkpoints
+        self.logs[key] = log
+
+    def schedule_delete(self, log: Log) -> None:
+        """Takes a log out of use; its files go with `deletions` after the topic's delay.
+
+        After an `OSError` the log is out of use all the same, but its directory is still there.
+        """
+        log.abandon()
+        target = self._retire(log.folder, (log.topic, log.partition), log.config)
+        log.move_to(target)
+
+    def schedule_delete_failed(self, topic: str, partition: int, config: LogConfig) -> None:
+        """The same for a log in `failed`."""
+        self._retire(self.path / dir_name(topic, partition), (topic, partition), config)
+
+    def _retire(self, folder: Path, key: TopicPartition, config: LogConfig) -> Path:
+        self._forget(key)
+        for known in (self.logs, self.failed):
+            known.pop(key, None)
+        target = self.path / retired_dir_name(*key, self._random.bytes(16).hex(), DELETE_DIR)
+        self._disk.rename(folder, target)
+        self.deletions.add(target, self._clock.wall_ms() + config.file_delete_delay_ms)
+        return target
+
+    # Checkpoints
+
+    def begin_checkpoints(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> CheckpointJob:
+        """The checkpoint files that have changed, encoded.
+
+        `high_watermarks` are of all logs that are in use; those of others stay as they are.
+        """
+        committed = self.high_watermarks
+        if high_watermarks is not None:
+            offline = {key: offset for key, offset in committed.items() if key in self._offline}
+            committed = self.high_watermarks = {**offline, **high_watermarks}
+        known = known_logs(self.logs, self._offline, committed, self.cleaner_offsets)
+        files = {
+            RECOVERY_POINTS: {key: log.recovery_point for key, log in known.items()},
+            LOG_STARTS: {key: log.start for key, log in known.items() if log.start},
+            HIGH_WATERMARKS: dict(committed),
+            CLEANER_OFFSETS: dict(self.cleaner_offsets),
+        }
+        return self._checkpoints.begin(files, {KNOWN_LOGS: self._known_logs.encode(known)})
+
+    def write_checkpoints(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Blocks until the four checkpoint files are durable."""
+        self.begin_checkpoints(high_watermarks).run()
+
+    # Closing
+
+    def closing(
+        self, high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> Generator[Works, None, None]:
+        """A clean stop in steps, of which each gives work that blocks; no flush may be under way.
+
+        Every log is made durable, so that the next start scans nothing. That is not claimed while
+        a log is offline or broken, or was not recovered: its recovery point stays, and the next
+        start recovers.
+        """
+        try:
+            if self._known:
+                logs = list(self.logs.values())
+                closed = yield from close_logs(self._disk, self.path, logs, self.handles.max_open)
+                yield [self.begin_checkpoints(high_watermarks).run]
+                if closed and not self.failed and (self._loaded or self.clean):
+                    yield [self._ownership.claim_clean]
+        finally:
+            self._give_up()
+
+    def close(self, clean: bool = True) -> None:
+        """Gives the folder up; `clean` with all the steps of `closing`, one after the other."""
+        if not clean:
+            self._give_up()
+            return
+        with closing(self.closing()) as steps:
+            for works in steps:
+                for work in works:
+                    work()
+
+    def _give_up(self) -> None:
+        for log in self.logs.values():
+            log.abandon()
+        self._ownership.release()

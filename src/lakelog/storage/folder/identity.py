@@ -1,0 +1,60 @@
+"""Whose a data folder is: `meta.properties`, which a new folder gets and any other must have."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from lakelog.base.events import event
+from lakelog.base.uuids import encode_uuid, random_uuid
+from lakelog.runtime.api import Disk, Random
+from lakelog.storage.errors import WrongDirectory
+from lakelog.storage.files import read_if_exists
+from lakelog.storage.folder.properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    decode_meta_properties,
+    encode_meta_properties,
+)
+from lakelog.storage.names import parse_dir_name
+
+_logger = logging.getLogger(__name__)
+
+
+def load_identity(
+    disk: Disk, folder: Path, random: Random, cluster_id: str | None, node_id: int
+) -> MetaProperties:
+    """Raises `WrongDirectory`. `cluster_id` `None` takes the folder's, or a new one."""
+    path = folder / META_PROPERTIES
+    data = read_if_exists(disk, path)
+    if data is None:
+        return _format(disk, folder, random, cluster_id, node_id)
+    try:
+        meta = decode_meta_properties(data)
+    except ValueError as error:
+        raise WrongDirectory(f"{path} cannot be used: {error}") from error
+    if meta.node_id != node_id:
+        raise WrongDirectory(f"{path} belongs to node {meta.node_id}, this is node {node_id}")
+    if cluster_id not in (None, meta.cluster_id):
+        raise WrongDirectory(
+            f"{path} belongs to cluster {meta.cluster_id}, this is cluster {cluster_id}"
+        )
+    if data != encode_meta_properties(meta):
+        _logger.warning(
+            "%s is written anew, with a checksum", path, extra=event("file_rebuilt", path=path)
+        )
+        disk.write_atomic(path, encode_meta_properties(meta))
+    return meta
+
+
+def _format(
+    disk: Disk, folder: Path, random: Random, cluster_id: str | None, node_id: int
+) -> MetaProperties:
+    logs = [name for name in disk.list(folder) if parse_dir_name(name)]
+    if logs:
+        raise WrongDirectory(f"{folder} has logs ({logs[0]}) but no {META_PROPERTIES}: put it back")
+    meta = MetaProperties(
+        cluster_id or encode_uuid(random_uuid(random)), node_id, random_uuid(random)
+    )
+    disk.write_atomic(folder / META_PROPERTIES, encode_meta_properties(meta))
+    return meta

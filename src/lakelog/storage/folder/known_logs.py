@@ -1,0 +1,199 @@
+"""`known-logs`: what is known of each log, with a checksum, which Kafka's own files do not have.
+
+    lakelog known-logs 1 <CRC-32C of what follows, 8 hexadecimal digits>
+    ["<topic>",<partition>,"<topic id>",<recovery point>,<start>,<high watermark>,<cleaned>,
+     [[<leader epoch>,<start>],...],[[<base of a segment>,<CRC-32C of its .txnindex>],...]]
+    ...                                                                   (one line for each log)
+
+A high watermark or a cleaned offset of -1 is not known, and neither are transaction indexes that
+are `null`. Leader epochs and transaction indexes are
+those of what is before the recovery point, and so are complete only after a clean stop; what comes
+later is found out by the recovery.
+
+It is written before the checkpoint files that Apache Kafka reads, and is believed where these
+disagree. A folder of an older version has none.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lakelog.base.events import event
+from lakelog.base.uuids import ZERO_UUID, decode_uuid, encode_uuid
+from lakelog.records.crc import crc32c
+from lakelog.runtime.api import Disk
+from lakelog.storage.checkpoint import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    MalformedCheckpoint,
+    TopicPartition,
+    decode_offsets,
+)
+from lakelog.storage.files import read_if_exists
+from lakelog.storage.log import Log
+from lakelog.storage.recovery.known_log import KnownLog
+
+KNOWN_LOGS = "known-logs"
+_HEAD = b"lakelog known-logs 1 %08x\n"
+_HEAD_SIZE = len(_HEAD % 0)
+_logger = logging.getLogger(__name__)
+
+
+KnownLogs = dict[TopicPartition, KnownLog]
+
+
+class KnownLogsFile:
+    """What the file says, encoded again and again although few logs have changed."""
+
+    __slots__ = ("_data", "_known", "_rows")
+
+    def __init__(self) -> None:
+        self._known: KnownLogs = {}
+        self._rows: dict[TopicPartition, bytes] = {}
+        self._data = _HEAD % crc32c(b"")
+
+    def encode(self, logs: KnownLogs) -> bytes:
+        before, rows = self._known, self._rows
+        if logs != before:
+            self._rows = {
+                key: rows[key] if before.get(key) == known else _row(key, known)
+                for key, known in logs.items()
+            }
+            body = b"".join(self._rows.values())
+            self._data, self._known = _HEAD % crc32c(body) + body, logs
+        return self._data
+
+
+def _row(key: TopicPartition, known: KnownLog) -> bytes:
+    fields = [*key, encode_uuid(known.topic_id), *known[1:]]
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def encode_known_logs(logs: KnownLogs) -> bytes:
+    return KnownLogsFile().encode(logs)
+
+
+def decode_known_logs(data: bytes) -> KnownLogs:
+    """Raises `MalformedCheckpoint`."""
+    body = data[_HEAD_SIZE:]
+    if data[:_HEAD_SIZE] != _HEAD % crc32c(body):
+        raise MalformedCheckpoint("the checksum does not match")
+    return dict(_decode(json.loads(line)) for line in body.splitlines())
+
+
+def _decode(row: list[Any]) -> tuple[TopicPartition, KnownLog]:
+    topic, partition, topic_id, point, start, committed, cleaned, epochs, aborted = row
+    known = KnownLog(
+        decode_uuid(topic_id),
+        point,
+        start,
+        committed,
+        cleaned,
+        tuple((epoch, first) for epoch, first in epochs),
+        None if aborted is None else tuple((base, checksum) for base, checksum in aborted),
+    )
+    return (topic, partition), known
+
+
+def known_of(log: Log, high_watermark: int, cleaned: int) -> KnownLog:
+    point = log.recovery_point
+    return KnownLog(
+        log.topic_id,
+        point,
+        log.log_start_offset,
+        high_watermark,
+        cleaned,
+        tuple(entry for entry in log.leader_epochs.entries if entry[1] < point),
+        tuple(
+            (segment.base_offset, segment.aborted_checksum())
+            for segment in log.segments
+            if segment.txn_index is not None and segment.next_offset <= point
+        ),
+    )
+
+
+class FoundCheckpoints:
+    """What a start finds in the folder: `known-logs` if it can be believed, or Kafka's files."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._folder = folder
+        self.logs = self._read_known()
+        files = {
+            RECOVERY_POINTS: {key: log.recovery_point for key, log in self._known()},
+            LOG_STARTS: {key: log.start for key, log in self._known() if log.start},
+            HIGH_WATERMARKS: {
+                key: log.high_watermark for key, log in self._known() if log.high_watermark >= 0
+            },
+            CLEANER_OFFSETS: {key: log.cleaned for key, log in self._known() if log.cleaned >= 0},
+        }
+        offsets = [self._offsets(name, known) for name, known in files.items()]
+        self.recovery_points, self.starts, self.high_watermarks, self.cleaned = offsets
+
+    def known_of(self, key: TopicPartition) -> KnownLog:
+        """Of a log that nothing is known of, nothing is durable."""
+        if self.logs is not None and key in self.logs:
+            return self.logs[key]
+        recovery_point, start = self.recovery_points.get(key, 0), self.starts.get(key, 0)
+        return KnownLog(ZERO_UUID, recovery_point, start, aborted=None)
+
+    def _known(self) -> list[tuple[TopicPartition, KnownLog]]:
+        return list((self.logs or {}).items())
+
+    def _read_known(self) -> KnownLogs | None:
+        data = read_if_exists(self._disk, self._folder / KNOWN_LOGS)
+        if data is None:
+            return None
+        try:
+            return decode_known_logs(data)
+        except MalformedCheckpoint as error:
+            path = self._folder / KNOWN_LOGS
+            _logger.error(
+                "%s is damaged: %s; it is made anew from the other files",
+                path,
+                error,
+                extra=event("file_rebuilt", path=path),
+            )
+            return None
+
+    def _offsets(self, name: str, known: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        path = self._folder / name
+        data = read_if_exists(self._disk, path)
+        try:
+            found = decode_offsets(data) if data is not None else {}
+        except MalformedCheckpoint as error:
+            _logger.warning(
+                "%s is ignored: %s", path, error, extra=event("file_ignored", path=path)
+            )
+            return known
+        if self.logs is None:
+            return found
+        if found != known:
+            _logger.warning(
+                "%s is not what was written last; it is made anew",
+                path,
+                extra=event("file_rebuilt", path=path),
+            )
+        return known
+
+
+def known_logs(
+    logs: Mapping[TopicPartition, Log],
+    offline: Mapping[TopicPartition, KnownLog],
+    high_watermarks: Mapping[TopicPartition, int],
+    cleaned: Mapping[TopicPartition, int],
+) -> KnownLogs:
+    """Of those that are in use, and of those that are not."""
+    known = {
+        key: log._replace(high_watermark=high_watermarks.get(key, -1), cleaned=cleaned.get(key, -1))
+        for key, log in offline.items()
+    }
+    for key, found in logs.items():
+        known[key] = known_of(found, high_watermarks.get(key, -1), cleaned.get(key, -1))
+    return known

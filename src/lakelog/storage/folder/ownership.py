@@ -1,0 +1,89 @@
+"""Who has a data folder: locked by one process, of one node, and left cleanly or not."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from lakelog.base.events import event
+from lakelog.runtime.api import Disk, FileLock, Random
+from lakelog.storage.errors import DirectoryInUse
+from lakelog.storage.files import read_if_exists
+from lakelog.storage.folder.identity import load_identity
+from lakelog.storage.folder.page_cache import PageCacheMark
+from lakelog.storage.folder.properties import MetaProperties
+
+_logger = logging.getLogger(__name__)
+
+_LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+
+
+class Ownership:
+    """From `take` to `release`."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.path = path
+        self._disk = disk
+        self._meta: MetaProperties | None = None
+        self._lock: FileLock | None = None
+        self.page_cache = PageCacheMark(path, disk, path / _LOCK)
+        self.clean = False
+        """Whether the last process that used the folder stopped cleanly."""
+        self.cached = False
+        """Whether the page cache has what that process wrote."""
+
+    @property
+    def meta(self) -> MetaProperties:
+        assert self._meta is not None, "the folder is not taken"
+        return self._meta
+
+    def take(self, random: Random, cluster_id: str | None, node_id: int) -> None:
+        """Raises `DirectoryInUse` or `WrongDirectory`; the lock is then free again."""
+        self._make_folder()
+        try:
+            self._lock = self._disk.lock(self.path / _LOCK)
+        except BlockingIOError:
+            raise DirectoryInUse(
+                f"{self.path} is in use by another process (it holds {self.path / _LOCK})"
+            ) from None
+        try:
+            self._meta = load_identity(self._disk, self.path, random, cluster_id, node_id)
+        except BaseException:
+            self.release()
+            raise
+        found = read_if_exists(self._disk, self.path / CLEAN_SHUTDOWN)
+        if found not in (None, _CLEAN_SHUTDOWN_CONTENT):
+            _logger.warning(
+                "%s is damaged; all is recovered",
+                self.path / CLEAN_SHUTDOWN,
+                extra=event("clean_shutdown_ignored", path=self.path / CLEAN_SHUTDOWN),
+            )
+        self.clean = found == _CLEAN_SHUTDOWN_CONTENT
+        self.cached = self.page_cache.find()
+        self._disk.watch(self.page_cache.on_failure)
+
+    def _make_folder(self) -> None:
+        """Creates a missing folder durably: without its name, all that it holds would be lost."""
+        missing = [
+            folder for folder in (self.path, *self.path.parents) if not self._disk.exists(folder)
+        ]
+        self._disk.make_dirs(self.path)
+        for folder in reversed(missing):
+            self._disk.sync_dir(folder.parent)
+
+    def claim_clean(self) -> None:
+        self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)
+
+    def disclaim_clean(self) -> None:
+        """Before anything in the folder changes; `clean` and `cached` stay what they were."""
+        self.page_cache.remove()
+        if self._disk.exists(self.path / CLEAN_SHUTDOWN):
+            self._disk.remove(self.path / CLEAN_SHUTDOWN)
+            self._disk.sync_dir(self.path)
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

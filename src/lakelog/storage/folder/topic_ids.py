@@ -1,0 +1,75 @@
+"""Whose log a directory is: `partition.metadata`, compared with what else is known of that.
+
+Two topic ids never look alike. One in the file that is nearly that of the topic whose name the
+directory has is that id, damaged; to take it for another topic's would hide the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from lakelog.base.events import event
+from lakelog.base.uuids import encode_uuid
+from lakelog.runtime.api import Disk
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.files import read_if_exists
+from lakelog.storage.folder.properties import (
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from lakelog.storage.names import PARTITION_METADATA
+from lakelog.storage.recovery.known_log import KnownLog
+
+TopicIdOf = Callable[[str], bytes | None]
+"""The present id of a topic by its name."""
+_DIFFERENT_MAX = 4
+"""Characters of 22; those of two ids that were made by chance differ in nearly all."""
+_logger = logging.getLogger(__name__)
+
+
+def no_topic(_: str) -> bytes | None:
+    return None
+
+
+def topic_id_in(disk: Disk, folder: Path, recorded: bytes | None, present: bytes | None) -> bytes:
+    """The topic id of the log in `folder`; the file is written anew if it was damaged.
+
+    `recorded` is what `known-logs` says, `present` the id of the topic of this name. Raises
+    `CorruptLog` where it cannot be known.
+    """
+    path = folder / PARTITION_METADATA
+    data = read_if_exists(disk, path)
+    try:
+        found = decode_partition_metadata(data) if data is not None else None
+        reason = "the file is missing"
+    except ValueError as error:
+        found, reason = None, str(error)
+    right = found
+    if present is not None and found != present and (found is None or _are_alike(found, present)):
+        right = present if present == recorded or found is not None else None
+    if right is None:
+        raise CorruptLog(path, 0, reason)
+    if right != found:
+        _logger.warning(
+            "%s is damaged; it is made anew", path, extra=event("file_rebuilt", path=path)
+        )
+        disk.write_atomic(path, encode_partition_metadata(right))
+    return right
+
+
+def is_lost(disk: Disk, folder: Path, known: KnownLog, present: bytes | None) -> bool:
+    """Whether a power failure has emptied the file of a log of which nothing was durable.
+
+    The first flush takes the file along. What has not been flushed may also be of an older topic
+    whose deletion is lost as well, so it is not to be taken for `present`.
+    """
+    data = read_if_exists(disk, folder / PARTITION_METADATA)
+    is_emptied = data is not None and not data.strip(b"\0")
+    return is_emptied and present is not None and known.as_of(present).recovery_point == 0
+
+
+def _are_alike(one: bytes, other: bytes) -> bool:
+    pairs = zip(encode_uuid(one), encode_uuid(other), strict=True)
+    return sum(a != b for a, b in pairs) <= _DIFFERENT_MAX

@@ -1,0 +1,80 @@
+"""Reading and writing the two index files of a segment. Nothing here is synced."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from lakelog.runtime.api import Disk
+from lakelog.storage.files import read_if_exists
+from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
+from lakelog.storage.names import INDEX, TIME_INDEX, file_name
+
+
+class IndexFiles:
+    """The `.index` and `.timeindex` of the segment at `base_offset`; a missing file is empty."""
+
+    __slots__ = ("_base_offset", "_disk", "_folder")
+
+    def __init__(self, disk: Disk, folder: Path, base_offset: int) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._base_offset = base_offset
+
+    def read(self) -> SegmentIndex:
+        offsets = read_if_exists(self._disk, self._path(INDEX))
+        times = read_if_exists(self._disk, self._path(TIME_INDEX))
+        return SegmentIndex.decode(offsets or b"", times or b"")
+
+    def read_last(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+        """The last (relative offset, position) and the last (timestamp, relative offset)."""
+        offset = self._last(INDEX, ENTRY_SIZE)
+        time = self._last(TIME_INDEX, TIME_ENTRY_SIZE)
+        return (
+            struct.unpack(">ii", offset) if offset else None,
+            struct.unpack(">qi", time) if time else None,
+        )
+
+    def append(self, index: SegmentIndex) -> None:
+        """Writes the entries that the files lack."""
+        if len(index.offsets) > index.written:
+            self._write(INDEX, index.written * ENTRY_SIZE, index.encode_offsets(index.written))
+            index.written = len(index.offsets)
+        if len(index.times) > index.written_times:
+            times = index.encode_times(index.written_times)
+            self._write(TIME_INDEX, index.written_times * TIME_ENTRY_SIZE, times)
+            index.written_times = len(index.times)
+
+    def cut(self, index: SegmentIndex) -> None:
+        """Cuts or creates the files to what `index` counts as written."""
+        self._truncate(INDEX, index.written * ENTRY_SIZE)
+        self._truncate(TIME_INDEX, index.written_times * TIME_ENTRY_SIZE)
+
+    def _path(self, suffix: str) -> Path:
+        return self._folder / file_name(self._base_offset, suffix)
+
+    def _last(self, suffix: str, entry_size: int) -> bytes:
+        try:
+            file = self._disk.open(self._path(suffix))
+        except FileNotFoundError:
+            return b""
+        try:
+            entries = file.size() // entry_size
+            return file.read_at((entries - 1) * entry_size, entry_size) if entries else b""
+        finally:
+            file.close()
+
+    def _write(self, suffix: str, position: int, data: bytes) -> None:
+        file = self._disk.open(self._path(suffix), create=True)
+        try:
+            file.write_at(position, data)
+        finally:
+            file.close()
+
+    def _truncate(self, suffix: str, size: int) -> None:
+        file = self._disk.open(self._path(suffix), create=True)
+        try:
+            if file.size() != size:  # to cut off nothing would cost a transaction of a journal
+                file.truncate(size)
+        finally:
+            file.close()

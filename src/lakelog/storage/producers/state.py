@@ -1,0 +1,354 @@
+"""What a log remembers of its producers: epoch, sequences, the last five batches, transactions.
+
+A batch that repeats one of the last five (same epoch, same first and last sequence) is a retry and
+is answered with the first one's offsets; otherwise sequences must go on without a gap, from 0
+after an epoch bump. A producer that is not known may begin anywhere: its state may have expired
+with it none the wiser (KIP-360). Sequences run from 0 to 2^31 - 1 and around.
+
+A transaction begins with its producer's first transactional batch, which is let in only under a
+verification (`verification`), and ends with a marker. Of all that are under way, or whose marker
+is not committed, the first one's first offset bounds what `read_committed` consumers see.
+
+Source: KIP-98, KIP-890; `ProducerStateManager`, `ProducerStateEntry` and `ProducerAppendInfo` of
+`org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import nsmallest
+from typing import NamedTuple
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.records.batch import TRANSACTIONAL, BatchHeader, HeaderFields
+from lakelog.records.control import EndTransactionMarker
+from lakelog.storage.indexes.txn_index import AbortedTransaction
+from lakelog.storage.producers.verification import Verification, Verifications
+from lakelog.storage.validation.batches import Origin
+
+BATCHES_KEPT = 5
+EXPIRATION_MS = 86_400_000
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+SEQUENCE_MAX = 0x7FFFFFFF
+_BUMPS_EPOCH = 2
+"""The first transaction version whose markers carry a bumped epoch."""
+
+
+class BatchMetadata(NamedTuple):
+    """Where one batch of a producer lies. Only the last record's timestamp is known."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        return self.last_sequence - self.offset_delta & SEQUENCE_MAX
+
+
+class ProducerEntry:
+    """One producer. `batches` are its newest, oldest first."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
+
+    def __init__(self, epoch: int = NO_EPOCH) -> None:
+        self.epoch = epoch
+        self.batches: list[BatchMetadata] = []
+        self.coordinator_epoch = -1
+        """Of the coordinator whose marker came last; -1 before the first."""
+        self.last_timestamp = -1
+        self.txn_first_offset = -1
+        """Where its transaction began; -1 outside of one."""
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 when nothing is known of its present epoch."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    def add(self, base_sequence: int, offset_delta: int, last_offset: int, timestamp: int) -> None:
+        """Takes in a batch of the present epoch that has been appended."""
+        batches = self.batches
+        if len(batches) == BATCHES_KEPT:
+            del batches[0]
+        last_sequence = -1 if base_sequence < 0 else base_sequence + offset_delta & SEQUENCE_MAX
+        batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp))
+        self.last_timestamp = timestamp
+
+    def add_run(self, headers: Sequence[HeaderFields], offset: int) -> None:
+        """Takes in batches of the present epoch that have been appended from `offset` on."""
+        batches = self.batches
+        for fields in headers:
+            delta, self.last_timestamp = fields[6], fields[8]
+            sequence = fields[11] + delta & SEQUENCE_MAX
+            batches.append(BatchMetadata(sequence, offset + delta, delta, fields[8]))
+            offset += delta + 1
+        del batches[:-BATCHES_KEPT]
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Sequences start anew with each epoch."""
+        if self.epoch != epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+class ProducerStateTable:
+    """The producers of one log. `end_offset` is how far the log is reflected in it."""
+
+    __slots__ = (
+        "__weakref__",
+        "_ended",
+        "_on_new",
+        "_ongoing",
+        "end_offset",
+        "entries",
+        "expiration_ms",
+        "first_unstable_offset",
+        "verifications",
+    )
+
+    def __init__(
+        self, expiration_ms: int = EXPIRATION_MS, on_new: Callable[[], None] | None = None
+    ) -> None:
+        """`on_new` is called when a producer is known that was not."""
+        self._on_new = on_new
+        self.expiration_ms = expiration_ms
+        self.entries: dict[int, ProducerEntry] = {}
+        self._ongoing: dict[int, None] = {}
+        self._ended: dict[int, int] = {}
+        """By their first offsets, the markers of those that are over but not committed."""
+        self.first_unstable_offset = -1
+        """Where the first transaction that is not decided for good began; -1 without one."""
+        self.verifications = Verifications()
+        self.end_offset = 0
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def load(self, entries: dict[int, ProducerEntry]) -> None:
+        """Takes `entries` for all that is known."""
+        self.entries = entries
+        firsts = (entry.txn_first_offset for entry in entries.values())
+        self._ongoing = dict.fromkeys(sorted(first for first in firsts if first >= 0))
+        self._ended.clear()
+        self._find_unstable()
+
+    def _find_unstable(self) -> None:
+        first = next(iter(self._ongoing), -1)
+        if self._ended:
+            ended = min(self._ended)
+            first = ended if first < 0 else min(first, ended)
+        self.first_unstable_offset = first
+
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether this epoch's transaction is under way. A newer epoch's is another one."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool
+    ) -> Verification | None:
+        """What an append will need before its producer has a transaction here; else `None`.
+
+        Raises `KafkaError` 47 for an older epoch.
+        """
+        entry = self.entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise _older_epoch(producer_id, epoch, entry.epoch)
+        if self.is_in_transaction(producer_id, epoch):
+            return None
+        return self.verifications.start(
+            producer_id, epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
+        )
+
+    def expecting(self, fields: HeaderFields) -> ProducerEntry | None:
+        """The producer whose next batch this is, in its transaction if it has one.
+
+        The usual case, for which nothing else need be asked; `None` leaves it to `admit`, as
+        whatever comes while the producer is being verified.
+        """
+        entry = self.entries.get(fields[9])
+        if (
+            entry is not None
+            and fields[10] == entry.epoch
+            and (batches := entry.batches)
+            and fields[11] == batches[-1].last_sequence + 1 & SEQUENCE_MAX
+            and (fields[5] & TRANSACTIONAL != 0) is (entry.txn_first_offset >= 0)
+            and fields[9] not in self.verifications.held
+        ):
+            return entry
+        return None
+
+    def admit(
+        self, header: BatchHeader, origin: Origin, verification: Verification | None
+    ) -> BatchMetadata | None:
+        """The batch that `header` repeats, if it is one of the last five, else `None`.
+
+        Raises `KafkaError` 47 for an older epoch, 45 for a gap, and 48 for a batch that would
+        begin a transaction unverified or is not of its producer's transaction.
+        """
+        known = self.entries.get(header.producer_id) or ProducerEntry()
+        if origin == "client" and header.producer_epoch == known.epoch:
+            ends = header.base_sequence, header.last_sequence
+            for batch in known.batches:
+                if (batch.first_sequence, batch.last_sequence) == ends:
+                    return batch
+        if header.producer_epoch < known.epoch:
+            raise _older_epoch(header.producer_id, header.producer_epoch, known.epoch)
+        in_transaction = known.txn_first_offset >= 0
+        if header.is_transactional and not (
+            in_transaction and header.producer_epoch == known.epoch
+        ):
+            self.verifications.check(header.producer_id, verification, origin)
+        if origin == "client":
+            self._check_sequence(header, known)
+        if in_transaction and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction here and wrote outside of it",
+            )
+        return None
+
+    def _check_sequence(self, header: BatchHeader, entry: ProducerEntry) -> None:
+        sequence, last = header.base_sequence, entry.last_sequence
+        self.verifications.check_sequence(
+            header.producer_id, sequence, is_known=bool(entry.batches)
+        )
+        if entry.epoch == NO_EPOCH:
+            return
+        if header.producer_epoch != entry.epoch:
+            last = -1
+        if sequence != (last + 1) & SEQUENCE_MAX:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} sent sequence {sequence} after {last}",
+            )
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> None:
+        """Raises `KafkaError` 47 for the marker of an older epoch, 52 for an older coordinator's.
+
+        With transaction version 2 the coordinator bumps the epoch before each marker, so a marker
+        of the present epoch is late, unless nothing is under way: then it repeats the last one,
+        and is written again (KIP-890, KAFKA-19999).
+        """
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return
+        is_late = (
+            transaction_version >= _BUMPS_EPOCH
+            and epoch == entry.epoch
+            and entry.txn_first_offset >= 0
+        )
+        if epoch < entry.epoch or is_late:
+            raise _older_epoch(producer_id, epoch, entry.epoch)
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} for producer {producer_id} "
+                f"is older than {entry.coordinator_epoch}",
+            )
+
+    def update(self, header: BatchHeader, base_offset: int) -> None:
+        """Takes in a batch that has been appended at `base_offset`, or is found in the log."""
+        entry = self.entries.get(header.producer_id)
+        is_new = entry is None
+        if entry is None:
+            entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
+        elif entry.epoch != header.producer_epoch:
+            entry.begin_epoch(header.producer_epoch)
+        delta = header.last_offset_delta
+        entry.add(header.base_sequence, delta, base_offset + delta, header.max_timestamp)
+        if header.attributes & TRANSACTIONAL:
+            self.verifications.clear(header.producer_id)
+            if entry.txn_first_offset < 0:
+                entry.txn_first_offset = base_offset
+                self._ongoing[base_offset] = None
+                if self.first_unstable_offset < 0:
+                    self.first_unstable_offset = base_offset
+        if is_new and self._on_new is not None:
+            self._on_new()
+
+    def ending(self, producer_id: int, offset: int) -> AbortedTransaction | None:
+        """The producer's transaction if a marker at `offset` aborts it; `None` without one."""
+        entry = self.entries.get(producer_id)
+        if entry is None or entry.txn_first_offset < 0:
+            return None
+        first = entry.txn_first_offset
+        stable = next((other for other in self._ongoing if other != first), offset + 1)
+        return AbortedTransaction(producer_id, first, offset, stable)
+
+    def end_transaction(
+        self, header: BatchHeader, marker: EndTransactionMarker, *, uncommitted_at: int = -1
+    ) -> None:
+        """Takes in a marker, which may find no transaction to end.
+
+        With the marker's offset in `uncommitted_at` the transaction stays unstable until
+        `commit_markers` has passed that, as `unreplicatedTxns` of Kafka's `ProducerStateManager`.
+        """
+        entry = self.entries.get(header.producer_id)
+        if entry is None:
+            entry = self.entries[header.producer_id] = ProducerEntry(header.producer_epoch)
+        entry.begin_epoch(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        self.verifications.clear(header.producer_id)
+        first = entry.txn_first_offset
+        if first >= 0:
+            self._ongoing.pop(first, None)
+            entry.txn_first_offset = -1
+            if uncommitted_at >= 0:
+                self._ended[first] = uncommitted_at
+            else:
+                self._find_unstable()
+
+    def commit_markers(self, end_offset: int) -> None:
+        """What is before `end_offset` is committed, and so are the transactions that end there."""
+        if self._ended:
+            ended = self._ended.items()
+            self._ended = {first: marker for first, marker in ended if marker >= end_offset}
+            self._find_unstable()
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forgets producers idle for `expiration_ms` outside a transaction; returns how many."""
+        expired = [
+            producer_id
+            for producer_id, entry in self.entries.items()
+            if entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+        ]
+        for producer_id in expired:
+            del self.entries[producer_id]
+        self.verifications.remove_older(now_ms - self.expiration_ms)
+        return len(expired)
+
+    def forget_idle(self, count: int) -> int:
+        """Forgets up to so many that have not written for longest; returns how many.
+
+        Those that have or had a transaction here stay, and so does the one that wrote last.
+        """
+        held = self.verifications.held
+        idle = (
+            (entry.batches[-1].last_offset, producer_id)
+            for producer_id, entry in self.entries.items()
+            if entry.batches
+            and entry.txn_first_offset < 0
+            and entry.coordinator_epoch < 0
+            and producer_id not in held
+        )
+        oldest = nsmallest(min(count, len(self.entries) - 1), idle)
+        for _, producer_id in oldest:
+            del self.entries[producer_id]
+        return len(oldest)
+
+
+def _older_epoch(producer_id: int, epoch: int, known: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"epoch {epoch} of producer {producer_id} is not above {known}",
+    )

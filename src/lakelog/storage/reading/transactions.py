@@ -1,0 +1,137 @@
+"""Transactions as a log's own batches tell of them: who has one, and which were aborted.
+
+Source: `UnifiedLog.collectAbortedTransactions` and `LogSegment.recover` of
+`org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from lakelog.records.batch import BatchHeader, CorruptRecord
+from lakelog.records.control import EndTransactionMarker, read_marker
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.indexes.txn_index import AbortedTransaction
+from lakelog.storage.names import LOG
+from lakelog.storage.producers.state import ProducerStateTable
+from lakelog.storage.segments.scan import scan_headers
+
+if TYPE_CHECKING:
+    from lakelog.storage.segments.segment import Segment
+
+_COMPARED_MAX = 1000
+
+
+def replay(table: ProducerStateTable, segment: Segment, start: int) -> list[AbortedTransaction]:
+    """Takes the batches of a segment from `start` on into `table`; returns which were aborted.
+
+    Raises `CorruptLog` or `OSError`.
+    """
+    aborted: list[AbortedTransaction] = []
+    if segment.next_offset <= start or not segment.size:
+        return aborted
+    position = segment.position_of(start) if start > segment.base_offset else 0
+    for at, header in scan_headers(segment.open().file, position, segment.size):
+        if header.producer_id < 0 or header.base_offset < start:
+            continue
+        if not header.is_control:
+            table.update(header, header.base_offset)
+            continue
+        marker = _marker(segment, at, header)
+        if marker is None:
+            continue
+        ended = table.ending(header.producer_id, header.base_offset)
+        if ended is not None and not marker.commit:
+            aborted.append(ended)
+        table.end_transaction(header, marker)
+    return aborted
+
+
+def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    try:
+        return read_marker(segment.open().file.read_at(position, header.size), header)
+    except CorruptRecord as error:
+        raise CorruptLog(segment.path(LOG), position, str(error)) from error
+
+
+def are_in(
+    holder_of: Callable[[int], Segment | None],
+    segment: Segment,
+    entries: Sequence[AbortedTransaction],
+) -> bool:
+    """Whether transactions end and begin in the log where the entries of one segment say.
+
+    `holder_of` returns the segment of an offset, `None` for one before the first. The first
+        thousand entries must do: more would take too long.
+    """
+    for entry in entries[:_COMPARED_MAX]:
+        marker = _batch_at(segment, entry.last_offset)
+        if marker is None or not marker.is_control or marker.producer_id != entry.producer_id:
+            return False
+        if not _begins(holder_of, entry.first_offset, entry.producer_id):
+            return False
+        stable = entry.last_stable_offset
+        if stable <= entry.last_offset and not _begins(holder_of, stable, None):
+            return False
+    return True
+
+
+def _begins(
+    holder_of: Callable[[int], Segment | None], offset: int, producer_id: int | None
+) -> bool:
+    """Whether a transactional batch (of a producer) begins there, as far as can be told."""
+    segment = holder_of(offset)
+    if segment is None:
+        return True
+    header = _batch_at(segment, offset)
+    return (
+        header is not None
+        and header.is_transactional
+        and not header.is_control
+        and producer_id in (None, header.producer_id)
+    )
+
+
+def holder(segments: Sequence[Segment], offset: int) -> Segment | None:
+    """The segment that may have an offset; `None` before the first."""
+    number = bisect_right(segments, offset, key=_base_offset) - 1
+    return segments[number] if number >= 0 else None
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
+    """The batch that begins at `offset`."""
+    position = segment.position_of(offset)
+    for _, header in scan_headers(segment.open().file, position, segment.size):
+        return header if header.base_offset == offset else None
+    return None
+
+
+def collect_aborted(
+    segments: Sequence[Segment],
+    start: int,
+    end: int,
+    aborted_in: Callable[[Segment], Sequence[AbortedTransaction]],
+) -> list[AbortedTransaction]:
+    """Those with records between `start` and `end`, by their first offsets.
+
+    Their markers may lie in any of `segments`, which begin with the one that holds `start`. What
+    is aborted with everything before `end` decided ends the search.
+    """
+    found: list[AbortedTransaction] = []
+    for segment in segments:
+        for entry in aborted_in(segment):
+            if entry.last_offset >= start and entry.first_offset < end:
+                found.append(entry)
+            if entry.last_stable_offset >= end:
+                return sorted(found, key=_first_offset)
+    return sorted(found, key=_first_offset)
+
+
+def _first_offset(entry: AbortedTransaction) -> int:
+    return entry.first_offset

@@ -1,0 +1,364 @@
+"""Opening a partition's directory: the segments, then what the log knows about itself.
+
+Nothing but the `.log` files is believed. After a clean stop their end is found from the last index
+entry on; after an unclean one they are scanned from the recovery point on. Leader epochs and
+producers come from their files as far as these fit the log, and from the log otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from lakelog.base.events import event
+from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import FSYNC
+from lakelog.storage.checkpoint import LEADER_EPOCHS, MalformedCheckpoint, decode_epochs
+from lakelog.storage.compaction.swap import finish_interrupted_swaps
+from lakelog.storage.epochs import EpochCache
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.files import read_if_exists, remove_if_exists
+from lakelog.storage.indexes.txn_index import TxnIndex
+from lakelog.storage.log import Log
+from lakelog.storage.names import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    SWAP,
+    SYNC_FAILED,
+    TIME_INDEX,
+    TXN_INDEX,
+    file_name,
+    offset_of,
+)
+from lakelog.storage.preparation import wait_for
+from lakelog.storage.producers.limit import ProducerRoom
+from lakelog.storage.producers.snapshots import ProducerSnapshots
+from lakelog.storage.reading.aborted_check import aborted_in
+from lakelog.storage.recovery.known_log import KnownLog
+from lakelog.storage.recovery.segments import Bounds, recover_segment, set_aside
+from lakelog.storage.segments.handles import HandleCache
+from lakelog.storage.segments.scan import scan_headers
+from lakelog.storage.segments.segment import Segment
+
+_logger = logging.getLogger(__name__)
+EPOCH_END = 1 << 31
+_OFFSET_END = 1 << 63
+_INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What recovery did to one log."""
+
+    segments_scanned: int = 0
+    bytes_cut: int = 0
+    segments_set_aside: int = 0
+    """Empty ones included."""
+    reasons: list[str] = field(default_factory=list)
+    from_device: bool = False
+    """After a failed sync: what the page cache had may be gone."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was found was kept, out of a page cache without failures."""
+        return not (self.bytes_cut or self.reasons or self.from_device)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """What is known of a log before its directory is opened."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    config: LogConfig
+    folder: Path
+    clean: bool
+    known: KnownLog
+    epoch_end: int = EPOCH_END
+    """Every leader epoch in the log is below it."""
+    compacted: bool = True
+    """Whether it is or was compacted, so that there may be gaps between its batches."""
+
+    @property
+    def recovery_point(self) -> int:
+        return self.known.recovery_point
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.known.start
+
+
+class LogLoader:
+    """Opens logs of one data folder. `breathe` is called all along a long scan, and may end it."""
+
+    def __init__(
+        self,
+        handles: HandleCache,
+        *,
+        now_ms: int,
+        random_below: Callable[[int], int],
+        producers: ProducerRoom,
+        breathe: Callable[[], None],
+    ) -> None:
+        self._breathe = breathe
+        self._handles = handles
+        self._disk = handles.disk
+        self._now_ms = now_ms
+        self._random_below = random_below
+        self._producers = producers
+
+    def load(self, request: LoadRequest) -> tuple[Log, Recovery]:
+        """Raises `CorruptLog` when data that was durable is missing or wrong, or cannot be made so
+        where it has to be.
+        """
+        folder, recovery = request.folder, Recovery()
+        scanned: list[Segment] = []
+        names = self._names(folder)
+        segments = self._segments(request, names)
+        if request.clean:
+            segments[-1].load_tail()
+        else:
+            recovery.from_device = SYNC_FAILED in names
+            from_device = recovery.from_device or request.config.durability == FSYNC
+            scanned = self._recover(segments, request, recovery, from_device)
+        self._check_end(segments, request, recovery)
+        if recovery.segments_set_aside:
+            self._disk.sync_dir(folder)  # or a power failure brings back what was set aside
+        start = max(request.log_start_offset, segments[0].base_offset)
+        snapshots = ProducerSnapshots(
+            self._disk,
+            folder,
+            [offset_of(name) or 0 for name in names if name.endswith(SNAPSHOT)],
+        )
+        log = Log(
+            request.topic,
+            request.partition,
+            request.topic_id,
+            request.config,
+            folder,
+            self._handles,
+            segments,
+            random_below=self._random_below,
+            log_start_offset=start,
+            recovery_point=min(request.recovery_point, segments[-1].next_offset),
+            leader_epochs=self._epochs(request, segments, start),
+            producers=self._producers.new_table(),
+            snapshots=snapshots,
+        )
+        snapshots.remove_beyond(log.log_end_offset)
+        if not request.clean and request.known.aborted is None:
+            scanned = segments
+        log.rebuild_producers([segment for segment in scanned if segment in segments])
+        log.producers.remove_expired(self._now_ms)
+        snapshots.prune({segment.base_offset for segment in segments})
+        if log.producers.first_unstable_offset >= 0:
+            _open_for_markers(log)
+        if request.config.durability == FSYNC:
+            _make_durable(log)
+        if SYNC_FAILED in names:
+            remove_if_exists(self._disk, folder / SYNC_FAILED)
+        return log, recovery
+
+    def _names(self, folder: Path) -> list[str]:
+        """What is in the folder when no leftovers are any more; listed once where there are none.
+
+        To list a folder is a tenth of what an empty log costs at a start.
+        """
+        names = self._disk.list(folder)
+        if any(name.endswith((CLEANED, SWAP)) for name in names):
+            for name in finish_interrupted_swaps(self._disk, folder, names):
+                done = folder / name
+                _logger.info(
+                    "%s: the compaction that a stop interrupted is completed",
+                    done,
+                    extra=event("compaction_completed", path=folder),
+                )
+            names = self._disk.list(folder)
+        leftovers = [name for name in names if name.endswith((DELETED, ".tmp"))]
+        for name in leftovers:
+            remove_if_exists(self._disk, folder / name)
+        return [name for name in names if name not in leftovers] if leftovers else names
+
+    def _segments(self, request: LoadRequest, names: list[str]) -> list[Segment]:
+        bases = [offset_of(name) for name in names if name.endswith(LOG)]
+        segments: list[Segment] = []
+        aborted = dict(request.known.aborted or ())
+        indexed = {offset_of(name) for name in names if name.endswith(TXN_INDEX)}
+        for base in sorted(base for base in bases if base is not None):
+            segment = self._new_segment(request, base)
+            segment.find(self._disk.size(segment.path(LOG)))
+            if base in indexed or base in aborted:
+                segment.txn_index = TxnIndex(None, aborted.get(base))
+            if segments:
+                segments[-1].sealed = True
+                segments[-1].next_offset = base
+            segments.append(segment)
+        self._check_orphans(request, names, {segment.base_offset for segment in segments})
+        if not segments:
+            segments.append(self._first_segment(request))
+        return segments
+
+    def _check_orphans(self, request: LoadRequest, names: list[str], bases: set[int]) -> None:
+        """An index with entries whose `.log` is gone means that records are gone.
+
+        They were durable if they lay below the recovery point, or the last stop was clean.
+        """
+        folder = request.folder
+        for name in names:
+            offset = offset_of(name)
+            if offset is None or offset in bases or not name.endswith(_INDEXES):
+                continue
+            durable = request.clean or offset < request.recovery_point
+            if durable and self._disk.size(folder / name):
+                missing = folder / file_name(offset, LOG)
+                raise CorruptLog(missing, 0, f"the file is missing although {name} has entries")
+            remove_if_exists(self._disk, folder / name)
+
+    def _first_segment(self, request: LoadRequest) -> Segment:
+        """A directory may be found without a segment only before anything was written to it."""
+        if request.recovery_point > request.log_start_offset:
+            missing = request.folder / file_name(request.log_start_offset, LOG)
+            reason = f"no segment is there, yet offsets up to {request.recovery_point} were durable"
+            raise CorruptLog(missing, 0, reason)
+        return self._new_segment(request, request.log_start_offset).create()
+
+    def _new_segment(self, request: LoadRequest, base: int) -> Segment:
+        return Segment(self._handles, request.folder, base, request.config, created_ms=self._now_ms)
+
+    def _recover(
+        self,
+        segments: list[Segment],
+        request: LoadRequest,
+        recovery: Recovery,
+        from_device: bool,
+    ) -> list[Segment]:
+        """Scans from the recovery point on, and returns what it scanned.
+
+        What follows the first fault is set aside.
+        """
+        scanned, recovery_point = [], request.recovery_point
+        for number, segment in enumerate(segments):
+            following = segments[number + 1].base_offset if segment is not segments[-1] else None
+            if following is not None and following <= recovery_point:
+                continue
+            recovery.segments_scanned += 1
+            scanned.append(segment)
+            bounds = Bounds(request.epoch_end, _OFFSET_END, request.compacted)
+            if following is not None:  # compacted or not, what is wrong there can be told
+                bounds = bounds._replace(offset_end=following, has_gaps=True)
+            cut = recover_segment(
+                segment, recovery_point, self._breathe, bounds, from_device=from_device
+            )
+            if cut is not None:
+                recovery.bytes_cut += cut.size
+                recovery.reasons.append(f"{segment.path(LOG)} at {cut.position}: {cut.reason}")
+            elif following is not None and recovery_point <= segment.next_offset < following:
+                reason = f"the next segment begins at {following}"
+                recovery.reasons.append(f"{segment.path(LOG)} at its end: {reason}")
+            elif following is not None:
+                segment.unload()
+                continue
+            for later in segments[number + 1 :]:
+                recovery.bytes_cut += set_aside(later)
+                recovery.segments_set_aside += 1
+            del segments[number + 1 :]
+            segment.sealed = False
+            break
+        return scanned
+
+    def _check_end(self, segments: list[Segment], request: LoadRequest, recovery: Recovery) -> None:
+        """The log must reach what was durable, and what has been promised as its start."""
+        last = segments[-1]
+        end = last.next_offset
+        durable = request.recovery_point
+        if end < durable or (request.clean and end > durable > 0):
+            reason = f"the log ends at offset {end}, yet {durable} was durable"
+            raise CorruptLog(last.path(LOG), last.size, reason)
+        if end < request.log_start_offset:
+            if request.clean:
+                reason = f"the log ends at offset {end} before its start"
+                raise CorruptLog(last.path(LOG), last.size, reason)
+            for segment in segments:
+                recovery.bytes_cut += set_aside(segment)
+                recovery.segments_set_aside += 1
+            segments[:] = [self._new_segment(request, request.log_start_offset).create()]
+
+    def _epochs(self, request: LoadRequest, segments: list[Segment], start: int) -> EpochCache:
+        path = request.folder / LEADER_EPOCHS
+        data, known = read_if_exists(self._disk, path), list(request.known.epochs)
+        try:
+            epochs = EpochCache(decode_epochs(data or b""))
+            if known and not _agree(epochs.entries, known, request.recovery_point):
+                _logger.warning(
+                    "%s is not what was written last; rebuilding it",
+                    path,
+                    extra=event("file_rebuilt", path=path),
+                )
+                epochs = _written_anew(known)
+        except MalformedCheckpoint as error:
+            if segments[-1].next_offset > segments[0].base_offset:
+                _logger.warning(
+                    "%s: %s; rebuilding it", path, error, extra=event("file_rebuilt", path=path)
+                )
+            epochs = _written_anew(known)
+            if not known:
+                _add_epochs(epochs, segments)
+        if not request.clean and epochs.entries and epochs.entries[0][1] > start:
+            # Written after a deletion of records of which no other checkpoint knows.
+            epochs = EpochCache(None)
+            _add_epochs(epochs, segments)
+        epochs.truncate_from_end(segments[-1].next_offset)
+        if not request.clean:  # what is durable of the log is in the file, which is believed less
+            dirty = [s for s in segments if s.next_offset > request.recovery_point]
+            if dirty:
+                epochs.truncate_from_end(max(dirty[0].base_offset, request.recovery_point))
+            _add_epochs(epochs, dirty, request.recovery_point)
+        epochs.truncate_from_start(start)
+        return epochs
+
+
+def _written_anew(entries: list[tuple[int, int]]) -> EpochCache:
+    epochs = EpochCache(None)
+    for entry in entries:
+        epochs.assign(*entry)
+    return epochs
+
+
+def _agree(found: list[tuple[int, int]], known: list[tuple[int, int]], recovery_point: int) -> bool:
+    """Whether what was found below the recovery point is known, but for where the log starts."""
+    durable = [entry for entry in found if entry[1] < recovery_point]
+    kept = known[-len(durable) :] if durable else []
+    return bool(durable) and durable[1:] == kept[1:] and durable[0][0] == kept[0][0]
+
+
+def _add_epochs(epochs: EpochCache, segments: list[Segment], start: int = 0) -> None:
+    """Those of the batches from `start` on."""
+    for segment in segments:
+        if not segment.size:
+            continue
+        for _, header in scan_headers(segment.open().file, 0, segment.size):
+            if header.partition_leader_epoch > epochs.latest and header.base_offset >= start:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+
+def _open_for_markers(log: Log) -> None:
+    """The start may end the open transactions before the loop has a turn."""
+    with suppress(CorruptLog, OSError):  # the append reports it
+        _ = log.active_segment.index
+        wait_for(partial(aborted_in, log, log.active_segment))
+
+
+def _make_durable(log: Log) -> None:
+    """What was found in the log may never have been synced, and will be served as committed."""
+    try:
+        log.flush()
+    except OSError as error:
+        raise CorruptLog(log.folder, 0, f"it could not be made durable: {error}") from error

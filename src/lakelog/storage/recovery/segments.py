@@ -1,0 +1,177 @@
+"""Scanning a segment after an unclean stop, and cutting off what is not a valid batch.
+
+Below the recovery point everything was on the device, so an invalid batch there is corruption and
+no record is touched. At or above it a batch may be half written: the log is cut there, and what is
+cut off is kept in `<base>.<position>.cut` for a person to look at. Later segments go the same way
+as a whole, as `<base>.0.cut`.
+
+After a failed sync, what the device did not take may still be in the page cache, which calls it
+clean; the cache is then asked to forget what it can read again. Otherwise it is believed, as all
+other reads do: what it has not written yet it will, or the next sync fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from lakelog.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    CorruptRecord,
+    check_crc,
+    read_header,
+)
+from lakelog.runtime.api import File
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.files import remove_if_exists
+from lakelog.storage.names import LOG, SEGMENT_SUFFIXES, cut_name
+from lakelog.storage.segments.segment import Segment
+
+_WINDOW = 1 << 20
+_RELATIVE_MAX = 0x7FFFFFFF
+
+
+class Cut(NamedTuple):
+    """What recovery took out of a segment."""
+
+    position: int
+    size: int
+    reason: str
+
+
+class Bounds(NamedTuple):
+    """What a checksum leaves out and is known of a segment all the same."""
+
+    epoch_end: int
+    """Every leader epoch is below it."""
+    offset_end: int
+    """Every offset is below it: where the next segment begins, or as far as offsets go."""
+    has_gaps: bool
+    """Whether a compaction may have taken batches out."""
+
+
+def recover_segment(
+    segment: Segment,
+    recovery_point: int,
+    breathe: Callable[[], None],
+    bounds: Bounds,
+    *,
+    from_device: bool,
+) -> Cut | None:
+    """Checks every batch, builds the indexes anew and cuts off an invalid tail.
+
+    `from_device` does without the page cache, which takes a gigabyte some times as long. Calls
+    `breathe` for each megabyte; what it raises ends the scan, which the next start repeats.
+    Raises `CorruptLog` for an invalid batch below the recovery point.
+    """
+    segment.begin_rebuild()
+    end = segment.size
+    valid, reason = 0, ""
+    try:
+        file = segment.open().file
+        if from_device:
+            segment.disk.drop_cached(file)
+        for position, header in _valid_batches(file, segment.base_offset, end, breathe, bounds):
+            segment.note_header(position, header)
+            valid = position + header.size
+    except CorruptRecord as error:
+        reason = str(error)
+    if not reason:
+        segment.note_checked()
+        segment.end_rebuild()
+        return None
+    if segment.next_offset < recovery_point:
+        raise CorruptLog(segment.path(LOG), valid, reason)
+    _keep_aside(segment, valid, end)
+    segment.cut_at(valid)
+    segment.note_checked()
+    return Cut(valid, end - valid, reason)
+
+
+def set_aside(segment: Segment) -> int:
+    """Takes a whole segment out of the log but keeps its bytes; returns how many."""
+    disk = segment.disk
+    segment.unload()
+    for suffix in SEGMENT_SUFFIXES:
+        if suffix != LOG:
+            remove_if_exists(disk, segment.path(suffix))
+    disk.rename(segment.path(LOG), segment.folder / cut_name(segment.base_offset, 0))
+    return segment.size
+
+
+def _valid_batches(
+    file: File, base_offset: int, end: int, breathe: Callable[[], None], bounds: Bounds
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Each batch up to `end`; `CorruptRecord` at the first that is not whole and right."""
+    window, start, position, next_offset = b"", 0, 0, base_offset
+    while position < end:
+        at = position - start
+        if at + HEADER_SIZE > len(window):
+            breathe()
+            window, start, at = file.read_at(position, min(_WINDOW, end - position)), position, 0
+        header = read_header(window, at)
+        if header.size > end - position:
+            raise CorruptRecord(f"a batch of {header.size} bytes is cut off")
+        if at + header.size > len(window):
+            breathe()
+            window, start, at = file.read_at(position, max(_WINDOW, header.size)), position, 0
+        _check(window, at, header, base_offset)
+        _check_bounds(header, next_offset, bounds)
+        position += header.size
+        if header.base_offset > next_offset:
+            _check_gap(header, file, position, end)
+        yield position - header.size, header
+        next_offset = header.last_offset + 1
+
+
+def _check(window: bytes, at: int, header: BatchHeader, base_offset: int) -> None:
+    if header.magic != MAGIC:
+        raise CorruptRecord(f"magic {header.magic} is not known")
+    if header.last_offset - base_offset > _RELATIVE_MAX:
+        raise CorruptRecord(f"offset {header.last_offset} is too far from {base_offset}")
+    if not check_crc(window, at, header):
+        raise CorruptRecord(f"the checksum of offset {header.base_offset} does not match")
+
+
+def _check_bounds(header: BatchHeader, next_offset: int, bounds: Bounds) -> None:
+    first, last, epoch = header.base_offset, header.last_offset, header.partition_leader_epoch
+    fits = first >= next_offset if bounds.has_gaps else first == next_offset
+    if not fits or not first <= last < bounds.offset_end:
+        raise CorruptRecord(f"offsets {first} to {last} where {next_offset} was due")
+    if epoch >= bounds.epoch_end:
+        raise CorruptRecord(f"leader epoch {epoch} of offset {first}")
+
+
+def _check_gap(header: BatchHeader, file: File, position: int, end: int) -> None:
+    """Behind a gap the batch may be the one whose offset is wrong, and the next one, at `position`,
+    tells if it is a whole one. If both are too high, only the one after them does."""
+    for _ in range(2):
+        try:
+            following = read_header(file.read_at(position, min(HEADER_SIZE, end - position)), 0)
+        except CorruptRecord:
+            return
+        if following.size > end - position:
+            return
+        if following.base_offset <= header.last_offset:
+            if check_crc(file.read_at(position, following.size), 0, following):
+                last, first = header.last_offset, following.base_offset
+                raise CorruptRecord(f"offset {last} is followed by {first}")
+            return
+        header, position = following, position + following.size
+
+
+def _keep_aside(segment: Segment, position: int, end: int) -> None:
+    """Copies the tail before it is cut off, durably."""
+    source = segment.open().file
+    path = segment.folder / cut_name(segment.base_offset, position)
+    target = segment.disk.open(path, create=True)
+    try:
+        target.truncate(0)
+        for at in range(position, end, _WINDOW):
+            target.write_at(at - position, source.read_at(at, min(_WINDOW, end - at)))
+        target.sync()
+    finally:
+        target.close()
+    segment.disk.sync_dir(segment.folder)

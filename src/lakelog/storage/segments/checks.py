@@ -1,0 +1,53 @@
+"""Ranges of a segment that this process has checked, and the damage that it has found there."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+_RANGES_MAX = 64
+
+
+class Checks:
+    """What is known of one segment that is older than the process."""
+
+    __slots__ = ("damages", "ranges")
+
+    def __init__(self) -> None:
+        self.ranges: list[tuple[int, int, int]] = []
+        """Start, end and the offset that follows, by position; what lies within is whole."""
+        self.damages: list[tuple[int, str]] = []
+
+    def covers(self, start: int, end: int) -> bool:
+        return any(first <= start and end <= last for first, last, _ in self.ranges)
+
+    def last_end(self, position: int) -> tuple[int, int]:
+        """The nearest end of a range at or before `position`, and the offset there; (0, -1)."""
+        ends = [(end, offset) for _, end, offset in self.ranges if end <= position]
+        return max(ends, default=(0, -1))
+
+    def add(self, start: int, end: int, next_offset: int) -> None:
+        if end <= start:
+            return
+        kept = []
+        for first, last, offset in self.ranges:
+            if last < start or end < first:
+                kept.append((first, last, offset))
+                continue
+            start = min(start, first)
+            if last > end:
+                end, next_offset = last, offset
+        added = (start, end, next_offset)
+        insort(kept, added)
+        if len(kept) > _RANGES_MAX:
+            del kept[kept[0] is added]  # the reader that waits for the new one would ask forever
+        self.ranges = kept
+
+    def note_damage(self, position: int, reason: str) -> None:
+        if all(known != position for known, _ in self.damages):
+            insort(self.damages, (position, reason))
+
+    def damage_in(self, start: int, end: int) -> tuple[int, str] | None:
+        """The first that is known from `start` on and before `end`."""
+        at = bisect_left(self.damages, (start, ""))
+        found = self.damages[at : at + 1]
+        return found[0] if found and found[0][0] < end else None

@@ -1,0 +1,324 @@
+"""Whether a batch may be appended, decided from its header and checksum.
+
+The records are walked where the topic's configuration demands it: a compacted topic needs keys, a
+bound on old timestamps needs the smallest, and `records.verify` has all of them, or a sample,
+verified. A count that the batch cannot hold is always refused.
+
+Source: `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` of
+`org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import inf
+from typing import Literal
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import VERIFY_ALL, VERIFY_SAMPLED
+from lakelog.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    CorruptRecord,
+    HeaderFields,
+    check_crc,
+    clear_append_time,
+    read_header,
+)
+from lakelog.records.compression import EXPANSION_MAX, Codec
+from lakelog.records.crc import crc32c
+from lakelog.records.errors import RecordsTooLarge
+from lakelog.records.heads import iter_heads
+from lakelog.records.record import MIN_RECORD_SIZE, record_view
+from lakelog.records.verify import STEP, Extremes, verifying
+from lakelog.runtime.api import Buffer
+from lakelog.storage.validation.record_errors import checking_records
+
+Origin = Literal["client", "coordinator"]
+_CODEC_MAX = 4
+_TIME_MAX = (1 << 63) - 1
+CRC_START = 21
+DECODED_BYTES_MAX = 64 << 20
+"""What the records of one batch may take decompressed, whatever its topic says."""
+WALKED_MAX = 1_000_000
+"""Records of one batch where each is to be looked at."""
+SAMPLED_MAX = 100_000
+"""Records that are looked at of a batch that was sampled."""
+_STEPS_AT_ONCE = 2
+WALKED_AT_ONCE = _STEPS_AT_ONCE * STEP
+"""Records of a batch that is walked in one turn of the loop, which takes a millisecond at most."""
+DECODED_AT_ONCE = 64 << 10
+"""What the records of such a batch may take decompressed: 0.2 ms of the slowest codec."""
+
+
+class LeastSizes(dict[int, float]):
+    """Bytes that a record takes in a batch at least, by the batch's attributes.
+
+    Infinitely many for attributes other than a codec, and a codec with `also`.
+    """
+
+    def __init__(self, also: int) -> None:
+        super().__init__(
+            (codec | bits, MIN_RECORD_SIZE / EXPANSION_MAX[codec])
+            for codec, bits in product(Codec, (0, also))
+        )
+
+    def __missing__(self, attributes: int) -> float:
+        return inf
+
+
+_LEAST_SIZES = LeastSizes(TRANSACTIONAL)
+
+
+def decoded_bytes_max(config: LogConfig, codec: int) -> int:
+    """What the records of a batch of this codec may take decompressed."""
+    if not codec:
+        return DECODED_BYTES_MAX
+    return min(config.max_decompressed_message_bytes, DECODED_BYTES_MAX)
+
+
+class SlowBatchError(Exception):
+    """To look into the records of the batch takes too long for one turn of the loop.
+
+    Nothing was done. The batch may come again as a `WalkedBatch`. `sampled` tells whether its
+    records are to be verified.
+    """
+
+    def __init__(self, *, sampled: bool) -> None:
+        self.sampled = sampled
+
+
+class WalkedBatch(bytearray):
+    """A batch whose records are as `config` wants them: `read_records` and `walking` say so."""
+
+    config: LogConfig
+
+
+def check_incoming(
+    batch: bytearray | memoryview,
+    config: LogConfig,
+    now_ms: int,
+    origin: Origin,
+    *,
+    sampled: bool = False,
+) -> HeaderFields:
+    """The header's fields if the batch may be appended. Raises `KafkaError` 2, 10, 32 or 87.
+
+    One that is `sampled` has its records verified where the topic verifies samples.
+
+    The usual case is one expression, because every produced batch passes here; what it does not
+    let through is looked at again for the reason.
+    """
+    size = len(batch)
+    if size < HEADER_SIZE:
+        raise _invalid(f"{size} bytes are too few for a batch")
+    fields: HeaderFields = HEADER.unpack_from(batch)
+    base, length, _, magic, crc, attributes, delta, _, timestamp, producer, epoch, first, count = (
+        fields
+    )
+    if not (
+        length + LENGTH_OVERHEAD == size <= config.max_message_bytes
+        and magic == MAGIC
+        and crc32c(memoryview(batch)[CRC_START:]) == crc
+    ):
+        read_batch(batch, config)
+    if origin == "client" and not (
+        base == 0
+        and delta + 1 == count > 0
+        and count * _LEAST_SIZES[attributes] <= size - HEADER_SIZE
+        and not sampled
+        and config.records_verify != VERIFY_ALL
+        and (producer < 0 or (first >= 0 and epoch >= 0))
+        and timestamp - now_ms <= config.message_timestamp_after_max_ms
+        and config.message_timestamp_before_max_ms == _TIME_MAX
+        and "compact" not in config.cleanup_policy
+    ):
+        header = BatchHeader(*fields)
+        check_batch(batch, header, config, now_ms, sampled=sampled)
+        if header.timestamp_type:
+            clear_append_time(batch, 0, header)
+            fields = HEADER.unpack_from(batch)
+    return fields
+
+
+def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
+    """The header of exactly one intact batch. Raises `KafkaError` 87, 10 or 2.
+
+    A batch that is cut off counts as none, which is 87.
+    """
+    size = len(batch)
+    if size < HEADER_SIZE:
+        raise _invalid(f"{size} bytes are too few for a batch")
+    try:
+        header = read_header(batch)
+    except CorruptRecord as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if not 0 <= header.magic <= MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"there is no magic {header.magic}")
+    if header.magic != MAGIC:
+        raise _invalid(f"record batches of magic {header.magic}")
+    if header.size != size:
+        raise _invalid(f"a batch of {header.size} bytes in {size} bytes of records")
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}",
+        )
+    if not check_crc(batch, 0, header):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch's checksum does not match")
+    return header
+
+
+def check_batch(
+    batch: bytearray | memoryview,
+    header: BatchHeader,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    sampled: bool,
+) -> None:
+    """What a client may not send: raises `KafkaError` 87, 32 or 10, or `SlowBatchError`.
+
+    As in Apache Kafka, a delete horizon and unknown attributes are no reason; neither is the
+    broker's time, where the topic has the producers' and the batch has any.
+    """
+    count = header.records_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise _invalid(f"{count} records with a last offset delta of {header.last_offset_delta}")
+    if header.base_offset != 0:
+        raise _invalid(f"a base offset of {header.base_offset} where a producer sends 0")
+    if header.is_control or header.codec > _CODEC_MAX:
+        raise _invalid(f"attributes {header.attributes:#x}: a control batch, or no known codec")
+    size = header.size - HEADER_SIZE
+    if count * _LEAST_SIZES[header.codec] > size:
+        name = Codec(header.codec).name.lower()
+        raise _invalid(f"{count} records cannot be in {size} bytes (compression: {name})")
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise _invalid(
+            f"epoch {header.producer_epoch}, sequence {header.base_sequence} "
+            f"of producer {header.producer_id}"
+        )
+    if header.timestamp_type and (
+        config.message_timestamp_type != "CreateTime" or header.max_timestamp < 0
+    ):
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not send LogAppendTime")
+    verifies = must_verify(config, sampled=sampled)
+    if verifies or needs_records(header, config, now_ms):
+        _walk_at_once(batch, header, config, now_ms, verifies=verifies)
+
+
+def check_first(
+    batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> None:
+    """Verifies the first batch of a producer in a log as one that is sampled."""
+    if config.records_verify == VERIFY_SAMPLED:
+        _walk_at_once(batch, header, config, now_ms, verifies=True)
+
+
+def must_verify(config: LogConfig, *, sampled: bool) -> bool:
+    """Whether the records of a batch that is `sampled`, or not, are verified."""
+    which = config.records_verify
+    return which == VERIFY_ALL or (sampled and which == VERIFY_SAMPLED)
+
+
+def _is_walked(batch: Buffer, config: LogConfig) -> bool:
+    return isinstance(batch, WalkedBatch) and batch.config is config
+
+
+def _walk_at_once(
+    batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, *, verifies: bool
+) -> None:
+    if _is_walked(batch, config):
+        return
+    if header.records_count > WALKED_MAX and _must_walk(header, config, now_ms):
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{header.records_count} records in a batch; where each is looked at, as in a "
+            f"compacted topic, at most {WALKED_MAX} are taken",
+        )
+    if header.records_count > WALKED_AT_ONCE:
+        raise SlowBatchError(sampled=verifies)
+    try:
+        most = decoded_bytes_max(config, header.codec)
+        data = record_view(batch, header, min(most, DECODED_AT_ONCE) if header.codec else most)
+    except RecordsTooLarge as error:
+        if header.codec:
+            raise SlowBatchError(sampled=verifies) from error
+        raise _invalid(str(error)) from error
+    except CorruptRecord as error:
+        raise _invalid(str(error)) from error
+    steps = walking(data, header, config, now_ms, verifies=verifies)
+    for number, _ in enumerate(steps, 1):
+        if number == _STEPS_AT_ONCE:  # a record may have a million headers
+            raise SlowBatchError(sampled=verifies)
+
+
+def read_records(
+    batch: Buffer, header: BatchHeader, config: LogConfig, bytes_max: int = DECODED_BYTES_MAX
+) -> bytes | memoryview:
+    """The records of a batch, of at most `bytes_max` if they are compressed.
+
+    Raises `RecordsTooLarge` for more that the topic allows, and `KafkaError` 87.
+    """
+    most = decoded_bytes_max(config, header.codec)
+    try:
+        return record_view(batch, header, min(most, bytes_max) if header.codec else most)
+    except RecordsTooLarge as error:
+        if header.codec and bytes_max < most:
+            raise
+        raise _invalid(str(error)) from error
+    except CorruptRecord as error:
+        raise _invalid(str(error)) from error
+
+
+def walking(
+    data: bytes | memoryview, header: BatchHeader, config: LogConfig, now_ms: int, *, verifies: bool
+) -> Iterator[None]:
+    """Looks at some of the records at each step; raises `KafkaError` 87 or 32 in the end.
+
+    `verifies` them: all where the topic demands that each is looked at, else those of a sample.
+    """
+    try:
+        if verifies:
+            most = WALKED_MAX if _must_walk(header, config, now_ms) else SAMPLED_MAX
+            found = yield from verifying(data, header, most)
+            if not _may_have_faults(found, config, now_ms):
+                return
+        yield from checking_records(iter_heads(data, header), config, now_ms)
+    except CorruptRecord as error:
+        raise _invalid(str(error)) from error
+
+
+def _may_have_faults(found: Extremes, config: LogConfig, now_ms: int) -> bool:
+    """Whether some record may be one that `checking_records` refuses, and names."""
+    if found.has_null_key and "compact" in config.cleanup_policy:
+        return True
+    return config.message_timestamp_type == "CreateTime" and (
+        found.newest_ms - now_ms > config.message_timestamp_after_max_ms
+        or now_ms - found.oldest_ms > config.message_timestamp_before_max_ms
+    )
+
+
+def _must_walk(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether every record is to be looked at."""
+    return config.records_verify == VERIFY_ALL or needs_records(header, config, now_ms)
+
+
+def needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether the header does not settle it."""
+    if "compact" in config.cleanup_policy:
+        return True
+    return config.message_timestamp_type == "CreateTime" and (
+        header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+        or config.message_timestamp_before_max_ms != _TIME_MAX
+    )
+
+
+def _invalid(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, reason)

@@ -1,0 +1,177 @@
+"""What a start believes of the page cache: all after a kill, nothing after a power failure."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.folder.page_cache import BOOT_ID
+from lakelog.storage.names import LOG
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import DATA, Store, append, make_batch, memory_store
+
+PATH = DATA / BOOT_ID
+
+
+@pytest.fixture
+def store() -> Store:
+    """With one batch that is not synced, of a process that has started without a loss."""
+    store = memory_store()
+    append(store.create(), make_batch(2))
+    store.directory.trust_page_cache()
+    return store
+
+
+def disk_of(store: Store) -> MemoryDisk:
+    assert isinstance(store.disk, MemoryDisk)
+    return store.disk
+
+
+def has_lost_after(store: Store, end: Callable[[], object]) -> bool:
+    end()
+    store.start()
+    return store.directory.has_lost
+
+
+def test_a_killed_process_has_lost_nothing_and_the_power_may_take_all(store: Store) -> None:
+    disk = disk_of(store)
+    assert not has_lost_after(store, disk.kill)
+    assert store.log.log_end_offset == 2
+    store.directory.trust_page_cache()
+    assert has_lost_after(store, disk.crash)
+
+
+def test_a_clean_stop_loses_nothing_whatever_comes_after_it(store: Store) -> None:
+    def stop_and_boot() -> None:
+        store.directory.close()
+        disk_of(store).crash()
+
+    assert not has_lost_after(store, stop_and_boot)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"boot 7\n", b"boot 0", b"\xff\0\n"])
+def test_without_the_name_of_this_page_cache_it_is_not_believed(
+    store: Store, content: bytes | None
+) -> None:
+    store.disk.remove(PATH) if content is None else store.disk.write_atomic(PATH, content)
+    assert has_lost_after(store, disk_of(store).kill)
+
+
+def test_nor_if_the_kernel_does_not_name_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> str:
+        raise OSError(errno.ENOENT, "no such boot")
+
+    monkeypatch.setattr(MemoryDisk, "page_cache_id", refuse)
+    assert has_lost_after(store, disk_of(store).kill)
+    assert "is taken for a power failure" in caplog.text
+    store.directory.trust_page_cache()
+    assert "cannot be written" in caplog.text
+    assert not store.disk.exists(PATH)
+
+
+def test_a_start_that_is_killed_before_it_has_noted_its_losses_is_not_believed(
+    store: Store,
+) -> None:
+    """It may have cut a log, which the next start finds whole."""
+    assert not has_lost_after(store, disk_of(store).kill)
+    assert has_lost_after(store, disk_of(store).kill)
+    store.directory.trust_page_cache()
+    assert not has_lost_after(store, disk_of(store).kill)
+
+
+def test_the_file_is_durable_and_so_is_its_removal(store: Store) -> None:
+    disk = disk_of(store)
+    assert disk.copy_after_crash().exists(PATH)
+    store.killed()
+    assert not disk.copy_after_crash().exists(PATH)
+
+
+@pytest.mark.parametrize("operation", ["write", "truncate", "sync"])
+def test_after_a_failure_of_the_device_it_is_not_believed(store: Store, operation: str) -> None:
+    disk = disk_of(store)
+    disk.fail(operation, errno.EIO, suffix=LOG)  # type: ignore[arg-type]
+    file = store.log.active_segment.open().file
+    calls = {"write": lambda: file.write_at(300, b"x"), "truncate": lambda: file.truncate(1)}
+    with pytest.raises(OSError, match="Input/output"):
+        calls.get(operation, file.sync)()
+    assert not disk.copy_after_crash().exists(PATH), "before anybody has heard of it"
+    store.directory.trust_page_cache()
+    assert not disk.exists(PATH), "until a start has recovered what is left"
+    assert has_lost_after(store, disk.kill)
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "believed"),
+    [
+        ("write", errno.ENOSPC, True),
+        ("write", errno.EDQUOT, True),
+        ("read", errno.EIO, True),
+        ("sync", errno.EMFILE, True),
+        ("sync", errno.ENOSPC, False),
+    ],
+)
+def test_what_failed_without_touching_a_page_changes_nothing(
+    store: Store, operation: str, code: int, believed: bool
+) -> None:
+    disk = disk_of(store)
+    disk.fail(operation, code, suffix=LOG)  # type: ignore[arg-type]
+    file = store.log.active_segment.open().file
+    calls = {"write": lambda: file.write_at(300, b"x"), "read": lambda: file.read_at(0, 1)}
+    with pytest.raises(OSError):
+        calls.get(operation, file.sync)()
+    assert disk.exists(PATH) is believed
+
+
+def test_a_failure_that_another_process_met_counts_too(store: Store) -> None:
+    store.directory.distrust_page_cache()
+    assert has_lost_after(store, disk_of(store).kill)
+
+
+def test_where_the_file_cannot_be_removed_the_log_says_so(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = disk_of(store)
+    disk.fail("sync", errno.EIO, times=2)
+    with pytest.raises(OSError, match="Input/output"):
+        store.log.active_segment.open().file.sync()
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "remove it before the next start" in record.getMessage()
+
+
+def test_what_recovery_cuts_is_lost_though_the_page_cache_is_the_same(store: Store) -> None:
+    disk = disk_of(store)
+    disk.flip(store.log.active_segment.path(LOG), 8 * 70)
+    assert has_lost_after(store, disk.kill)
+    assert store.log.log_end_offset == 0
+
+
+def test_so_is_what_a_failed_sync_leaves_in_doubt(store: Store) -> None:
+    disk = disk_of(store)
+    log = store.log
+    job = log.begin_flush()
+    assert job is not None
+    disk.fail("sync", errno.EIO, suffix=LOG)
+    with pytest.raises(OSError, match="Input/output"):
+        job.run()
+    disk.write_atomic(PATH, b"boot 0\n")  # as though its removal had been lost
+    assert has_lost_after(store, disk.kill)
+
+
+def test_so_is_a_log_that_is_offline() -> None:
+    store = memory_store(LogConfig(segment_bytes=400))
+    for _ in range(4):
+        append(store.create() if not store.directory.logs else store.log, make_batch(2))
+    store.log.flush()
+    store.directory.write_checkpoints()
+    store.directory.trust_page_cache()
+    disk = disk_of(store)
+    disk.remove(store.log.segments[-1].path(LOG))
+    assert has_lost_after(store, disk.kill)
+    assert isinstance(store.directory.failed["topic", 0], CorruptLog)

@@ -1,0 +1,135 @@
+"""Space that is kept back for a start on a full disk."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from lakelog.storage.folder.reserve import RESERVE, ROOM_BYTES, SpaceGate, SpaceReserve
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import DATA, ManualClock
+
+SIZE = 1000
+
+
+def make_disk(capacity: int) -> MemoryDisk:
+    disk = MemoryDisk(ManualClock(), capacity=capacity)
+    disk.make_dirs(DATA)
+    disk.sync_dir(DATA.parent)
+    return disk
+
+
+def opened(disk: MemoryDisk, size: int = SIZE) -> SpaceReserve:
+    reserve = SpaceReserve(disk, DATA, size, SpaceGate())
+    reserve.open()
+    return reserve
+
+
+def test_it_is_allocated_when_there_is_plenty() -> None:
+    disk = make_disk(4 * SIZE)
+    reserve = opened(disk)
+    assert not reserve.is_held
+    reserve.renew()
+    assert reserve.is_held
+    assert disk.used == disk.size(DATA / RESERVE) == SIZE
+    assert opened(disk).is_held
+    tight = make_disk(4 * SIZE - 1)
+    other = opened(tight)
+    other.renew()
+    assert (other.is_held, other.is_spent, tight.used) == (False, False, 0)
+
+
+def test_a_start_on_a_full_disk_frees_it_for_good() -> None:
+    disk = make_disk(10 * SIZE)
+    opened(disk).renew()
+    disk.capacity = 2 * SIZE - 1
+    reserve = opened(disk)
+    assert (reserve.is_spent, reserve.is_held) == (True, False)
+    disk.crash()
+    assert disk.used == 0
+    reserve.renew()
+    assert reserve.is_spent, "there is not enough yet"
+    disk.capacity = SIZE + ROOM_BYTES
+    reserve.renew()
+    assert (reserve.is_spent, reserve.is_held) == (False, True)
+
+
+def spent(disk: MemoryDisk) -> SpaceReserve:
+    disk.capacity = 10 * SIZE
+    reserve = opened(disk)
+    reserve.renew()
+    disk.capacity = SIZE
+    assert reserve.free()
+    return reserve
+
+
+def test_it_is_freed_once_and_the_gate_is_shut_until_it_is_there_again() -> None:
+    disk = make_disk(10 * SIZE)
+    reserve = spent(disk)
+    assert disk.used == 0
+    assert not reserve.free()
+    with pytest.raises(OSError, match="No space left"):
+        reserve.gate.check()
+    disk.capacity = SIZE + ROOM_BYTES - 1
+    reserve.renew()
+    assert reserve.gate.is_shut
+    disk.capacity += 1
+    reserve.renew()
+    reserve.gate.check()
+    assert disk.size(DATA / RESERVE) == SIZE
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_the_next_process_knows_that_it_is_spent(power: bool) -> None:
+    disk = make_disk(10 * SIZE)
+    spent(disk)
+    if power:
+        disk.crash()
+    found = opened(disk)
+    assert (found.is_spent, found.is_held) == (True, False)
+    disk.capacity = SIZE + ROOM_BYTES
+    found = opened(disk)
+    assert (found.is_spent, found.is_held) == (False, True)
+
+
+def test_what_cannot_be_freed_is_held() -> None:
+    disk = make_disk(10 * SIZE)
+    reserve = opened(disk)
+    reserve.renew()
+    disk.fail("truncate", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        reserve.free()
+    assert (reserve.is_spent, reserve.is_held) == (False, True)
+    assert reserve.free()
+
+
+def test_a_renewal_that_fails_leaves_it_spent() -> None:
+    disk = make_disk(10 * SIZE)
+    reserve = spent(disk)
+    disk.capacity = 2 * ROOM_BYTES
+    disk.fail("write", errno.EDQUOT, partial=SIZE // 2)
+    with pytest.raises(OSError, match="quota"):
+        reserve.renew()
+    assert (reserve.is_spent, disk.size(DATA / RESERVE)) == (True, 0)
+    assert opened(disk).is_held
+
+
+def test_none_is_kept_if_none_is_wanted() -> None:
+    disk = make_disk(10 * SIZE)
+    opened(disk).renew()
+    reserve = opened(disk, 0)
+    assert (reserve.is_held, reserve.is_spent, disk.used) == (True, False, 0)
+    reserve.renew()
+    assert disk.used == 0
+
+
+def test_half_a_reserve_does_not_stay() -> None:
+    disk = make_disk(10 * SIZE)
+    reserve = opened(disk)
+    disk.fail("write", errno.ENOSPC, partial=SIZE // 2)
+    with pytest.raises(OSError, match="space"):
+        reserve.renew()
+    assert (disk.used, reserve.is_held) == (0, False)
+    reserve.renew()
+    assert reserve.is_held

@@ -1,0 +1,38 @@
+"""The file of a segment's aborted transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakelog.storage.indexes.txn_index import (
+    ENTRY_SIZE,
+    AbortedTransaction,
+    TxnIndex,
+    decode_aborted,
+    encode_aborted,
+)
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import DATA, ManualClock
+
+FIRST = AbortedTransaction(7, 0, 4, 0)
+SECOND = AbortedTransaction(8, 6, 9, 5)
+
+
+def test_an_entry_whose_marker_was_not_appended_is_cut_off() -> None:
+    disk = MemoryDisk(ManualClock())
+    disk.make_dirs(DATA)
+    path = DATA / "0.txnindex"
+    index = TxnIndex([])
+    for entry in (FIRST, SECOND):
+        index.write(disk, path, entry)
+        index.keep(entry)
+    index.write(disk, path, AbortedTransaction(9, 11, 12, 10))
+    assert disk.size(path) == 3 * ENTRY_SIZE
+    index.cut(disk, path)
+    assert disk.open(path).read_at(0, disk.size(path)) == encode_aborted([FIRST, SECOND])
+
+
+@pytest.mark.parametrize(("first", "is_sound"), [(3, True), (4, False), (5, False), (-1, False)])
+def test_a_transaction_begins_before_its_marker(first: int, is_sound: bool) -> None:
+    entry = AbortedTransaction(7, first, 4, 0)
+    assert decode_aborted(encode_aborted([entry]), 0, 10) == ([entry] if is_sound else None)

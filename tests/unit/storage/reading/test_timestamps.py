@@ -1,0 +1,154 @@
+"""Finding by time in logs whose batches say more than is true, or hold more than they look."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from counted_work import lines_run
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.compression import Codec
+from lakelog.records.crc import crc32c
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.reading import timestamps
+from lakelog.testing.randomness import SeededRandom
+from storage_kit import NOW, append, make_batch, memory_store
+
+BOMB_HEADERS = 100_000
+
+
+def claiming(batch: bytearray, newest_ms: int) -> bytearray:
+    """The batch with another greatest timestamp in its header."""
+    struct.pack_into(">q", batch, 35, newest_ms)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    return batch
+
+
+def bomb(timestamp: int = NOW) -> bytearray:
+    builder = BatchBuilder(Codec.ZSTD)
+    builder.append(timestamp, b"key", b"value", [("", None)] * BOMB_HEADERS)
+    return builder.build()
+
+
+def test_headers_by_the_million_are_passed_over() -> None:
+    log = memory_store().create()
+    append(log, bomb())
+    append(log, make_batch(1, timestamp=NOW + 5))
+    for ask in (
+        lambda: log.offset_for_timestamp(NOW),
+        lambda: log.offset_for_timestamp(NOW + 5),
+        log.max_timestamp,
+    ):
+        assert lines_run(ask) < BOMB_HEADERS / 50
+
+
+def test_a_search_ends_at_the_record_it_finds() -> None:
+    log = memory_store().create()
+    builder = BatchBuilder()
+    builder.extend(NOW, [b""] * 100_000, 1 << 30)
+    append(log, builder.build())
+    assert lines_run(lambda: log.offset_for_timestamp(NOW)) < 1000
+
+
+def test_a_batch_that_claims_a_time_it_has_not_is_passed_by() -> None:
+    log = memory_store().create()
+    append(log, claiming(make_batch(3), NOW + 100))
+    append(log, make_batch(1, timestamp=NOW + 50))
+    assert log.offset_for_timestamp(NOW + 20) == (NOW + 50, 3, 3)
+    assert log.offset_for_timestamp(NOW + 60) is None
+    assert log.max_timestamp() == (NOW + 50, 3, 3)
+
+
+def test_of_batches_with_the_greatest_time_the_first_is_found_before_one_that_claims_more() -> None:
+    log = memory_store().create()
+    append(log, make_batch(1))
+    append(log, make_batch(1, timestamp=NOW + 50))
+    append(log, claiming(make_batch(1, timestamp=NOW + 50), NOW + 100))
+    assert log.max_timestamp() == (NOW + 50, 1, 3)
+
+
+def test_a_search_among_too_many_such_batches_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timestamps, "DECODED_BYTES_MAX", 10_000)
+    log = memory_store().create()
+    for _ in range(300):
+        append(log, claiming(make_batch(1, size=100), NOW + 100))
+    assert log.offset_for_timestamp(NOW) == (NOW, 0, 3)
+    for ask in (lambda: log.offset_for_timestamp(NOW + 50), log.max_timestamp):
+        with pytest.raises(CorruptLog, match="claim"):
+            ask()
+
+
+def test_the_greatest_after_a_start_within_a_batch_and_its_cost() -> None:
+    """Only the batch with the start in it, and the newest of the others, are read."""
+    log = memory_store(LogConfig()).create()
+    builder = BatchBuilder()
+    for time in (NOW + 1000, NOW + 7, NOW + 3):
+        builder.append(time, b"k", b"v")
+    append(log, builder.build())
+    log.advance_log_start(1)
+    assert log.max_timestamp() == (NOW + 7, 1, 3)
+    for number in range(20):
+        append(log, make_batch(200, timestamp=NOW + number))
+    assert log.max_timestamp() == (NOW + 218, 4002, 3)
+    assert lines_run(log.max_timestamp) < 16_000
+
+
+LIMITED = LogConfig.from_values({"max.decompressed.message.bytes": "500"})
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_a_lower_limit_for_clients_makes_nothing_corrupt(codec: Codec) -> None:
+    log = memory_store().create()
+    append(log, make_batch(10, size=100, codec=codec))
+    append(log, make_batch(10, size=100, timestamp=NOW + 100, codec=codec))
+    log.config = LIMITED
+    assert log.offset_for_timestamp(NOW + 3) == (NOW + 3, 3, 3)
+    assert log.offset_for_timestamp(NOW + 105) == (NOW + 105, 15, 3)
+    assert log.max_timestamp() == (NOW + 109, 19, 3)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_of_a_batch_that_is_too_large_to_look_into_the_header_is_told(
+    monkeypatch: pytest.MonkeyPatch, codec: Codec
+) -> None:
+    monkeypatch.setattr(timestamps, "DECODED_BYTES_MAX", 500)
+    log = memory_store().create()
+    append(log, make_batch(2, size=10, codec=codec))
+    append(log, make_batch(10, size=100, timestamp=NOW + 100, codec=codec))
+    append(log, make_batch(2, size=10, timestamp=NOW + 200, codec=codec))
+    assert log.offset_for_timestamp(NOW + 1) == (NOW + 1, 1, 3)
+    assert log.offset_for_timestamp(NOW + 105) == (NOW + 109, 2, 3)
+    assert log.offset_for_timestamp(NOW + 201) == (NOW + 201, 13, 3)
+    log.advance_log_start(5)
+    assert log.offset_for_timestamp(NOW + 105) == (NOW + 109, 5, 3)
+    log.truncate_to(12)
+    assert log.max_timestamp() == (NOW + 109, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("codec", "size", "is_work"),
+    [
+        (Codec.NONE, 40_000, False),
+        (Codec.GZIP, 10, False),
+        (Codec.NONE, 10, False),
+        (Codec.GZIP, 40_000, True),
+    ],
+)
+def test_only_much_that_is_compressed_is_handed_to_a_thread(
+    codec: Codec, size: int, is_work: bool
+) -> None:
+    log = memory_store().create()
+    builder = BatchBuilder(codec)
+    builder.append(NOW, b"key", SeededRandom(1).bytes(size))
+    append(log, builder.build())
+    search = timestamps.search_timestamp(log, NOW)
+    steps = []
+    try:
+        while True:
+            work = next(search) if not steps or steps[-1] is None else search.send(steps[-1]())
+            steps.append(work)
+    except StopIteration as stop:
+        assert stop.value == (NOW, 0, 3)
+    assert any(step is not None for step in steps) == is_work

@@ -1,0 +1,188 @@
+"""Index files that are wrong in their middle, where a start does not look."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from lakelog.base.topic_config import LogConfig
+from lakelog.records.batch import iter_batches
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
+from lakelog.storage.log import Log
+from lakelog.storage.names import INDEX, LOG, TIME_INDEX
+from storage_kit import (
+    NOW,
+    Store,
+    append,
+    append_in_transaction,
+    append_marker,
+    make_batch,
+    memory_store,
+    read_batches,
+)
+
+DENSE = LogConfig(index_interval_bytes=1)
+SIZE = len(make_batch(3))
+WRONG = 5
+"""The entry of batch 6: the first batch has none."""
+
+
+def written(store: Store) -> Log:
+    """12 batches of 3 records each in a sealed segment, and one in the next."""
+    log = store.create()
+    for number in range(12):
+        append(log, make_batch(3, timestamp=NOW + 10 * number))
+    log.roll(NOW)
+    append(log, make_batch(3, timestamp=NOW + 1000))
+    return store.restart()
+
+
+def misleading(store: Store, log: Log, *, offset: int = 0, position: int = 0) -> None:
+    """Adds to what entry `WRONG` of the oldest segment's index file says; it still rises."""
+    path = log.segments[0].path(INDEX)
+    file = store.disk.open(path)
+    data = file.read_at(WRONG * ENTRY_SIZE, ENTRY_SIZE)
+    known_offset, known_position = struct.unpack(">ii", data)
+    assert known_position == (WRONG + 1) * SIZE
+    file.write_at(
+        WRONG * ENTRY_SIZE, struct.pack(">ii", known_offset + offset, known_position + position)
+    )
+    file.close()
+
+
+@pytest.mark.parametrize(("offset", "position"), [(0, 7), (0, -7), (2, 0), (-2, 0)])
+def test_an_offset_is_found_in_spite_of_a_wrong_entry(offset: int, position: int) -> None:
+    store = memory_store(DENSE)
+    log = written(store)
+    misleading(store, log, offset=offset, position=position)
+    for asked in (*range(18, 24), *range(36)):
+        assert log.segments[0].position_of(asked) == asked // 3 * SIZE
+    assert log.segments[0].has_trusted_index
+    assert len(read_batches(log)) == 13
+
+
+def test_a_true_entry_is_enough_to_find_an_offset() -> None:
+    log = written(memory_store(DENSE))
+    assert log.segments[0].position_of(20) == 6 * SIZE
+    assert log.segments[0].entry_before(6 * SIZE + 1) == 6 * SIZE
+    assert not log.segments[0].has_trusted_index, "nothing is to be made anew"
+
+
+@pytest.mark.parametrize("position", [7, -7])
+def test_a_read_ends_with_a_batch_in_spite_of_a_wrong_entry(position: int) -> None:
+    store = memory_store(DENSE)
+    log = written(store)
+    misleading(store, log, position=position)
+    segment = log.segments[0]
+    assert segment.whole_batches(0, segment.size, 6 * SIZE + 10, SIZE) == 6 * SIZE
+    found = log.read(0, 6 * SIZE + 10, end_offset=log.log_end_offset)
+    assert found is not None
+    assert [header.base_offset for header, _ in iter_batches(found.read())] == list(range(0, 18, 3))
+    found.release()
+
+
+def test_what_was_aborted_is_told_in_spite_of_a_wrong_entry() -> None:
+    store = memory_store(DENSE)
+    log = store.create()
+    for _ in range(6):
+        append(log, make_batch(3))
+    append_in_transaction(log, (7, 0, 0), 3)
+    for _ in range(5):
+        append(log, make_batch(3))
+    append_marker(log, 7, 0, commit=False)
+    log.roll(NOW)
+    log = store.restart()
+    misleading(store, log, offset=-2)
+    assert log.segments[0].end_of_reads(6 * SIZE) >= 18
+    found = log.read(0, 7 * SIZE, end_offset=log.log_end_offset)
+    assert found is not None
+    assert [entry.first_offset for entry in log.aborted_transactions(0, found)] == [18]
+    found.release()
+
+
+def test_the_index_files_of_a_cut_log_lead_to_nothing_above_the_cut() -> None:
+    store = memory_store(DENSE)
+    log = store.create()
+    for number in range(12):
+        append(log, make_batch(3, timestamp=NOW + 10 * number))
+    log.flush()
+    log = store.restart()
+    log.truncate_to(18)
+    segment = log.active_segment
+    files = (store.disk.open(segment.path(suffix)) for suffix in (INDEX, TIME_INDEX, LOG))
+    offsets, times, data = (file.read_at(0, file.size()) for file in files)
+    index = SegmentIndex.decode(offsets, times)
+    assert list(index.offsets) == [5, 8, 11, 14, 17]
+    assert max(index.time_offsets) == 17
+    assert len(data) == 6 * SIZE
+
+
+def test_the_greatest_time_of_a_cut_log_is_a_records_in_spite_of_a_wrong_entry() -> None:
+    """The time entry before the cut is read by nothing until it has become the last one."""
+    store = memory_store(DENSE)
+    log = written(store)
+    segment = log.segments[0]
+    path = segment.path(TIME_INDEX)
+    file = store.disk.open(path)
+    place = (WRONG - 1) * TIME_ENTRY_SIZE
+    time, offset = struct.unpack(">qi", file.read_at(place, TIME_ENTRY_SIZE))
+    assert (time, offset) == (NOW + 52, 17)
+    file.write_at(place, struct.pack(">qi", time + 5, offset))
+    file.close()
+    log.truncate_to(18)
+    assert (segment.max_timestamp, segment.max_timestamp_offset) == (NOW + 52, 17)
+    found = log.offset_for_timestamp(NOW + 53)
+    assert found is None
+
+
+def test_a_start_rebuilds_an_index_whose_last_entry_names_another_batch() -> None:
+    """Offset 0 as well, which the first batch alone can have."""
+    for offset in (0, 5):
+        store = memory_store(DENSE)
+        log = store.create()
+        for _ in range(12):
+            append(log, make_batch(1))
+        store.directory.close()
+        file = store.disk.open(log.active_segment.path(INDEX))
+        file.write_at(file.size() - ENTRY_SIZE, struct.pack(">i", offset))
+        file.close()
+        store.start()
+        assert store.log.log_end_offset == 12
+        assert store.log.active_segment.has_trusted_index
+
+
+def test_no_index_is_made_for_a_sealed_segment_that_does_not_reach_the_next() -> None:
+    store = memory_store(DENSE)
+    log = written(store)
+    segment = log.segments[0]
+    assert segment.position_of(0) == 0
+    file = store.disk.open(segment.path(LOG))
+    file.truncate(11 * SIZE)
+    file.close()
+    segment.size = 11 * SIZE
+    with pytest.raises(CorruptLog, match="ends at offset 33, the next segment begins at 36"):
+        segment.rebuild_index("it disagrees with the log")
+    assert segment.next_offset == 36
+    assert segment.loaded_index is None
+
+
+def test_the_indexes_of_a_sealed_segment_take_the_bytes_of_their_files() -> None:
+    store = memory_store(DENSE)
+    log = written(store)
+    sealed, active = log.segments
+    assert sealed.unloadable_bytes == 0, "they are not loaded"
+    for segment in log.segments:
+        assert segment.position_of(segment.base_offset) == 0
+    files = sum(store.disk.size(sealed.path(suffix)) for suffix in (INDEX, TIME_INDEX))
+    assert sealed.unloadable_bytes == files == 11 * (ENTRY_SIZE + TIME_ENTRY_SIZE)
+    assert active.unloadable_bytes == 0, "appends need them"
+
+
+def test_a_closed_file_is_opened_to_ask_what_of_it_is_in_memory() -> None:
+    log = written(memory_store(DENSE))
+    segment = log.segments[0]
+    segment.unload()
+    assert segment.is_resident(0, segment.size, is_next_read=False)
+    assert segment.handle is not None

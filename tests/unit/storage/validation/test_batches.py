@@ -1,0 +1,188 @@
+"""Which batches a log refuses for their records: by the header always, by a walk as configured."""
+
+from __future__ import annotations
+
+import pytest
+
+from counted_work import lines_run
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.base.topic_config import LogConfig
+from lakelog.base.topic_keys import VERIFY_ALL, VERIFY_NONE, VERIFY_SAMPLED
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.compression import Codec, compress
+from lakelog.storage.log import Log
+from lakelog.storage.validation.batches import (
+    DECODED_AT_ONCE,
+    SAMPLED_MAX,
+    WALKED_AT_ONCE,
+    SlowBatchError,
+)
+from poison import COUNT_MAX, REFUSED, Poison, garbage, poisoned, sealed
+from storage_kit import NOW, append, make_batch, memory_store, read_records
+
+FEWER = REFUSED[0]
+MODES = (VERIFY_SAMPLED, VERIFY_ALL, VERIFY_NONE)
+
+
+def make_log(verify: str = VERIFY_SAMPLED, **config: object) -> Log:
+    return memory_store(LogConfig(records_verify=verify, **config)).create()  # type: ignore[arg-type]
+
+
+def refusal(log: Log, batch: bytearray, *, sampled: bool = True) -> ErrorCode | None:
+    end = log.log_end_offset
+    try:
+        log.append(batch, leader_epoch=3, now_ms=NOW, sampled=sampled)
+    except KafkaError as error:
+        assert log.log_end_offset == end
+        return error.code
+    return None
+
+
+@pytest.mark.parametrize("verify", MODES)
+@pytest.mark.parametrize("codec", list(Codec))
+def test_counts_that_cannot_be_are_always_refused(codec: Codec, verify: str) -> None:
+    log = make_log(verify)
+    payload = compress(codec, bytes(make_batch(2)[61:]))
+    for count in (COUNT_MAX, len(payload) * 1032 // 7 + 1):
+        assert refusal(log, sealed(payload, codec, count), sampled=False) is (
+            ErrorCode.INVALID_RECORD
+        )
+    assert refusal(log, sealed(b"", codec, 1), sampled=False) is ErrorCode.INVALID_RECORD
+    batch = memoryview(sealed(payload, codec, COUNT_MAX))
+    assert log.append_run([batch], leader_epoch=3, now_ms=NOW) == []
+
+
+@pytest.mark.parametrize("run", [False, True])
+def test_a_record_takes_seven_bytes_at_least(run: bool) -> None:
+    """One less is refused, whether the batch comes alone or in a run."""
+    log = make_log(VERIFY_NONE)
+    for _ in range(2):
+        append(log, make_batch(timestamp=NOW - 1))
+    for size, taken in ((21, True), (20, False)):
+        batch = sealed(bytes(size), Codec.NONE, 3, time_ms=NOW - 1, max_timestamp=NOW - 1)
+        if run:
+            offsets = log.append_run([memoryview(batch)], leader_epoch=3, now_ms=NOW)
+            assert len(offsets) == taken
+        else:
+            assert (refusal(log, batch, sampled=False) is None) == taken
+
+
+def test_the_smallest_records_that_there_are_fit_however_they_are_compressed() -> None:
+    for verify, count in ((VERIFY_NONE, 4_000), (VERIFY_ALL, WALKED_AT_ONCE)):
+        log = make_log(verify)
+        for codec in Codec:
+            builder = BatchBuilder(codec)
+            for _ in range(count):
+                builder.append(NOW, None, None)
+            assert refusal(log, builder.build()) is None
+        assert len(read_records(log)) == len(Codec) * count
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("poison", REFUSED, ids=lambda poison: poison.name)
+def test_what_is_looked_at_is_refused(poison: Poison, codec: Codec) -> None:
+    for verify, sampled in ((VERIFY_SAMPLED, True), (VERIFY_ALL, False), (VERIFY_ALL, True)):
+        log = make_log(verify)
+        assert refusal(log, poisoned(poison, codec), sampled=sampled) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("verify", [VERIFY_SAMPLED, VERIFY_ALL])
+def test_what_cannot_be_decompressed_is_refused(verify: str) -> None:
+    log = make_log(verify)
+    for name, batch in garbage():
+        try:
+            code = refusal(log, batch)
+        except SlowBatchError as error:  # of some codecs damage looks like size
+            assert error.sampled, name
+        else:
+            assert code is ErrorCode.INVALID_RECORD, name
+
+
+def test_what_is_not_sampled_is_not_looked_at() -> None:
+    batch = poisoned(Poison("three of four", FEWER.content + FEWER.content, 3), Codec.NONE)
+    for verify, sampled in ((VERIFY_SAMPLED, False), (VERIFY_NONE, True), (VERIFY_NONE, False)):
+        assert refusal(make_log(verify), bytearray(batch), sampled=sampled) is None
+
+
+def test_the_first_batch_of_a_producer_in_a_log_is_looked_at() -> None:
+    def batch(producer: int, sequence: int) -> bytearray:
+        payload = bytes(make_batch(3)[61:]) + b"\0"
+        return sealed(payload, Codec.NONE, 3, producer=(producer, 0, sequence))
+
+    log = make_log()
+    assert refusal(log, batch(7, 0), sampled=False) is ErrorCode.INVALID_RECORD
+    append(log, make_batch(3, producer=(7, 0, 0)))
+    assert refusal(log, batch(7, 3), sampled=False) is None, "it is known"
+    assert refusal(log, batch(8, 0), sampled=False) is ErrorCode.INVALID_RECORD
+    assert refusal(make_log(VERIFY_NONE), batch(8, 0), sampled=False) is None
+
+
+def test_times_that_only_the_records_have_are_refused() -> None:
+    far = Poison("a far future", _future(), 2)
+    for codec in Codec:
+        assert refusal(make_log(), poisoned(far, codec)) is ErrorCode.INVALID_TIMESTAMP
+    assert refusal(make_log(message_timestamp_type="LogAppendTime"), poisoned(far, 0)) is None
+
+
+def _future() -> bytes:
+    builder = BatchBuilder()
+    builder.append(NOW, None, b"v")
+    builder.append(NOW + (1 << 40), None, b"v")
+    return bytes(builder.build()[61:])
+
+
+def with_headers(records: int, headers: int) -> bytearray:
+    builder = BatchBuilder()
+    for _ in range(records):
+        builder.append(NOW, b"key", b"value", [("", None)] * headers)
+    return builder.build()
+
+
+def decompressed(size: int, codec: Codec) -> bytearray:
+    """A batch of three records that takes `size` bytes decompressed, and something."""
+    return make_batch(3, size=size // 3, codec=codec)
+
+
+LONG = {
+    "many records": make_batch(WALKED_AT_ONCE + 1, size=1),
+    "many headers": with_headers(1, SAMPLED_MAX),
+    "some headers in each record": with_headers(100, 30),
+    **{
+        f"{codec.name.lower()} of many bytes": decompressed(DECODED_AT_ONCE, codec)
+        for codec in Codec
+        if codec
+    },
+}
+SHORT = {
+    "many records": make_batch(
+        WALKED_AT_ONCE,
+        size=1,
+    ),
+    "some headers": with_headers(50, 10),
+    "many bytes": decompressed(500_000, Codec.NONE),
+    **{
+        f"{codec.name.lower()} of some bytes": decompressed(DECODED_AT_ONCE - 100, codec)
+        for codec in Codec
+        if codec
+    },
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_what_takes_long_is_left_to_another_turn(name: str) -> None:
+    log = make_log()
+    with pytest.raises(SlowBatchError) as raised:
+        log.append(LONG[name], leader_epoch=3, now_ms=NOW, sampled=True)
+    assert raised.value.sampled
+    assert refusal(log, LONG[name], sampled=False) is None
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_what_is_done_soon_is_done_at_once(name: str) -> None:
+    log, batch = make_log(), bytearray(SHORT[name])
+    assert lines_run(lambda: refusal(log, batch)) < 50 * WALKED_AT_ONCE
+    assert log.log_end_offset
+
+
+def test_takes_runs_unless_each_record_is_looked_at() -> None:
+    assert [make_log(verify).takes_runs for verify in MODES] == [True, False, True]
