@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compaction_kit import Cleaner
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.record import Record, decode_records

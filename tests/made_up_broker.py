@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Self
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from lakelog.protocol.fetch import (
     FetchRequest,

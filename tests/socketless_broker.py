@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.store.api import MetadataStore
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.runtime.aio import AsyncioTasks

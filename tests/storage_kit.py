@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.control import EndTransactionMarker

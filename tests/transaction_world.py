@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from coordinator_world import FakeLog, FakeTopics, SeededRandom, VirtualClock, VirtualLoop
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_room import StateRoom
+from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.shard import TransactionMarker
@@ -152,7 +152,7 @@ class World:
         self.gives_producer_ids = True
         self.epoch = 0
         self.forgotten_epochs_end = 0
-        self.memory = StateRoom()
+        self.memory = StateBudget()
         self.coordinator = self.new_coordinator()
         self.groups = self.new_groups()
 

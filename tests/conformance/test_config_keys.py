@@ -15,9 +15,9 @@ import pytest
 
 import kafka_jars
 from conformance.config_differences import DEFAULTS, LOOSER, MODES, NEWER, STRICTER, TYPES
-from lakelog.base.broker_config import BROKER_CONFIGS
-from lakelog.base.config import ConfigError, ConfigKey, ConfigType, Effect
-from lakelog.base.topic_config import TOPIC_CONFIGS
+from lakelog.base.config.broker_config import BROKER_CONFIGS
+from lakelog.base.config.key import ConfigError, ConfigKey, ConfigType, Effect
+from lakelog.base.config.log_config import TOPIC_CONFIGS
 
 pytestmark = pytest.mark.java
 

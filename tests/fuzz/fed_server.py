@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.store.embedded import METADATA_FILE, EmbeddedStore
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.registry import api_for

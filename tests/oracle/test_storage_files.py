@@ -9,7 +9,7 @@ import pytest
 
 from compaction_kit import Cleaner, headers
 from file_oracle import check_data_folder, dump
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.uuids import encode_uuid
 from lakelog.records.builder import BatchBuilder
 from lakelog.runtime.posix import PosixDisk

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.base.topic_keys import PAGE_CACHE
+from lakelog.base.config.keys.topics import PAGE_CACHE
 from lakelog.metadata.store.sqlite import SqliteLog
 from lakelog.replica.partition import Partition
 from lakelog.replica.watermark import HighWatermark

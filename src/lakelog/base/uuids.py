@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lakelog.runtime.api import Random
+from typing import Protocol
 
 ZERO_UUID = bytes(16)
 """Stands for "no id" on the wire."""
@@ -16,7 +13,13 @@ _RESERVED = frozenset({ZERO_UUID, bytes(15) + b"\x01"})
 _TEXT_LENGTH = 22
 
 
-def random_uuid(random: Random) -> bytes:
+class RandomBytes(Protocol):
+    """The part of `lakelog.runtime.api.Random` that makes an id."""
+
+    def bytes(self, size: int) -> bytes: ...
+
+
+def random_uuid(random: RandomBytes) -> bytes:
     """A version 4 UUID that is neither reserved by Kafka nor begins with `-` in text.
 
     A leading dash would read as an option on a command line.
@@ -27,13 +30,13 @@ def random_uuid(random: Random) -> bytes:
             return value
 
 
-def random_uuid_text(random: Random) -> str:
+def random_uuid_text(random: RandomBytes) -> str:
     """A version 4 UUID as 32 hexadecimal digits with dashes, for the ids of members."""
     digits = _version_4(random).hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _version_4(random: Random) -> bytes:
+def _version_4(random: RandomBytes) -> bytes:
     raw = bytearray(random.bytes(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakelog.base.config.quantities import plain_value
 from lakelog.base.events import event
-from lakelog.base.quantities import plain_value
 from lakelog.cli.failures import CliError
 from lakelog.cli.log_lines import start_logging
 from lakelog.cli.settings import parse_setting
@@ -25,7 +25,7 @@ from lakelog.cli.settings import parse_setting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakelog.base.broker_config import BrokerConfig
+    from lakelog.base.config.broker_config import BrokerConfig
     from lakelog.server.options import ReadyInfo
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -170,8 +170,8 @@ def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> C
 
 def load_config(arguments: BrokerArguments) -> BrokerConfig:
     """The file's settings under those of `--set`; warns of what has no effect."""
-    from lakelog.base.broker_config import BrokerConfig
-    from lakelog.base.config import ConfigError
+    from lakelog.base.config.broker_config import BrokerConfig
+    from lakelog.base.config.key import ConfigError
 
     values: dict[str, str] = {}
     if arguments.properties is not None:
@@ -198,7 +198,7 @@ def _settings(arguments: BrokerArguments) -> dict[str, str]:
 
 
 def _read_properties(path: Path) -> dict[str, str]:
-    from lakelog.base.properties import parse_properties
+    from lakelog.base.config.properties import parse_properties
 
     try:
         values = parse_properties(path.read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from lakelog.base.quantities import duration_ns
+from lakelog.base.config.quantities import duration_ns
 from lakelog.cli.failures import CliError
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)

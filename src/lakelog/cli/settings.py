@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from lakelog.base.config import ConfigError
+from lakelog.base.config.key import ConfigError
+from lakelog.base.config.quantities import human_value, plain_value
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.quantities import human_value, plain_value
 from lakelog.cli.failures import CliError, suggestion
 from lakelog.cli.render import Noted
 

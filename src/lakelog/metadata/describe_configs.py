@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
-from lakelog.base.broker_keys_consumer import GROUP_CONFIGS
-from lakelog.base.config import ConfigKey, ConfigType, Effect, Synonym, UpdateMode
-from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import TOPIC_CONFIGS
+from lakelog.base.config.broker_config import BROKER_CONFIGS, BrokerConfig
+from lakelog.base.config.key import ConfigKey, ConfigType, Effect, Synonym, UpdateMode
+from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS
+from lakelog.base.config.keys.topics import TOPIC_CONFIGS
+from lakelog.base.config.log_config import LogConfig
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import ResourceType
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_room import StateRoom
+from lakelog.base.state_budget import StateBudget
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.runtime.api import Random
@@ -161,7 +161,7 @@ class FetchSessions:
         is_known: whether there is such a partition here.
         slots_max: sessions held at once (Kafka's `max.incremental.fetch.session.cache.slots`).
         memory_max: bytes of all sessions, as counted by their partitions.
-        room: which they share with the state of coordinators.
+        budget: which they share with the state of coordinators.
         evict_after_s: a session unused for so long gives its slot to a new one.
     """
 
@@ -172,14 +172,14 @@ class FetchSessions:
         *,
         slots_max: int = 1000,
         memory_max: int = MEMORY_MAX,
-        room: StateRoom,
+        budget: StateBudget,
         evict_after_s: float = 120.0,
     ) -> None:
         self._random = random
         self._is_known = is_known
         self._slots_max = slots_max
         self._memory_max = memory_max
-        self._room = room
+        self._budget = budget
         self._evict_after_s = evict_after_s
         self._sessions: dict[int, FetchSession] = {}
         self.memory = 0
@@ -273,7 +273,7 @@ class FetchSessions:
         while (
             len(self._sessions) + slots > self._slots_max
             or self.memory + memory > self._memory_max
-            or self._room.total + memory > self._room.bytes_max
+            or self._budget.total + memory > self._budget.bytes_max
         ):
             oldest = min(
                 self._sessions.values(), key=lambda session: session.last_used, default=None
@@ -292,7 +292,7 @@ class FetchSessions:
 
     def _note(self, more: int) -> None:
         self.memory += more
-        self._room.total += more
+        self._budget.total += more
 
 
 def _memory(topic: str | bytes) -> int:

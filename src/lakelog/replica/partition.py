@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.events import event
 from lakelog.base.shortage import OutOfRoomError, is_shortage, no_space
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.control import EndTransactionMarker
 from lakelog.replica.recompressed import recompressed
 from lakelog.replica.watermark import HighWatermark

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from lakelog.base.config.keys.topics import LONG_MAX
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_keys import LONG_MAX
 from lakelog.replica.partition import Partition
 
 

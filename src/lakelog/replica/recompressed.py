@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import BatchHeader
 from lakelog.records.compression import Codec
 from lakelog.records.errors import CorruptRecord

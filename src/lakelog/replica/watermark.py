@@ -7,7 +7,7 @@ back, whatever the settings become: consumers have read what is below it.
 
 from __future__ import annotations
 
-from lakelog.base.topic_keys import FSYNC
+from lakelog.base.config.keys.topics import FSYNC
 from lakelog.storage.log import Log
 
 

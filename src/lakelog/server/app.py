@@ -11,11 +11,11 @@ import asyncio
 import logging
 from contextlib import closing
 
-from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.config import ConfigError
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.key import ConfigError
 from lakelog.base.endpoint import Endpoint
 from lakelog.base.errors import KafkaError
-from lakelog.base.state_room import StateRoom
+from lakelog.base.state_budget import StateBudget
 from lakelog.base.uuids import encode_uuid, random_uuid
 from lakelog.metadata.controller.brokers import (
     plan_cluster_id,
@@ -101,9 +101,9 @@ class Server:
         purgatory, checks = Purgatory(clock, tasks), StoredChecks(tasks)
         topics = self._make_topics(shortages)
         producer_ids = ProducerIds(self._reserve_producer_ids, tasks)
-        state_room = StateRoom(options.config.get_int("lakelog.coordinator.state.max.bytes"))
+        budget = StateBudget(options.config.get_int("lakelog.coordinator.state.max.bytes"))
         parts = (options.config, environment, self._partitions, purgatory, topics, producer_ids)
-        self._coordinators = coordinators = Coordinators(*parts, self._metadata, state_room, checks)
+        self._coordinators = coordinators = Coordinators(*parts, self._metadata, budget, checks)
         memory = RequestMemory(options.config.get_int("queued.max.request.bytes"))
         self.broker = Broker(
             node_id=options.node_id,
@@ -117,7 +117,7 @@ class Server:
             checks=checks,
             slow_batches=SlowBatches(tasks, memory, clock),
             shortages=shortages,
-            fetch_sessions=self._make_fetch_sessions(state_room),
+            fetch_sessions=self._make_fetch_sessions(budget),
             producer_ids=producer_ids,
             topics=topics,
             groups=coordinators.groups,
@@ -181,12 +181,12 @@ class Server:
             broker.requests,
         )
 
-    def _make_fetch_sessions(self, room: StateRoom) -> FetchSessions:
+    def _make_fetch_sessions(self, budget: StateBudget) -> FetchSessions:
         return FetchSessions(
             self._environment.random,
             lambda topic, index: self._partitions.get(topic, index) is not None,
             slots_max=self._options.config.get_int("max.incremental.fetch.session.cache.slots"),
-            room=room,
+            budget=budget,
         )
 
     def _make_maintenance(self) -> Maintenance:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lakelog import __version__
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from lakelog.base.config import ConfigError
+from lakelog.base.config.key import ConfigError
 from lakelog.base.events import event
 from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.image import MetadataImage

@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 
+from lakelog.base.config.keys.topics import FSYNC
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.shortage import is_shortage, lacks_descriptors
-from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import FSYNC
 from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
 from lakelog.storage.epochs import EpochCache
 from lakelog.storage.files import remove_if_exists, replace

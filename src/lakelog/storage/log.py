@@ -13,9 +13,9 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from lakelog.base.config.keys.topics import FSYNC
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import is_shortage
-from lakelog.base.topic_keys import FSYNC
 from lakelog.records.batch import (
     BatchHeader,
     patch_offset_and_epoch,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import LONG_MAX, PAGE_CACHE, VERIFY_ALL
+from lakelog.base.config.keys.topics import LONG_MAX, PAGE_CACHE, VERIFY_ALL
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import (
     HEADER,
     HEADER_SIZE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.cli import dev
 from lakelog.cli.broker import (
     BrokerArguments,

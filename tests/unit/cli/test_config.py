@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lakelog.base.config import ConfigType
+from lakelog.base.config.key import ConfigType
 from lakelog.cli.config import document, listing
 from lakelog.client.admin import ConfigEntry, ConfigSource, ConfigSynonym
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.describe_configs import (
     ConfigSource,
     DescribedConfig,

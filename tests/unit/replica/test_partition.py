@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
+from lakelog.base.config.keys.topics import FSYNC
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import OutOfRoomError
-from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import FSYNC
 from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.compression import Codec
 from lakelog.replica.divergence import DivergedLog, check_divergence

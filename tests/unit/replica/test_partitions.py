@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.storage.folder.directory import LogDirectory

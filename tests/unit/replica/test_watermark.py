@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import lakelog
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.replica.watermark import HighWatermark
 from storage_kit import append, make_batch, memory_store
 

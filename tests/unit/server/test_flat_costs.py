@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from counted_work import lines_run
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.protocol.create_topics import CreatableTopic, CreateTopicsRequest
 from lakelog.protocol.registry import api_for
 from lakelog.wire.framing import encode_request

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode
-from lakelog.base.topic_config import LogConfig
 from lakelog.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions

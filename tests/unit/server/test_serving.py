@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.server.options import ReadyInfo, ServeOptions
 from lakelog.server.serving import serve
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode
-from lakelog.base.topic_config import LogConfig
 from lakelog.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from lakelog.protocol.write_txn_markers import (
     WritableTxnMarker,

@@ -8,8 +8,8 @@ import struct
 import pytest
 
 from counted_work import lines_run
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import HEADER_SIZE, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.segments.segment import Segment
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import (

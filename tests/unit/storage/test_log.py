@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import CorruptLog

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import iter_batches, read_header
 from lakelog.storage.log import Log
 from lakelog.testing.disk import DiskStopped, MemoryDisk

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import read_header
 from lakelog.storage.log import Log
 from lakelog.testing.disk import MemoryDisk

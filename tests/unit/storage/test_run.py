@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import read_header
 from lakelog.records.crc import crc32c
 from lakelog.storage.log import Log

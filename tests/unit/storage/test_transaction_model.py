@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.storage.log import Log
 from lakelog.storage.preparation import wait_for

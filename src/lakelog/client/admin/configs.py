@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from lakelog.base.config import ConfigType
+from lakelog.base.config.key import ConfigType
 from lakelog.client.cluster import Cluster
 from lakelog.client.errors import ConnectionLostError, UnreachableError, check
 from lakelog.protocol.describe_configs import (

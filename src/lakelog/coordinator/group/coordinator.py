@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_room import StateRoom
+from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.classic.join import Join
@@ -82,7 +82,7 @@ class GroupCoordinator:
         topics: Topics,
         overrides: Overrides = _no_overrides,
         *,
-        memory: StateRoom,
+        memory: StateBudget,
         join_refused: Callable[[JoinRefusal], object] = lambda _: None,
     ) -> None:
         self._config = config

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lakelog.base.state_room import StateRoom
+from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.shared_count import SharedCount
 
 TOO_MANY_GROUPS = (
@@ -36,7 +36,7 @@ class GroupLimits:
     def __init__(
         self,
         groups_max: int,
-        memory: StateRoom,
+        memory: StateBudget,
         expire: Callable[[], None],
         evict: Callable[[str, int, int], None],
     ) -> None:

@@ -1,11 +1,11 @@
-"""What groups, members and offsets take of memory, by estimate: the units of `StateRoom`.
+"""What groups, members and offsets take of memory, by estimate: the units of `StateBudget`.
 
 The constants were measured with `tracemalloc`; a test compares the sums with it.
 """
 
 from __future__ import annotations
 
-from lakelog.base.state_room import text_bytes
+from lakelog.base.state_budget import text_bytes
 from lakelog.coordinator.group.classic.member import Member, Protocols
 from lakelog.coordinator.group.records import (
     GroupMetadataValue,

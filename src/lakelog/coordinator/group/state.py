@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_room import StateAccount
+from lakelog.base.state_budget import StateAccount
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.change_queue import ChangeQueue
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_room import StateAccount, StateRoom, text_bytes
+from lakelog.base.state_budget import StateAccount, StateBudget, text_bytes
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.shard import Now, Result
 from lakelog.coordinator.shared_count import ShardCount, SharedCount
@@ -49,7 +49,7 @@ class TransactionalIds:
         config: TransactionConfig,
         id_count: SharedCount,
         fences: Fences,
-        memory: StateRoom,
+        memory: StateBudget,
         *,
         forgotten_epochs_end: int,
     ) -> None:

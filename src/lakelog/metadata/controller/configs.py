@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
-from lakelog.base.broker_keys_consumer import GROUP_CONFIGS, check_group_configs
-from lakelog.base.config import ConfigError, ConfigKey, ConfigType, UpdateMode
+from lakelog.base.config.broker_config import BROKER_CONFIGS, BrokerConfig
+from lakelog.base.config.key import ConfigError, ConfigKey, ConfigType, UpdateMode
+from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS, check_group_configs
+from lakelog.base.config.log_config import TOPIC_CONFIGS, LogConfig
+from lakelog.base.config.running_changes import check_running_change
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.running_changes import check_running_change
-from lakelog.base.topic_config import TOPIC_CONFIGS, LogConfig
 from lakelog.metadata.controller.names import check_topic_name
 from lakelog.metadata.describe_configs import effective_broker_config
 from lakelog.metadata.image import MetadataImage

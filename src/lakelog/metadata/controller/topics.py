@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
-from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.config import ConfigError
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.key import ConfigError
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.base.uuids import ZERO_UUID, random_uuid
 from lakelog.metadata.controller.assignment import (
     check_manual,

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import BatchHeader
 from lakelog.records.errors import CorruptRecord, RecordsTooLarge
 from lakelog.replica.recompressed import recompressed_slowly

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.config import ConfigError
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.key import ConfigError
+from lakelog.base.config.keys.topics import FSYNC
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
-from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import FSYNC
 from lakelog.metadata.describe_configs import effective_log_config
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import ResourceType

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TypeVar
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
 from lakelog.base.shortage import is_shortage
-from lakelog.base.topic_config import LogConfig
 from lakelog.metadata.image import MetadataImage, PartitionImage, TopicImage
 from lakelog.metadata.records import (
     ConfigRecord,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.broker_keys_consumer import group_times
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.keys.consumer_groups import group_times
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC
 from lakelog.coordinator.transaction.coordinator import TRANSACTION_TOPIC

@@ -6,7 +6,7 @@ import errno
 import logging
 from collections.abc import Callable
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.events import event
 from lakelog.runtime.api import Clock, Disk, Listener, Net, Socket, Tasks
 from lakelog.server.connections.connection import Connection

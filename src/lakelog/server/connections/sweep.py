@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.runtime.api import Clock
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.memory_relief import MemoryRelief

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
-from lakelog.base.state_room import StateRoom
+from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.group.config import GroupConfig
 from lakelog.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from lakelog.coordinator.transaction.config import TransactionConfig
@@ -74,7 +74,7 @@ class Coordinators:
         topics: Topics,
         producer_ids: ProducerIds,
         metadata: MetadataLog,
-        memory: StateRoom,
+        memory: StateBudget,
         checks: StoredChecks,
     ) -> None:
         clock, tasks = seams.clock, seams.tasks

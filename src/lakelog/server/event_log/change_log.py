@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Mapping
 
-from lakelog.base.broker_config import BROKER_CONFIGS
+from lakelog.base.config.broker_config import BROKER_CONFIGS
 from lakelog.base.events import event
 from lakelog.base.uuids import encode_uuid
 from lakelog.metadata.image import MetadataImage

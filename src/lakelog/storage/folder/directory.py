@@ -23,8 +23,8 @@ from collections.abc import Callable, Container, Generator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
-from lakelog.base.topic_config import LogConfig
 from lakelog.runtime.api import Clock, Disk, Random
 from lakelog.storage.checkpoint import (
     CLEANER_OFFSETS,

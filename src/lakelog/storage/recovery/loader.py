@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from lakelog.base.config.keys.topics import FSYNC
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
-from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import FSYNC
 from lakelog.storage.checkpoint import LEADER_EPOCHS, MalformedCheckpoint, decode_epochs
 from lakelog.storage.compaction.swap import finish_interrupted_swaps
 from lakelog.storage.epochs import EpochCache

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import BatchHeader, HeaderFields
 from lakelog.runtime.api import Buffer, Disk
 from lakelog.storage.errors import CorruptLog

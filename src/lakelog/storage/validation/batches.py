@@ -15,9 +15,9 @@ from itertools import product
 from math import inf
 from typing import Literal
 
+from lakelog.base.config.keys.topics import VERIFY_ALL, VERIFY_SAMPLED
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import VERIFY_ALL, VERIFY_SAMPLED
 from lakelog.records.batch import (
     HEADER,
     HEADER_SIZE,

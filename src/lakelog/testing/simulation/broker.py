@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.metadata.store.embedded import METADATA_FILE
 from lakelog.server.app import ServeOptions, Server, StartError
 from lakelog.server.environment import Environment

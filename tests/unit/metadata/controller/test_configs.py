@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.configs import (
     ConfigChange,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.metadata.controller.topics import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import read_header
 from lakelog.server.appends.slow_batches import SlowBatches
 from lakelog.server.appends.time_slices import TimeSlices

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.records import (

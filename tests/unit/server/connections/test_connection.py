@@ -18,7 +18,7 @@ from connection_world import (
     frame,
     request,
 )
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.server.connections import receive_buffer
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.reply import Reply

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.base.broker_config import BrokerConfig
+from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.requests.dispatch import Dispatcher

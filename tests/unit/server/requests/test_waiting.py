@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from lakelog.base.state_room import StateRoom
+from lakelog.base.state_budget import StateBudget
 from lakelog.protocol.fetch import FetchRequest
 from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.metadata import (
@@ -246,7 +246,7 @@ def _after_the_handler(request: Any, version: int) -> object:
     for topic in request.topics:
         for index, entry in enumerate(topic.partitions):
             entry.partition = BIG - index
-    sessions = FetchSessions(SeededRandom(1), lambda topic, index: True, room=StateRoom())
+    sessions = FetchSessions(SeededRandom(1), lambda topic, index: True, budget=StateBudget())
     return sessions, sessions.begin(request, version, 0.0)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.posix import PosixDisk
 from lakelog.server.upkeep import cleaner_helper
 from lakelog.server.upkeep.cleaner_helper import Throttle, answers

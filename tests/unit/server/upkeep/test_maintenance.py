@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from coordinator_world import VirtualClock, VirtualLoop
-from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
 from lakelog.runtime.aio import AsyncioTasks

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.replica.partition import Partition
 from lakelog.runtime.api import Tasks
 from lakelog.server.upkeep.stored_checks import NeededCheck, StoredChecks

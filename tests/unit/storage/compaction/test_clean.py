@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compaction_kit import LIMITS, Cleaner, headers
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import LOG_APPEND_TIME, read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import compress

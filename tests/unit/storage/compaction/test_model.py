@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from compaction_kit import Cleaner, headers
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.record import Record, decode_records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.compaction.plan import CleanableLog, examine
 from lakelog.storage.log import Log
 from lakelog.storage.names import LOG

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compaction_kit import LIMITS, answers
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.builder import BatchBuilder
 from lakelog.storage.compaction.job import CleanedGroup
 from lakelog.storage.compaction.plan import examine, make_job

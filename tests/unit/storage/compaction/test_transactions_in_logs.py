@@ -7,7 +7,7 @@ import random
 import pytest
 
 from compaction_kit import Cleaner
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.record import decode_records

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.checkpoint import (
     HIGH_WATERMARKS,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.folder.page_cache import BOOT_ID
 from lakelog.storage.names import LOG

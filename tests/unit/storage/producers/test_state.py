@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.storage.log import Log
 from lakelog.storage.producers.snapshot_file import (
     MalformedSnapshot,

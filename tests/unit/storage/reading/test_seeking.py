@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from counted_work import lines_run
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.api import File
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.errors import CorruptLog

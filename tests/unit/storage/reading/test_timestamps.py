@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from counted_work import lines_run
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec
 from lakelog.records.crc import crc32c

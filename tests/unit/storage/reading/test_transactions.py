@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from counted_work import lines_run
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import iter_batches, read_header
 from lakelog.records.control import read_marker
 from lakelog.replica.partition import Partition

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.runtime.api import Disk
 from lakelog.runtime.posix import PosixDisk
 from lakelog.storage.checkpoint import LEADER_EPOCHS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import iter_batches, read_header
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from counted_work import lines_run
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.storage.log import Log
 from lakelog.storage.segments.known_batches import KnownBatches
 from storage_kit import append, make_batch, memory_store

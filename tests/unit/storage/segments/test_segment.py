@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from lakelog.base.topic_config import LogConfig
+from lakelog.base.config.log_config import LogConfig
 from lakelog.records.batch import iter_batches
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex

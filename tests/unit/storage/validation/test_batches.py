@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from counted_work import lines_run
+from lakelog.base.config.keys.topics import VERIFY_ALL, VERIFY_NONE, VERIFY_SAMPLED
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
-from lakelog.base.topic_keys import VERIFY_ALL, VERIFY_NONE, VERIFY_SAMPLED
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.compression import Codec, compress
 from lakelog.storage.log import Log

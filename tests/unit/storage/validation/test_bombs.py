@@ -10,8 +10,8 @@ import pytest
 
 from bombs import BOMBS, XERIAL, batch_with
 from compaction_kit import Cleaner
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.topic_config import LogConfig
 from lakelog.records.batch import read_header
 from lakelog.records.compression import Codec
 from lakelog.replica import recompressed

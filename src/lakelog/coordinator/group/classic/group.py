@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_room import StateAccount
+from lakelog.base.state_budget import StateAccount
 from lakelog.coordinator.group.classic.member import (
     Member,
     Protocols,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakelog.base.state_room import StateAccount
+from lakelog.base.state_budget import StateAccount
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.shared_count import ShardCount
 

@@ -9,7 +9,7 @@ room when the first member comes.
 
 from __future__ import annotations
 
-from lakelog.base.state_room import StateAccount
+from lakelog.base.state_budget import StateAccount
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.classic.group import ClassicGroup
 from lakelog.coordinator.group.memory import ID_GIVEN_OUT_BYTES

@@ -16,7 +16,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from lakelog.base.state_room import text_bytes
+from lakelog.base.state_budget import text_bytes
 from lakelog.coordinator.group.consumer.member import ConsumerMember, Target, target_bytes
 from lakelog.coordinator.group.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from lakelog.base.errors import ErrorCode, KafkaError
-from lakelog.base.state_room import StateAccount
+from lakelog.base.state_budget import StateAccount
 from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.group.change_queue import ChangeQueue
 from lakelog.coordinator.group.classic.group import ClassicGroup, GroupState

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from lakelog.base.state_room import StateAccount
+from lakelog.base.state_budget import StateAccount
 from lakelog.coordinator.group.memory import pending_offset_bytes
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetRecord
 

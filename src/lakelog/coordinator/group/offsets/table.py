@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lakelog.base.state_room import StateAccount
+from lakelog.base.state_budget import StateAccount
 from lakelog.base.uuids import ZERO_UUID
 from lakelog.coordinator.group.memory import OFFSETS_BYTES, offset_bytes
 from lakelog.coordinator.group.newcomers import NEWCOMER_MS

@@ -10,7 +10,7 @@ import pytest
 from coordinator_members import GROUP, commit_codes, committed, form, join, leave
 from coordinator_world import World, in_world
 from lakelog.base.errors import ErrorCode
-from lakelog.base.state_room import StateAccount, StateRoom
+from lakelog.base.state_budget import StateAccount, StateBudget
 from lakelog.coordinator.group.offsets.pending import PendingOffsets
 from lakelog.coordinator.group.records import OffsetCommitKey, OffsetCommitValue, OffsetRecord
 from lakelog.coordinator.shard import TransactionMarker
@@ -227,7 +227,7 @@ async def test_a_marker_that_is_refused_changes_nothing(world: World) -> None:
 
 
 def test_nothing_is_left_of_what_has_ended() -> None:
-    pending = PendingOffsets(StateAccount(StateRoom()))
+    pending = PendingOffsets(StateAccount(StateBudget()))
     for partition in range(3):
         key = OffsetCommitKey(group="g", topic="t", partition=partition)
         pending.add(OffsetRecord(key, OffsetCommitValue(offset=1)), 7)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lakelog.base.config import (
+from lakelog.base.config.key import (
     ConfigKey,
     ConfigType,
     ConfigValue,

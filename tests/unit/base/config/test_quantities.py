@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.base.broker_config import BROKER_CONFIGS
-from lakelog.base.config import ConfigType
-from lakelog.base.quantities import duration_ns, human_value, plain_value, size_bytes
-from lakelog.base.topic_config import TOPIC_CONFIGS
+from lakelog.base.config.broker_config import BROKER_CONFIGS
+from lakelog.base.config.key import ConfigType
+from lakelog.base.config.log_config import TOPIC_CONFIGS
+from lakelog.base.config.quantities import duration_ns, human_value, plain_value, size_bytes
 
 KEYS = {**BROKER_CONFIGS, **TOPIC_CONFIGS}
 NUMBERS = (ConfigType.INT, ConfigType.LONG)

@@ -27,7 +27,7 @@ from coordinator_members import (
 )
 from coordinator_world import FakeLog, World, in_world
 from lakelog.base.errors import ErrorCode
-from lakelog.base.state_room import StateRoom
+from lakelog.base.state_budget import StateBudget
 from lakelog.coordinator.shard import TransactionMarker
 from lakelog.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_versioned
 from lakelog.protocol.delete_groups import DeleteGroupsRequest
@@ -253,7 +253,7 @@ def test_transactions_are_counted_near_the_truth(shape: Any) -> None:
 
 async def with_memory(world: World, bytes_max: int) -> None:
     """The same broker with another budget."""
-    world.memory = StateRoom(bytes_max)
+    world.memory = StateBudget(bytes_max)
     await world.restart()
 
 
@@ -448,7 +448,7 @@ async def test_members_and_open_transactions_keep_a_newcomer(world: World) -> No
 
 @transaction_world.in_world()
 async def test_a_transaction_takes_no_more_than_its_share(world: transaction_world.World) -> None:
-    world.memory = StateRoom(1 << 20)
+    world.memory = StateBudget(1 << 20)
     await world.restart()
     producer = await world.ready("t")
     many = [("orders", index) for index in range(1000)]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.base.properties import parse_properties
+from lakelog.base.config.properties import parse_properties
 
 
 @pytest.mark.parametrize(

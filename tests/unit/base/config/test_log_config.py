@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.config import ConfigError
-from lakelog.base.topic_config import TOPIC_CONFIGS, LogConfig, validate_topic_configs
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.key import ConfigError
+from lakelog.base.config.log_config import TOPIC_CONFIGS, LogConfig, validate_topic_configs
 
 
 def test_defaults_declared_twice_agree() -> None:

@@ -6,7 +6,7 @@ of Kafka 4.3.1. One node is a whole cluster, so its replication factor and minim
 
 from __future__ import annotations
 
-from lakelog.base.config import ConfigKey, ConfigType, Effect, UpdateMode, at_least
+from lakelog.base.config.key import ConfigKey, ConfigType, Effect, UpdateMode, at_least
 
 _INT, _SHORT = ConfigType.INT, ConfigType.SHORT
 

@@ -10,15 +10,15 @@ import difflib
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from lakelog.base.broker_keys import HONOURED_KEYS, REFUSED_KEYS
-from lakelog.base.broker_keys_cleaner import check_cleaner_keys
-from lakelog.base.broker_keys_consumer import check_consumer_group_keys
-from lakelog.base.broker_keys_inert import INERT_KEYS
-from lakelog.base.broker_keys_own import OWN_KEYS
-from lakelog.base.broker_keys_transactions import TRANSACTION_KEYS
-from lakelog.base.config import ConfigError, ConfigKey, ConfigValue, Effect, key_table
+from lakelog.base.config.key import ConfigError, ConfigKey, ConfigValue, Effect, key_table
+from lakelog.base.config.keys.cleaner import check_cleaner_keys
+from lakelog.base.config.keys.consumer_groups import check_consumer_group_keys
+from lakelog.base.config.keys.honoured import HONOURED_KEYS, REFUSED_KEYS
+from lakelog.base.config.keys.inert import INERT_KEYS
+from lakelog.base.config.keys.own import OWN_KEYS
+from lakelog.base.config.keys.transactions import TRANSACTION_KEYS
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.endpoint import Endpoint, parse_endpoint
-from lakelog.base.topic_config import LogConfig
 
 BROKER_CONFIGS: Mapping[str, ConfigKey] = key_table(
     HONOURED_KEYS, TRANSACTION_KEYS, OWN_KEYS, REFUSED_KEYS, INERT_KEYS

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
-from lakelog.base.config import ConfigError, ConfigType, Effect
+from lakelog.base.config.broker_config import BROKER_CONFIGS, BrokerConfig
+from lakelog.base.config.key import ConfigError, ConfigType, Effect
 from lakelog.base.endpoint import Endpoint, parse_endpoint
 
 

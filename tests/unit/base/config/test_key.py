@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.base.config import (
+from lakelog.base.config.key import (
     ConfigError,
     ConfigKey,
     ConfigType,

@@ -8,11 +8,10 @@ loop accepts between its other work.
 
 from __future__ import annotations
 
-from lakelog.base.broker_keys_cleaner import CLEANER_KEYS
-from lakelog.base.broker_keys_consumer import CONSUMER_GROUP_KEYS
-from lakelog.base.config import (
+from lakelog.base.config.key import (
     ConfigKey,
     ConfigType,
+    ConfigValue,
     Effect,
     UpdateMode,
     Validator,
@@ -21,8 +20,9 @@ from lakelog.base.config import (
     list_of,
     one_of,
 )
-from lakelog.base.endpoint import accepts_endpoints
-from lakelog.base.topic_keys import (
+from lakelog.base.config.keys.cleaner import CLEANER_KEYS
+from lakelog.base.config.keys.consumer_groups import CONSUMER_GROUP_KEYS
+from lakelog.base.config.keys.topics import (
     COMPRESSION_TYPES,
     FSYNC,
     LONG_MAX,
@@ -31,12 +31,28 @@ from lakelog.base.topic_keys import (
     VERIFY_NONE,
     VERIFY_SAMPLED,
 )
+from lakelog.base.endpoint import parse_endpoint
 
 _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 _INT, _SHORT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
 _INT_MAX = (1 << 31) - 1
 _ROLES = {"broker", "controller"}
-_ENDPOINTS = Validator(accepts_endpoints, "a list of PLAINTEXT://HOST:PORT (no TLS, no SASL yet)")
+_PROTECTED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+
+
+def _are_endpoints(value: ConfigValue) -> bool:
+    """Whether a list names unprotected listeners only, each name and port once."""
+    if not isinstance(value, tuple) or not value:
+        return False
+    try:
+        endpoints = [parse_endpoint(text) for text in value]
+    except ValueError:
+        return False
+    names = {endpoint.name for endpoint in endpoints}
+    return len(names) == len(endpoints) and not names & _PROTECTED
+
+
+_ENDPOINTS = Validator(_are_endpoints, "a list of PLAINTEXT://HOST:PORT (no TLS, no SASL yet)")
 
 
 def _fixed(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lakelog.base.config import (
+from lakelog.base.config.key import (
     ConfigError,
     ConfigKey,
     ConfigType,

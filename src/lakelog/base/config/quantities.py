@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from lakelog.base.config import ConfigError
+from lakelog.base.config.key import ConfigError
 
 _NS = {
     "w": 604_800_000_000_000,

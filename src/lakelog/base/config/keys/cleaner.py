@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lakelog.base.config import (
+from lakelog.base.config.key import (
     ConfigError,
     ConfigKey,
     ConfigType,
@@ -16,7 +16,7 @@ from lakelog.base.config import (
     at_least,
     between,
 )
-from lakelog.base.topic_keys import DAY_MS, LONG_MAX
+from lakelog.base.config.keys.topics import DAY_MS, LONG_MAX
 
 _INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 _MAP_BYTES_MIN = 1 << 20

@@ -1,14 +1,14 @@
-"""docs/configuration.md, written from the tables: `python -m lakelog.base.config_page`."""
+"""docs/configuration.md, written from the tables: `python -m lakelog.base.config.page`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
 
-from lakelog.base.broker_config import BROKER_CONFIGS, IGNORED_PREFIXES
-from lakelog.base.broker_keys_consumer import GROUP_CONFIGS
-from lakelog.base.config import ConfigKey, Effect
-from lakelog.base.topic_config import TOPIC_CONFIGS
+from lakelog.base.config.broker_config import BROKER_CONFIGS, IGNORED_PREFIXES
+from lakelog.base.config.key import ConfigKey, Effect
+from lakelog.base.config.keys.consumer_groups import GROUP_CONFIGS
+from lakelog.base.config.log_config import TOPIC_CONFIGS
 
 _INTRODUCTION = """\
 # Configuration
@@ -48,7 +48,7 @@ like) changes by at most a factor of two at once, and `max.connections`,
 A value of the wrong type or out of bounds refuses to start and says what is allowed. An unknown key
 is named in a warning, with the nearest known one.
 
-This page is generated: `python -m lakelog.base.config_page > docs/configuration.md`.
+This page is generated: `python -m lakelog.base.config.page > docs/configuration.md`.
 """
 
 

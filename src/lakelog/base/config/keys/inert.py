@@ -8,7 +8,7 @@ Facts: `AbstractKafkaConfig.CONFIG_DEF` and `DynamicBrokerConfig` of 4.3.1.
 
 from __future__ import annotations
 
-from lakelog.base.config import (
+from lakelog.base.config.key import (
     ConfigKey,
     ConfigType,
     Effect,

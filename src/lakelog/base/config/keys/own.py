@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakelog.base.config import ConfigKey, ConfigType, UpdateMode, at_least
+from lakelog.base.config.key import ConfigKey, ConfigType, UpdateMode, at_least
 
 OWN_KEYS = (
     ConfigKey(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from lakelog.base.config import ConfigError, ConfigKey, ConfigValue, Synonym
-from lakelog.base.topic_keys import (
+from lakelog.base.config.key import ConfigError, ConfigKey, ConfigValue, Synonym
+from lakelog.base.config.keys.topics import (
     DAY_MS,
     HOUR_MS,
     LONG_MAX,
@@ -16,10 +16,19 @@ from lakelog.base.topic_keys import (
     WEEK_MS,
 )
 
-if TYPE_CHECKING:
-    from lakelog.base.broker_config import BrokerConfig
+__all__ = ["TOPIC_CONFIGS", "BrokerValues", "LogConfig", "validate_topic_configs"]
 
-__all__ = ["TOPIC_CONFIGS", "LogConfig", "validate_topic_configs"]
+
+class BrokerValues(Protocol):
+    """The broker's settings, which a `BrokerConfig` holds."""
+
+    def is_set(self, name: str) -> bool:
+        """Return whether the key has a value of its own, even if it equals the default."""
+        ...
+
+    def get(self, name: str) -> ConfigValue:
+        """Return the value in force."""
+        ...
 
 
 def validate_topic_configs(overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
@@ -33,7 +42,7 @@ def validate_topic_configs(overrides: Mapping[str, str]) -> dict[str, ConfigValu
     return values
 
 
-def _resolve(key: ConfigKey, broker: BrokerConfig | None) -> ConfigValue:
+def _resolve(key: ConfigKey, broker: BrokerValues | None) -> ConfigValue:
     """The first synonym that is set to something, else the first whose default is not null."""
     if broker is None or not key.synonyms:
         return key.default_value
@@ -92,7 +101,7 @@ class LogConfig(NamedTuple):
 
     @classmethod
     def from_values(
-        cls, overrides: Mapping[str, str], broker: BrokerConfig | None = None
+        cls, overrides: Mapping[str, str], broker: BrokerValues | None = None
     ) -> LogConfig:
         """Raises `ConfigError`, also for settings that contradict one another."""
         own = validate_topic_configs(overrides)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.base.broker_config import BROKER_CONFIGS, BrokerConfig
-from lakelog.base.config import ConfigError, ConfigType, UpdateMode
-from lakelog.base.running_changes import THREAD_COUNTS, check_running_change
+from lakelog.base.config.broker_config import BROKER_CONFIGS, BrokerConfig
+from lakelog.base.config.key import ConfigError, ConfigType, UpdateMode
+from lakelog.base.config.running_changes import THREAD_COUNTS, check_running_change
 
 
 def _may(name: str, before: int | None, after: int | None) -> bool:

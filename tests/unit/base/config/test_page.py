@@ -3,10 +3,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lakelog.base.broker_config import BROKER_CONFIGS
-from lakelog.base.config import ConfigKey, Effect
-from lakelog.base.config_page import config_page
-from lakelog.base.topic_config import TOPIC_CONFIGS
+from lakelog.base.config.broker_config import BROKER_CONFIGS
+from lakelog.base.config.key import ConfigKey, Effect
+from lakelog.base.config.log_config import TOPIC_CONFIGS
+from lakelog.base.config.page import config_page
 
 ROOT = Path(__file__).parents[3]
 CHECKED_BY_PARSING_ONLY = {
@@ -29,7 +29,7 @@ READ_BY_PROPERTY = {
 
 def test_the_page_says_what_the_tables_say() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert page == config_page(), "run: python -m lakelog.base.config_page > docs/configuration.md"
+    assert page == config_page(), "run: python -m lakelog.base.config.page > docs/configuration.md"
 
 
 def test_every_key_that_is_said_to_be_honoured_is_read_somewhere() -> None:

@@ -7,8 +7,8 @@ alone.
 
 from __future__ import annotations
 
-from lakelog.base.broker_config import BrokerConfig
-from lakelog.base.config import ConfigError
+from lakelog.base.config.broker_config import BrokerConfig
+from lakelog.base.config.key import ConfigError
 
 THREAD_COUNTS = frozenset(
     {
