@@ -8,7 +8,8 @@ from lakelog.base.config.key import ConfigKey, Effect
 from lakelog.base.config.log_config import TOPIC_CONFIGS
 from lakelog.base.config.page import config_page
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
+SOURCE = ROOT / "src" / "lakelog"
 CHECKED_BY_PARSING_ONLY = {
     *("process.roles", "listener.security.protocol.map"),
     *(
@@ -35,8 +36,8 @@ def test_the_page_says_what_the_tables_say() -> None:
 def test_every_key_that_is_said_to_be_honoured_is_read_somewhere() -> None:
     source = "\n".join(
         path.read_text(encoding="utf-8")
-        for path in (ROOT / "src" / "lakelog").rglob("*.py")
-        if path.parent.name != "base"
+        for path in SOURCE.rglob("*.py")
+        if path.relative_to(SOURCE).parts[0] != "base"
     )
     unread = [key.name for key in TOPIC_CONFIGS.values() if _is_unread_topic_key(key, source)]
     unread += [key.name for key in BROKER_CONFIGS.values() if _is_unread_broker_key(key, source)]
