@@ -24,7 +24,7 @@ SETTINGS = {
 }
 _TRIES_S = 2.0
 """librdkafka tries again for as long, and then tells the broker's answer."""
-PER_REQUEST = "at most 10000 partitions in one request: ask for the others in further requests"
+PER_REQUEST = "one request can create at most 10000 partitions; use several requests"
 
 
 @pytest.fixture(scope="module")

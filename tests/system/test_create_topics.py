@@ -33,7 +33,7 @@ def test_what_is_said_twice_of_a_topic_must_agree(wire: WireClient, unused: str)
     )
     configs_twice, replicas_twice = wire.call(request, 7).topics
     assert configs_twice.error_code == ErrorCode.INVALID_CONFIG
-    assert "retention.ms is given twice" in configs_twice.error_message
+    assert "retention.ms has two values" in configs_twice.error_message
     assert replicas_twice.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 

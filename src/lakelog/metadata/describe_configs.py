@@ -1,6 +1,6 @@
-"""The settings in force for a topic or a broker, and where each comes from (KIP-226).
+"""The settings in force for a topic, a group or a broker, and the source of each (KIP-226).
 
-Passwords are never shown, whatever layer they come from.
+Passwords are never returned.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ class ConfigSource(IntEnum):
 
 
 class SynonymValue(NamedTuple):
+    """A value of a key, or of another key that supplies its default."""
+
     name: str
     value: str | None
     source: ConfigSource
 
 
 class DescribedConfig(NamedTuple):
-    """`synonyms` in order of precedence, the first being the one in force."""
+    """One key with its value and source; `synonyms` are in order of precedence."""
 
     name: str
     value: str | None
@@ -52,7 +54,10 @@ class DescribedConfig(NamedTuple):
 def effective_broker_config(
     image: MetadataImage, static: BrokerConfig, broker_id: int
 ) -> BrokerConfig:
-    """`static` under what was set dynamically. Keys of newer versions are passed over."""
+    """Return `static` with the dynamic settings on top; unknown keys are ignored.
+
+    Raises `ConfigError` for stored values that cannot be used together.
+    """
     return static.with_dynamic(
         _known(image.configs(ResourceType.BROKER, "")),
         _known(image.configs(ResourceType.BROKER, str(broker_id))),
@@ -60,8 +65,11 @@ def effective_broker_config(
 
 
 def effective_log_config(image: MetadataImage, topic: str, broker: BrokerConfig) -> LogConfig:
-    """A topic's settings; `broker` must be the effective one. Keys of newer versions are passed
-    over; raises `ConfigError` for values that this version refuses."""
+    """Return a topic's settings in force; unknown keys are ignored.
+
+    `broker` must be the effective configuration. Raises `ConfigError` for stored values that this
+    version of lakelog rejects.
+    """
     own = image.configs(ResourceType.TOPIC, topic)
     known = {key: value for key, value in own.items() if key in TOPIC_CONFIGS}
     return LogConfig.from_values(known, broker)
@@ -70,7 +78,10 @@ def effective_log_config(image: MetadataImage, topic: str, broker: BrokerConfig)
 def describe_topic(
     image: MetadataImage, topic: str, broker: BrokerConfig, keys: Collection[str] | None = None
 ) -> list[DescribedConfig]:
-    """By name; `keys` None is all. `broker` must be the effective one."""
+    """Return a topic's keys, sorted by name; `keys` None selects all.
+
+    `broker` must be the effective configuration.
+    """
     own = image.configs(ResourceType.TOPIC, topic)
     return [
         _described(key, _topic_synonyms(key, own, broker), read_only=False)
@@ -82,7 +93,10 @@ def describe_topic(
 def describe_group(
     image: MetadataImage, group: str, broker: BrokerConfig, keys: Collection[str] | None = None
 ) -> list[DescribedConfig]:
-    """Of a group that need not exist; `broker` must be the effective one."""
+    """Return the keys of a group, which need not exist; `keys` None selects all.
+
+    `broker` must be the effective configuration.
+    """
     own = image.configs(ResourceType.GROUP, group)
     described = []
     for key in _selected(GROUP_CONFIGS, keys):
@@ -96,9 +110,10 @@ def describe_group(
 def describe_broker(
     broker: BrokerConfig, keys: Collection[str] | None = None
 ) -> list[DescribedConfig]:
-    """Of the broker whose effective settings these are.
+    """Return the keys of the broker with this effective configuration; `keys` None selects all.
 
-    Unlike a topic's key, `log.retention.ms` shows nothing when only hours are set (as in Kafka).
+    As in Kafka, `log.retention.ms` has no value when only `log.retention.hours` is set, unlike the
+    topic key `retention.ms`.
     """
     return [
         _described(
@@ -114,7 +129,7 @@ def describe_broker(
 def describe_broker_defaults(
     image: MetadataImage, keys: Collection[str] | None = None
 ) -> list[DescribedConfig]:
-    """What was set for all brokers at once, and nothing else (the resource BROKER "")."""
+    """Return the dynamic default settings of all brokers (the resource BROKER "")."""
     own = image.configs(ResourceType.BROKER, "")
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     return [
@@ -152,7 +167,7 @@ def _described(key: ConfigKey, synonyms: list[SynonymValue], *, read_only: bool)
 
 
 def _value(key: ConfigKey, synonym: SynonymValue) -> str | None:
-    """A topic key takes hours and minutes in its milliseconds, a broker key only its own name."""
+    """Convert the hours and minutes of a synonym to the milliseconds of a topic key."""
     if synonym.name == key.name:
         return synonym.value
     for item in key.synonyms:
@@ -202,7 +217,7 @@ def _broker_synonyms(names: Iterable[Synonym], broker: BrokerConfig) -> list[Syn
 
 
 def _family(name: str) -> tuple[Synonym, ...]:
-    """A broker key and the coarser ones that stand in for it."""
+    """Return a broker key and its coarser synonyms, as hours for milliseconds."""
     return _FAMILIES.get(name) or (Synonym(name),)
 
 

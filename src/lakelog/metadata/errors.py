@@ -1,22 +1,22 @@
-"""What can be wrong with the metadata log itself; decisions about requests raise `KafkaError`."""
+"""Failures of the metadata log itself; decisions about requests raise `KafkaError`."""
 
 from __future__ import annotations
 
 
 class MetadataError(Exception):
-    """The text is for the operator: it names the file or the record."""
+    """Base class. The text is for the operator and names the file or the record."""
 
 
 class MetadataMissing(MetadataError):  # noqa: N818
-    """Logs exist whose metadata does not: the broker must not start."""
+    """There are logs but no metadata of them: the broker must not start."""
 
 
 class MetadataCorrupt(MetadataError):  # noqa: N818
-    """What is stored cannot be what was written: the broker must not start."""
+    """The stored data differs from the written data: the broker must not start."""
 
 
 class MetadataUnsupported(MetadataError):  # noqa: N818
-    """A newer version wrote it, or it lies where it cannot be kept safely."""
+    """A newer version of lakelog wrote the data, or its file system is unsafe for it."""
 
 
 class MetadataUnavailable(MetadataError):  # noqa: N818
@@ -28,7 +28,7 @@ class MetadataFull(MetadataUnavailable):
 
 
 class MetadataOffline(MetadataError):  # noqa: N818
-    """The device failed under the store; only a restart tells what became of the last call."""
+    """The device failed; the outcome of the last call is unknown until a restart."""
 
 
 class BrokerIdInUse(MetadataError):  # noqa: N818

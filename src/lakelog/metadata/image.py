@@ -1,8 +1,12 @@
-"""The cluster as the metadata log describes it: immutable, and shared by whoever holds it.
+"""The state of the cluster that the records of the metadata log lead to: immutable and shared.
 
-`apply` gives a new image that shares all but the changed path with the old one (hash tries), so a
-record costs the same whether the cluster has ten partitions or a hundred thousand. Only a broker's
-start touches many partitions: those it leads.
+`apply_all` returns a new image that shares all but the changed path with the old one (hash tries),
+so that a record costs the same in a cluster of ten partitions and of a hundred thousand. Only the
+start of a broker touches many partitions: the ones that it leads.
+
+A record that refers to something unknown means a damaged log (`MetadataCorrupt`). The relations
+between replicas, ISR, leader and epochs are asserted: only a wrong plan can violate them, and it
+fails before its records are written.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from lakelog.metadata.records import (
 
 
 class PartitionImage(NamedTuple):
-    """`leader` -1 is none."""
+    """Replicas, ISR, leader and epochs of one partition; `leader` is -1 if there is none."""
 
     partition: int
     replicas: tuple[int, ...]
@@ -43,7 +47,7 @@ class PartitionImage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """Partitions are numbered from 0 without gaps; iteration order of the map is arbitrary."""
+    """A topic and its partitions, numbered from 0 without gaps; the map's order is arbitrary."""
 
     name: str
     topic_id: bytes
@@ -53,12 +57,15 @@ class TopicImage:
         return self.partitions.get(partition)
 
     def __len__(self) -> int:
-        """How many partitions."""
+        """Return the number of partitions."""
         return len(self.partitions)
 
 
 class BrokerImage(NamedTuple):
-    """`epoch` rises at each start. Without endpoints, clients use the address they came by."""
+    """A registered broker, whose `epoch` rises at each start.
+
+    Without endpoints, clients keep using the address that they connected to.
+    """
 
     broker_id: int
     incarnation_id: bytes
@@ -68,7 +75,7 @@ class BrokerImage(NamedTuple):
 
 
 def metric_name(topic: str) -> str:
-    """A topic as metrics call it, which cannot tell '.' from '_'."""
+    """Return the topic's name in metrics, where '.' and '_' are the same character."""
     return topic.replace(".", "_")
 
 
@@ -76,7 +83,10 @@ _NO_CONFIG: HashTrieMap[str, str] = HashTrieMap()
 
 
 class MetadataImage(NamedTuple):
-    """`end` is the index of the next entry of the metadata log. Use the methods for look-ups."""
+    """The cluster after all entries below `end`, the index of the next entry of the metadata log.
+
+    Use the methods for look-ups.
+    """
 
     end: int = 0
     cluster_id: str | None = None
@@ -84,17 +94,17 @@ class MetadataImage(NamedTuple):
     topics_by_id: HashTrieMap[bytes, TopicImage] = HashTrieMap()
     topic_ids: HashTrieMap[str, bytes] = HashTrieMap()
     metric_names: HashTrieMap[str, str] = HashTrieMap()
-    """Topics by what metrics call them, if that may be what they call another one too."""
+    """Topics by their names in metrics; only names that another topic's could collide with."""
     config_map: HashTrieMap[tuple[int, str], HashTrieMap[str, str]] = HashTrieMap()
     next_producer_id: int = 0
     producer_id_owner: int = -1
     partition_count: int = 0
     forgotten_epochs_end: int = 0
-    """Of producer ids below it, epochs may have been given out that no log has any more."""
+    """Producer ids below it may have been used with epochs that no log contains any more."""
 
     @property
     def topics(self) -> Iterable[TopicImage]:
-        """In arbitrary order."""
+        """All topics, in arbitrary order."""
         return self.topics_by_id.values()
 
     def topic(self, name: str) -> TopicImage | None:
@@ -105,15 +115,22 @@ class MetadataImage(NamedTuple):
         return self.topics_by_id.get(topic_id)
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
-        """What was set on this very resource; nothing inherited."""
+        """Return the settings of this resource itself, without inherited ones."""
         return self.config_map.get((int(resource_type), name), _NO_CONFIG)
 
     def apply(self, record: Record) -> MetadataImage:
-        """Raises `MetadataCorrupt` for a record about what does not exist."""
+        """Return the image after one more record of the same entry.
+
+        Raises `MetadataCorrupt` for a record that refers to an unknown topic.
+        """
         return self.apply_all((record,), self.end)
 
     def apply_all(self, records: Iterable[Record], end: int) -> MetadataImage:
-        """The records of one entry of the log, after which the log ends at `end`."""
+        """Return the image after the records of one entry of the log, which then ends at `end`.
+
+        Raises `MetadataCorrupt` like `apply`.
+        """
+        assert end >= self.end, "the index of the image never falls"
         draft = _Draft(self)
         for kind, run in groupby(records, type):
             if kind is PartitionRecord:
@@ -125,7 +142,7 @@ class MetadataImage(NamedTuple):
         return draft.finish(end)
 
     def to_records(self) -> list[Record]:
-        """The shortest log that leads here, as a snapshot holds it."""
+        """Return the records of a snapshot: the shortest log that leads to this image."""
         records: list[Record] = []
         if self.cluster_id is not None:
             records.append(ClusterRecord(self.cluster_id))
@@ -153,7 +170,7 @@ class MetadataImage(NamedTuple):
 
 
 class _Draft:
-    """The fields of an image while the records of one entry are applied to them."""
+    """The fields of an image to which the records of one entry are being applied."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.cluster_id = image.cluster_id
@@ -197,6 +214,8 @@ def _apply_broker(draft: _Draft, record: BrokerRecord) -> None:
     broker = BrokerImage(
         record.broker_id, record.incarnation_id, record.epoch, record.endpoints, record.rack
     )
+    known = draft.brokers.get(record.broker_id)
+    assert known is None or record.epoch > known.epoch, "a broker's epoch rises at each start"
     draft.brokers = draft.brokers.insert(record.broker_id, broker)
     for topic in draft.topics_by_id.values():
         raised = {
@@ -230,7 +249,17 @@ def _apply_partitions(draft: _Draft, records: Iterable[PartitionRecord]) -> None
     for topic_id, run in groupby(records, lambda record: record.topic_id):
         topic = draft.existing(topic_id)
         changed = {record.partition: PartitionImage(*record[1:]) for record in run}
+        for partition in changed.values():
+            _check_partition(partition, topic.partitions.get(partition.partition))
         _put_partitions(draft, topic, changed)
+
+
+def _check_partition(new: PartitionImage, old: PartitionImage | None) -> None:
+    assert set(new.isr) <= set(new.replicas), "the ISR is a subset of the replicas"
+    assert new.leader == -1 or new.leader in new.isr, "the leader is in the ISR"
+    if old is not None:
+        assert new.leader_epoch >= old.leader_epoch, "the leader epoch never falls"
+        assert new.partition_epoch > old.partition_epoch, "each change raises the partition epoch"
 
 
 def _put_partitions(
@@ -241,6 +270,7 @@ def _put_partitions(
     if not whole:
         for number, partition in changed.items():
             partitions = partitions.insert(number, partition)
+    assert max(changed) < len(partitions), "partitions are numbered without gaps"
     draft.partition_count += len(partitions) - len(topic)
     draft.topics_by_id = draft.topics_by_id.insert(
         topic.topic_id, TopicImage(topic.name, topic.topic_id, partitions)
@@ -269,12 +299,15 @@ def _apply_config(draft: _Draft, record: ConfigRecord) -> None:
 
 def _apply_producer_ids(draft: _Draft, record: ProducerIdBlock) -> None:
     if record.next_id < draft.next_producer_id:
-        raise MetadataCorrupt(f"producer ids go back to {record.next_id}")
+        raise MetadataCorrupt(
+            f"the next producer id falls from {draft.next_producer_id} to {record.next_id}"
+        )
     draft.next_producer_id = record.next_id
     draft.producer_id_owner = record.broker_id
 
 
 def _apply_forgotten_epochs(draft: _Draft, record: ForgottenEpochs) -> None:
+    assert draft.forgotten_epochs_end <= record.end_id <= draft.next_producer_id
     draft.forgotten_epochs_end = record.end_id
 
 

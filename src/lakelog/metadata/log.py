@@ -1,15 +1,17 @@
-"""One broker's end of the metadata log: keeps the image, commits plans, tells subscribers.
+"""One broker's view of the metadata log: keeps the image, commits plans, notifies subscribers.
 
-A plan is a function of the image, so losing a race costs no more than calling it again on the
-newer image. Plans that wait while an append is under way are committed together in the next one.
-A change becomes visible between the two things that a subscriber does about it: what it brings has
-been made by then, and what it takes away is removed after. Whoever asked for it is told last.
+A plan is a function of the image, so a lost race costs only another call with the newer image.
+Plans that are submitted during an append are committed together by the next append.
+
+Each entry is published in three steps: subscribers prepare for it (they create files), the new
+image becomes visible, and subscribers follow it (they remove files). The callers of `submit` get
+their results after that.
 
 A broker stands for election when it opens the log, when it has a change to write and the controller
-is dead, and when the store reports that a broker died.
+is dead, and when the store reports the death of a broker.
 
-Requests and reported changes are handled by one task, which exists only while there are any. A
-change that could not be followed is followed again a second later.
+One task handles submitted plans and reported changes; it exists only while there are any. A
+reported change that cannot be read is retried a second later.
 """
 
 from __future__ import annotations
@@ -48,21 +50,22 @@ _RETRY_S = 1.0
 
 
 class Subscriber(Protocol):
-    """Told of each entry, on the loop; the next one waits until it is done.
+    """Called for each entry, on the loop; the next entry waits until the call returns.
 
-    After falling behind the kept entries there are no records: compare the images.
+    `records` is empty when the broker has fallen behind the kept entries and loaded a snapshot:
+    compare the images.
     """
 
     async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
-        """Before anybody sees the new image."""
+        """Prepare for the new image, which is not visible yet."""
         ...
 
     async def follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
-        """When the new image is what everybody sees."""
+        """Follow the new image, which is visible now."""
         ...
 
 
@@ -111,7 +114,7 @@ class _Job(NamedTuple):
 
 @dataclass(slots=True)
 class _Group:
-    """Plans made on `image`'s predecessor that will be one entry of the log."""
+    """Plans that become one entry of the log; `image` is the image after it."""
 
     image: MetadataImage
     records: list[Record]
@@ -149,9 +152,9 @@ class MetadataLog:
         self._replay_cost = 0
 
     async def open(self, *, create: bool) -> None:
-        """Registers this broker, replays the log and stands for election.
+        """Register this broker, replay the log and stand for election.
 
-        `create` only for a data folder that holds nothing yet. Raises `MetadataError`.
+        `create` the log only for an empty data folder. Raises `MetadataError`.
         """
         self._store.watch(self._on_change)
         await self._store.open(create=create)
@@ -167,7 +170,7 @@ class MetadataLog:
             self._wake()
 
     async def close(self) -> None:
-        """Requests under way are finished, later ones refused."""
+        """Finish the submitted plans, reject later ones, and close the store."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -180,14 +183,14 @@ class MetadataLog:
         self._subscribers.append(subscriber)
 
     async def submit(self, plan: Planner[T], *, from_reserve: bool = False) -> T:
-        """The plan's result, once its records are committed and applied.
+        """Return the plan's result after its records are committed and published.
 
-        One that frees space, or without which the broker could not start, may use the space kept
-        in reserve (`from_reserve`).
+        The plan may be called several times; only the result of the last call counts. A plan may
+        use the reserved space (`from_reserve`) if it frees space or the start depends on it.
 
-        Raises `KafkaError`: what the plan raised; NOT_CONTROLLER when another broker is;
-        KAFKA_STORAGE_ERROR when it was not done; REQUEST_TIMED_OUT when that is not known.
-        The plan may be called more than once, and its result thrown away.
+        Raises `KafkaError`: the plan's own error; NOT_CONTROLLER when another broker is the
+        controller; KAFKA_STORAGE_ERROR when the records were not written; REQUEST_TIMED_OUT when
+        this is unknown.
         """
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is shutting down")
@@ -212,14 +215,14 @@ class MetadataLog:
             self._worker = self._tasks.spawn(self._work(), name="metadata-log")
 
     async def _work(self) -> None:
-        """Nothing may stop it but the end of work: somebody waits for each job."""
+        """Runs until there is no work left; a caller waits for each job, whatever fails."""
         try:
             while self._changes or self._jobs:
                 if self._changes:
                     await self._follow_changes()
                 if self._jobs:
                     await self._commit_group(self._plan_group())
-        except Exception as error:  # noqa: BLE001 - told to everybody who waits
+        except Exception as error:  # noqa: BLE001 - every waiting caller gets it
             _logger.warning("metadata log: %s", error, extra=event("metadata_log_failed"))
             while self._jobs:
                 self._jobs.popleft().settle(None, _as_kafka_error(error))
@@ -254,7 +257,7 @@ class MetadataLog:
         self._term = term
 
     def _plan_group(self) -> _Group:
-        """Plans as many waiting jobs as one entry holds, each on the image the last one leaves."""
+        """Plan as many waiting jobs as fit one entry, each on the image after the previous one."""
         group = _Group(self.image, [], bytearray(), [])
         end = self.image.end + 1
         while self._jobs:
@@ -266,20 +269,21 @@ class MetadataLog:
                 payload = encode_records(plan.records)
                 if len(payload) > BATCH_BYTES_MAX:
                     raise KafkaError(ErrorCode.POLICY_VIOLATION, "too many changes at once")
+                image = group.image.apply_all(plan.records, end) if plan.records else group.image
             except Exception as error:  # noqa: BLE001 - it is the answer
                 group.jobs.append((self._jobs.popleft(), None, error))
                 continue
             if len(group.payload) + len(payload) > BATCH_BYTES_MAX:
                 break
             group.jobs.append((self._jobs.popleft(), plan.result, None))
-            if plan.records:
-                group.image = group.image.apply_all(plan.records, end)
-                group.records += plan.records
-                group.payload += payload
+            group.image = image
+            group.records += plan.records
+            group.payload += payload
         return group
 
     async def _commit_group(self, group: _Group) -> None:
-        """Settles the group's jobs, or puts them back to be planned again."""
+        """Settle the group's jobs, or put them back into the queue to be planned again."""
+        assert not group.records or group.image.end == self.image.end + 1
         try:
             if group.records and not await self._append(bytes(group.payload)):
                 self._jobs.extendleft(job for job, _, _ in reversed(group.jobs))
@@ -313,7 +317,7 @@ class MetadataLog:
             job.settle(None, _as_kafka_error(error))
 
     async def _append(self, payload: bytes) -> bool:
-        """Whether it is in the log; false if it certainly is not and the image is behind."""
+        """Return true once the batch is in the log, false if it lost and the image is behind."""
         if self._term.broker_id != self._broker_id:
             await self._stand_for_election()
         self._serial += 1
@@ -331,10 +335,10 @@ class MetadataLog:
                     raise _unknown(str(error)) from error
                 raise
             unknown = True
-        raise _unknown("the metadata store does not say whether it was written")
+        raise _unknown("the metadata store did not report whether the change was written")
 
     async def _was_mine(self, outcome: Outcome) -> bool:
-        """After LOST or FENCED: whether an earlier try of the same batch had been stored."""
+        """After LOST or FENCED, return whether an earlier attempt had stored the batch."""
         if await self._store.position_of(self._writer_id, self._serial) is not None:
             return True
         if outcome is Outcome.FENCED:
@@ -349,12 +353,14 @@ class MetadataLog:
             )
 
     async def _catch_up(self) -> None:
+        """Publish all entries that this broker has not seen. Raises `MetadataError`."""
         read = await self._store.read(self.image.end)
         if read.snapshot is not None:
             records = decode_records(read.snapshot.payload)
             self._replay_cost = 0
             await self._publish(MetadataImage().apply_all(records, read.snapshot.end), ())
         for entry in read.entries:
+            assert entry.index == self.image.end, "entries are consecutive"
             entry_records = tuple(decode_records(entry.payload))
             await self._publish(self.image.apply_all(entry_records, entry.index + 1), entry_records)
 
@@ -368,7 +374,7 @@ class MetadataLog:
             await subscriber.follow(old, image, records)
 
     def _consider_snapshot(self) -> None:
-        """When replaying costs more than loading a snapshot would, at most one at a time."""
+        """Write a snapshot when replaying costs more than loading one; one at a time."""
         snapshot_cost = self.image.partition_count + len(self.image.topics_by_id)
         if self._replay_cost < max(_SNAPSHOT_COST_MIN, 2 * snapshot_cost):
             return
@@ -393,7 +399,7 @@ class MetadataLog:
 
 
 def _cost(record: Record, image: MetadataImage) -> int:
-    """Of replaying a record, in partitions touched."""
+    """Return the cost of replaying a record, in partitions touched."""
     return 1 + image.partition_count if isinstance(record, BrokerRecord) else 1
 
 

@@ -1,4 +1,4 @@
-"""What a decision of the controller is: the records to write and the answer once they are."""
+"""A decision of the controller: the records to write, and the result once they are committed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Plan(NamedTuple, Generic[T]):
-    """All records are committed together, before anybody sees `result`."""
+    """Records that are committed together, and the result that is returned after that."""
 
     records: tuple[Record, ...]
     result: T

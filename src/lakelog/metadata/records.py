@@ -1,8 +1,8 @@
 """The records of the metadata log and their stored form (docs/formats/metadata.md).
 
-A batch is UTF-8 text, one JSON array per line: `["<type>",<version>,<field>,...]`, fields in the
-order the class declares them. A change of a type's fields is a new version of it; a type or
-version this program does not know is refused, for ignoring it would make a different cluster.
+A batch is UTF-8 text with one JSON array per line, `["<type>",<version>,<field>,...]`, which has
+the fields in the order of their declaration. When the fields of a type change, its version rises.
+An unknown type or version is an error, because ignoring a record would lead to a different cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN_CHARS_MAX = 100
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to (`ConfigResource.Type`)."""
+    """The kind of resource that a configuration belongs to (`ConfigResource.Type`)."""
 
     TOPIC = 2
     BROKER = 4
@@ -32,15 +32,15 @@ class ResourceType(IntEnum):
 
 
 class ClusterRecord(NamedTuple):
-    """Written once: 22 characters of base64."""
+    """The id of the cluster: 22 characters of base64, written once."""
 
     cluster_id: str
 
 
 class BrokerRecord(NamedTuple):
-    """A broker started. The leader epoch of every partition it leads rises by one.
+    """The start of a broker. It raises the leader epoch of every partition that the broker leads.
 
-    One record says so for all of them: a start must not cost one record per partition.
+    One record stands for all these partitions: a start must not cost one record per partition.
     """
 
     broker_id: int
@@ -51,12 +51,14 @@ class BrokerRecord(NamedTuple):
 
 
 class TopicRecord(NamedTuple):
+    """A new topic, still without partitions."""
+
     name: str
     topic_id: bytes
 
 
 class PartitionRecord(NamedTuple):
-    """The whole state of one partition; replaces what was there. `leader` -1 is none."""
+    """The complete new state of one partition; `leader` is -1 if there is none."""
 
     topic_id: bytes
     partition: int
@@ -68,13 +70,16 @@ class PartitionRecord(NamedTuple):
 
 
 class TopicRemoved(NamedTuple):
-    """The topic, its partitions and its configuration are gone."""
+    """The deletion of a topic with its partitions and its configuration."""
 
     topic_id: bytes
 
 
 class ConfigRecord(NamedTuple):
-    """`value` None removes the key. `resource_name` "" of BROKER is the default of all brokers."""
+    """A new value of a key; None removes the key.
+
+    `resource_name` "" of the type BROKER stands for the default of all brokers.
+    """
 
     resource_type: int
     resource_name: str
@@ -83,15 +88,19 @@ class ConfigRecord(NamedTuple):
 
 
 class ProducerIdBlock(NamedTuple):
-    """Ids below `next_id` have been handed out; `broker_id` got the last block."""
+    """An allocation of producer ids.
+
+    All ids below `next_id` are allocated, the last block to the broker `broker_id`.
+    """
 
     broker_id: int
     next_id: int
 
 
 class ForgottenEpochs(NamedTuple):
-    """A broker started after what may have been a power failure: it may have taken the end of
-    `__transaction_state`, and with it epochs of producer ids below `end_id` that were given out.
+    """A start after a possible power failure, which may have lost the end of `__transaction_state`.
+
+    Epochs of producer ids below `end_id` may have been used that no log contains any more.
     """
 
     end_id: int
@@ -110,9 +119,9 @@ Record = (
 
 
 class _Kind(NamedTuple):
-    """How one field is stored: the JSON types it may have, and what it becomes.
+    """The stored form of one field: its JSON types and its conversions.
 
-    `load` raises `ValueError` or `TypeError` for anything `dump` cannot have made.
+    `load` raises `ValueError` or `TypeError` for a value that `dump` cannot produce.
     """
 
     types: tuple[type, ...]
@@ -143,7 +152,7 @@ _ENDPOINTS = _Kind((list,), _dump_endpoints, _load_endpoints)
 
 
 class _Form(NamedTuple):
-    """`loads` is the part of `kinds` that converts, with positions."""
+    """The stored form of one type of record; `loads` are the conversions with their positions."""
 
     record: Callable[..., Record]
     name: str
@@ -176,7 +185,7 @@ _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 
 
 def encode_record(record: Record) -> bytes:
-    """One line, with its end."""
+    """Return one line, including its end."""
     form = _FORM_OF_CLASS[type(record)]
     fields: list[object] = [form.name, form.version]
     for kind, value in zip(form.kinds, record, strict=True):
@@ -185,11 +194,15 @@ def encode_record(record: Record) -> bytes:
 
 
 def encode_records(records: Iterable[Record]) -> bytes:
+    """Return the payload of a batch or a snapshot."""
     return b"".join([encode_record(record) for record in records])
 
 
 def decode_records(payload: bytes) -> list[Record]:
-    """Raises `MetadataCorrupt`, or `MetadataUnsupported` for what a newer version wrote."""
+    """Return the records of a payload.
+
+    Raises `MetadataCorrupt`, and `MetadataUnsupported` for records of a newer version of lakelog.
+    """
     if payload and not payload.endswith(b"\n"):
         raise MetadataCorrupt("a metadata batch is cut off")
     try:

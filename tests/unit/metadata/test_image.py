@@ -104,11 +104,58 @@ _STEPS = st.lists(
                   st.none()),
         st.builds(ConfigRecord, st.just(4), st.sampled_from(["", "1"]), st.sampled_from("kl"),
                   st.sampled_from([None, "v", "w"])),
-        st.builds(PartitionRecord, st.sampled_from([A, B]), st.integers(0, 3), st.just((1, 2)),
-                  st.just((1,)), st.integers(1, 3), st.integers(0, 5), st.integers(0, 5)),
+        st.builds(PartitionRecord, st.sampled_from([A, B]), st.integers(0, 1), st.just((1, 2)),
+                  st.sampled_from([(1,), (2, 1)]), st.sampled_from([-1, 1]), st.just(0),
+                  st.just(0)),
     ),
     max_size=30,
-)  # fmt: skip
+).map(lambda steps: [_later(record, number) for number, record in enumerate(steps, 1)])  # fmt: skip
+
+
+def _later(record: Record, number: int) -> Record:
+    """The same record with epochs above those of the records before it."""
+    if isinstance(record, BrokerRecord):
+        return record._replace(epoch=number)
+    if isinstance(record, PartitionRecord):
+        return record._replace(leader_epoch=100 * number, partition_epoch=100 * number)
+    return record
+
+
+_GOOD = PartitionRecord(A, 0, (1, 2), (1, 2), 1, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (_GOOD._replace(isr=(1, 3)), "subset"),
+        (_GOOD._replace(isr=(2,)), "leader is in the ISR"),
+        (_GOOD._replace(leader_epoch=3, partition_epoch=6), "leader epoch"),
+        (_GOOD._replace(leader_epoch=6, partition_epoch=4), "partition epoch"),
+        (_GOOD._replace(partition=2), "without gaps"),
+        (BrokerRecord(1, B, 4, (), None), "broker's epoch"),
+        (ForgottenEpochs(2000), None),
+        (ForgottenEpochs(500), None),
+    ],
+)
+def test_a_record_that_only_a_wrong_plan_makes_is_not_applied(
+    record: Record, problem: str | None
+) -> None:
+    image = _image(
+        [
+            BrokerRecord(1, A, 4, (), None),
+            TopicRecord("t", A),
+            _GOOD._replace(leader_epoch=4, partition_epoch=4),
+            ProducerIdBlock(1, 1000),
+            ForgottenEpochs(900),
+        ]
+    ).apply(_GOOD)
+    with pytest.raises(AssertionError, match=problem):
+        image.apply(record)
+
+
+def test_the_index_of_an_image_never_falls() -> None:
+    with pytest.raises(AssertionError, match="never falls"):
+        _image([]).apply_all([], 0)
 
 
 @given(_STEPS)

@@ -14,11 +14,17 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.metadata.controller.brokers import plan_producer_ids, plan_register_broker
 from lakelog.metadata.controller.topics import NewTopic, TopicResult, plan_create_topics
-from lakelog.metadata.errors import MetadataFull, MetadataUnavailable
+from lakelog.metadata.errors import MetadataCorrupt, MetadataFull, MetadataUnavailable
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
 from lakelog.metadata.plan import Plan
-from lakelog.metadata.records import ConfigRecord, Record, ResourceType, encode_records
+from lakelog.metadata.records import (
+    ConfigRecord,
+    Record,
+    ResourceType,
+    TopicRemoved,
+    encode_records,
+)
 from lakelog.metadata.store.api import (
     BATCH_BYTES_MAX,
     AppendOutcome,
@@ -141,6 +147,24 @@ def test_a_plan_that_fails_fails_alone(tmp_path: Path) -> None:
         assert isinstance(one, KafkaError)
         assert one.code is ErrorCode.INVALID_CONFIG
         assert other == 0
+        await log.close()
+
+    _play(tmp_path, scenario)
+
+
+def test_a_plan_with_a_wrong_record_fails_alone_and_writes_nothing(tmp_path: Path) -> None:
+    def wrong(image: MetadataImage) -> Plan[int]:
+        return Plan((TopicRemoved(b"u" * 16),), 0)
+
+    async def scenario(world: World) -> None:
+        log = world.log(world.embedded())
+        await log.open(create=True)
+        one, other = await asyncio.gather(
+            log.submit(wrong), log.submit(_set("k")), return_exceptions=True
+        )
+        assert isinstance(one, MetadataCorrupt)
+        assert other == 0
+        assert log.image.end == 1
         await log.close()
 
     _play(tmp_path, scenario)

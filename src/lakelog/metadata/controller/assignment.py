@@ -1,4 +1,4 @@
-"""Replicas of new partitions: given by hand, checked, or chosen."""
+"""Replicas of new partitions: assigned by the client and checked, or chosen."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 def choose_replicas(
     image: MetadataImage, partitions: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
-    """Raises INVALID_REPLICATION_FACTOR when there are too few brokers."""
+    """Return the replicas of each partition, chosen by `placement.py`.
+
+    Raises INVALID_REPLICATION_FACTOR when there are fewer brokers than replicas.
+    """
     if replication_factor > len(image.brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas need as many brokers; {len(image.brokers)} registered",
+            f"replication factor {replication_factor} exceeds the number of registered brokers, "
+            f"{len(image.brokers)}",
         )
     brokers = [(broker.broker_id, broker.rack) for broker in image.brokers.values()]
     return place_replicas(brokers, partitions, replication_factor, start)
@@ -28,9 +32,9 @@ def choose_replicas(
 def check_manual(
     image: MetadataImage, assignments: Mapping[int, Sequence[int]], first: int = 0
 ) -> list[tuple[int, ...]]:
-    """Replicas in order of partition; raises INVALID_REPLICA_ASSIGNMENT.
+    """Return the assigned replicas in the order of partitions, of which the first must be `first`.
 
-    `first` is the number the first of these partitions must have.
+    Raises INVALID_REPLICA_ASSIGNMENT.
     """
     if sorted(assignments) != list(range(first, first + len(assignments))):
         raise _invalid("partitions must be numbered without gaps")
@@ -39,7 +43,7 @@ def check_manual(
         if not brokers:
             raise _invalid(f"partition {partition} has no replicas")
         if len(set(brokers)) != len(brokers):
-            raise _invalid(f"partition {partition} has a broker twice")
+            raise _invalid(f"partition {partition} names a broker twice")
         if len(brokers) != len(replicas[0]):
             raise _invalid("partitions have different numbers of replicas")
         unknown = sorted(set(brokers) - set(image.brokers))
@@ -49,19 +53,19 @@ def check_manual(
 
 
 def check_room(new_partitions: int) -> None:
-    """Raises POLICY_VIOLATION: one request must fit one entry of the log."""
+    """Raise POLICY_VIOLATION if a request would not fit into one entry of the log."""
     if new_partitions > PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"at most {PARTITIONS_PER_REQUEST_MAX} partitions in one request: ask for the others "
-            "in further requests",
+            f"one request can create at most {PARTITIONS_PER_REQUEST_MAX} partitions; use several "
+            "requests",
         )
 
 
 def new_partitions(
     topic_id: bytes, replicas: Sequence[tuple[int, ...]], first: int = 0
 ) -> list[PartitionRecord]:
-    """Led by the first replica, all replicas in sync."""
+    """Return records of partitions that their first replica leads, with all replicas in sync."""
     return [
         PartitionRecord(topic_id, partition, brokers, brokers, brokers[0], 0, 0)
         for partition, brokers in enumerate(replicas, first)

@@ -1,4 +1,4 @@
-"""What a broker asks when it starts, and the producer ids it hands out."""
+"""Plans of a starting broker, and the allocation of producer ids."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PRODUCER_ID_MAX = (1 << 63) - 1
 
 
 def plan_cluster_id(image: MetadataImage, wanted: str | None, fresh: str) -> Plan[str]:
-    """The id of the cluster: the one it has, else `wanted`, else `fresh`.
+    """Return the id of the cluster: the stored one, else `wanted`, else `fresh`.
 
-    Raises INCONSISTENT_CLUSTER_ID when it has another than `wanted`.
+    Raises INCONSISTENT_CLUSTER_ID when the stored id differs from `wanted`.
     """
     if image.cluster_id is None:
         cluster_id = wanted or fresh
@@ -28,7 +28,7 @@ def plan_cluster_id(image: MetadataImage, wanted: str | None, fresh: str) -> Pla
     if wanted is not None and wanted != image.cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"the metadata is of cluster {image.cluster_id}, not {wanted}",
+            f"the metadata belongs to cluster {image.cluster_id}, not {wanted}",
         )
     return Plan((), image.cluster_id)
 
@@ -41,7 +41,7 @@ def plan_register_broker(
     endpoints: tuple[Endpoint, ...] = (),
     rack: str | None = None,
 ) -> Plan[int]:
-    """The broker's new epoch. The leader epochs of all partitions it leads rise with it."""
+    """Return the broker's new epoch; the leader epochs of the partitions it leads rise too."""
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation_id == incarnation_id:
         return Plan((), known.epoch)
@@ -50,10 +50,9 @@ def plan_register_broker(
 
 
 def plan_forget_epochs(image: MetadataImage) -> Plan[None]:
-    """After a start that finds less than was written, as after a power failure.
+    """Record that epochs of the producer ids in use may be lost, as after a power failure.
 
-    Epochs of all the producer ids there are may be forgotten, which is to be known until none of
-    those ids is in use: after a later clean stop too.
+    The record is kept until none of these ids is in use, also after a later clean stop.
     """
     if image.forgotten_epochs_end == image.next_producer_id:
         return Plan((), None)
@@ -61,9 +60,12 @@ def plan_forget_epochs(image: MetadataImage) -> Plan[None]:
 
 
 def plan_producer_ids(image: MetadataImage, broker_id: int) -> Plan[range]:
-    """A block of ids nobody else will ever have; raises UNKNOWN_SERVER_ERROR when none is left."""
+    """Return a block of producer ids that were never allocated before.
+
+    Raises UNKNOWN_SERVER_ERROR when all ids are allocated.
+    """
     first = image.next_producer_id
     if first > _PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are allocated")
     end = first + PRODUCER_ID_BLOCK
     return Plan((ProducerIdBlock(broker_id, end),), range(first, end))

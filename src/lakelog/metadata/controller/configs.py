@@ -1,7 +1,8 @@
 """Changes of configurations (KIP-339): one operation per key, each resource whole or not at all.
 
-Codes are Kafka 4.3.1's: INVALID_CONFIG for a topic's value, INVALID_REQUEST for a broker's. Kafka
-takes broker keys it does not know, for plug-ins to read; here they are refused as mistakes.
+Error codes are those of Kafka 4.3.1: INVALID_CONFIG for a topic's value, INVALID_REQUEST for a
+broker's. Kafka accepts unknown broker keys, because plug-ins may read them; lakelog has no plug-ins
+and rejects them as mistakes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Operation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """`operation` as it came; `value` is ignored for DELETE."""
+    """One operation on a key, unchecked; `value` is ignored for DELETE."""
 
     key: str
     operation: int
@@ -47,7 +48,7 @@ class ConfigChange(NamedTuple):
 
 
 class ResourceChange(NamedTuple):
-    """`resource_type` as it came. A BROKER named "" is the default of all brokers."""
+    """The changes of one resource, unchecked. A BROKER named "" is the default of all brokers."""
 
     resource_type: int
     resource_name: str
@@ -55,7 +56,7 @@ class ResourceChange(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """All that is to be set on a resource (AlterConfigs); other keys go back to their defaults."""
+    """The new settings of a resource (AlterConfigs); all other keys return to their defaults."""
 
     resource_type: int
     resource_name: str
@@ -63,6 +64,8 @@ class Replacement(NamedTuple):
 
 
 class ConfigResult(NamedTuple):
+    """The result for one resource."""
+
     resource_type: int
     resource_name: str
     error: ErrorCode = ErrorCode.NONE
@@ -76,9 +79,10 @@ def plan_alter_configs(
     broker: BrokerConfig,
     validate_only: bool = False,
 ) -> Plan[list[ConfigResult]]:
-    """Results in the order asked. `broker` has this broker's static settings.
+    """Return one result per resource, in the order of the request.
 
-    A change is judged from the settings in force to those that it would put in force.
+    `broker` has the static settings of this broker. A change is checked as a step from the settings
+    in force to the new ones.
     """
     records: list[Record] = []
     results = []
@@ -86,7 +90,7 @@ def plan_alter_configs(
     for change, name in zip(resources, names, strict=True):
         try:
             if names.count(name) > 1:
-                raise _request("a resource is named twice")
+                raise _request("the request names a resource twice")
             records += _alter(image, change, broker)
         except KafkaError as error:
             results.append(ConfigResult(*name, error.code, error.message))
@@ -102,7 +106,7 @@ def plan_replace_configs(
     broker: BrokerConfig,
     validate_only: bool = False,
 ) -> Plan[list[ConfigResult]]:
-    """As `plan_alter_configs`, for the older request that names every setting."""
+    """Like `plan_alter_configs`, for the older request, which replaces all settings."""
     changes = [_as_change(image, resource) for resource in resources]
     return plan_alter_configs(image, changes, broker=broker, validate_only=validate_only)
 
@@ -113,11 +117,10 @@ def plan_stored_configs(
     resource_name: str,
     values: Mapping[str, str | None],
 ) -> Plan[None]:
-    """Changes what is stored while no broker runs; None removes a value.
+    """Change the stored settings while no broker runs; None removes a value.
 
-    Removing always succeeds, so that a value that no broker can start with can go. Raises
-    `KafkaError`: INVALID_CONFIG for a key or a value that no broker takes, and
-    UNKNOWN_TOPIC_OR_PARTITION.
+    Removing always succeeds, also of a value that keeps the broker from starting. Raises
+    INVALID_CONFIG for an unknown key or an invalid value, and UNKNOWN_TOPIC_OR_PARTITION.
     """
     table = _TABLES.get(resource_type, {})
     if resource_type is ResourceType.TOPIC and resource_name not in image.topic_ids:
@@ -156,7 +159,7 @@ def _alter(image: MetadataImage, change: ResourceChange, broker: BrokerConfig) -
     _check_request(change)
     if change.resource_type == ResourceType.TOPIC:
         if not change.resource_name:
-            raise _request("topics have no configuration that is the default of all")
+            raise _request("topics have no default configuration; name a topic")
         check_topic_name(change.resource_name)
         if change.resource_name not in image.topic_ids:
             raise KafkaError(
@@ -167,18 +170,18 @@ def _alter(image: MetadataImage, change: ResourceChange, broker: BrokerConfig) -
         return _alter_broker(image, change, broker)
     if change.resource_type == ResourceType.GROUP:
         return _alter_group(image, change, broker)
-    raise _request(f"configurations of resource type {change.resource_type} cannot be altered")
+    raise _request(f"resource type {change.resource_type} has no configuration to alter")
 
 
 def _check_request(change: ResourceChange) -> None:
     keys = [item.key for item in change.changes]
     if len(set(keys)) != len(keys):
-        raise _request("a key is named twice")
+        raise _request("the request names a key twice")
     for item in change.changes:
         if item.operation not in Operation.__members__.values():
-            raise _request(f"unknown operation {item.operation} on {item.key}")
+            raise _request(f"unknown operation {item.operation} for {item.key}")
         if item.value is None and item.operation != Operation.DELETE:
-            raise _request(f"{item.key} is given no value")
+            raise _request(f"{item.key} has no value")
 
 
 def _alter_topic(
@@ -231,7 +234,7 @@ def _alter_broker(
 def _alter_group(
     image: MetadataImage, change: ResourceChange, broker: BrokerConfig
 ) -> list[Record]:
-    """A group need not exist: it may yet be joined."""
+    """The group need not exist yet."""
     if not change.resource_name:
         raise _request("default group resources are not allowed")
     old = dict(image.configs(ResourceType.GROUP, change.resource_name))
@@ -259,7 +262,7 @@ def _check_dynamic(key: ConfigKey | None, name: str, broker_name: str) -> None:
 
 
 def _operate(values: dict[str, str], change: ConfigChange, key: ConfigKey | None) -> None:
-    """Appending what is there, or taking away what is not, changes nothing."""
+    """Appending an existing item, or subtracting a missing one, changes nothing."""
     if change.operation == Operation.DELETE:
         values.pop(change.key, None)
         return
@@ -269,7 +272,7 @@ def _operate(values: dict[str, str], change: ConfigChange, key: ConfigKey | None
         values[change.key] = change.value
         return
     if key.type is not ConfigType.LIST:
-        raise _invalid(f"{key.name} is not a list: nothing can be added to it or taken from it")
+        raise _invalid(f"{key.name} is not a list; its only operations are SET and DELETE")
     items = _items(values.get(key.name, key.default or ""))
     given = _items(change.value)
     if change.operation == Operation.APPEND:

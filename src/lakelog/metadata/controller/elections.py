@@ -1,7 +1,7 @@
-"""Elections by hand (KIP-183, KIP-460): a leader is moved to where it is wanted.
+"""Elections on request (KIP-183, KIP-460): preferred and unclean.
 
-Codes are those of Kafka's `ReplicationControlManager.electLeaders`. A broker that is registered is
-taken to be alive: what is not alive has no part in a cluster of one.
+Error codes are those of Kafka's `ReplicationControlManager.electLeaders`. Every registered broker
+counts as alive, because a cluster has one broker.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class ElectionType(IntEnum):
 
 
 class ElectionResult(NamedTuple):
+    """The result for one partition."""
+
     topic: str
     partition: int
     error: ErrorCode = ErrorCode.NONE
@@ -35,7 +37,10 @@ def plan_elect_leaders(
     election_type: ElectionType,
     topics: Sequence[tuple[str, Sequence[int]]] | None,
 ) -> Plan[list[ElectionResult]]:
-    """`topics` None is every partition; then those that need no election are left out."""
+    """Return one result per partition.
+
+    `topics` None stands for all partitions; the ones that need no election then have no result.
+    """
     records = []
     results = []
     for topic, partition in _wanted(image, topics):
@@ -63,7 +68,7 @@ def _elect(topic: TopicImage | None, number: int, election_type: ElectionType) -
     preferred = partition.replicas[0]
     if election_type is ElectionType.PREFERRED:
         if partition.leader == preferred:
-            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the preferred replica leads already")
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the preferred replica is the leader")
         if preferred not in partition.isr:
             raise KafkaError(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred} is not in sync"

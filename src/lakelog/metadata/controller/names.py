@@ -1,4 +1,4 @@
-"""What a topic may be called (`org.apache.kafka.common.internals.Topic`)."""
+"""The rules for names of topics (`org.apache.kafka.common.internals.Topic`)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def check_topic_name(name: str) -> None:
-    """Raises INVALID_TOPIC_EXCEPTION."""
+    """Raise INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
     problem = None
     if not name:
-        problem = "a topic needs a name"
+        problem = "the topic name is empty"
     elif name in (".", ".."):
-        problem = "a topic cannot be called '.' or '..'"
+        problem = "the topic name cannot be '.' or '..'"
     elif len(name) > _LENGTH_MAX:
-        problem = f"a topic name has at most {_LENGTH_MAX} characters, not {len(name)}"
+        problem = f"the topic name has {len(name)} characters; at most {_LENGTH_MAX} are allowed"
     elif not _LEGAL.fullmatch(name):
-        problem = f"topic name {name!r} may have only letters, digits, '.', '_' and '-'"
+        problem = f"topic name {name!r}: only ASCII letters, digits, '.', '_' and '-' are allowed"
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
 def check_collision(name: str, metric_names: Mapping[str, str]) -> None:
-    """Raises INVALID_TOPIC_EXCEPTION if metrics could not tell `name` from another topic."""
+    """Raise INVALID_TOPIC_EXCEPTION if `name` has the same name in metrics as another topic."""
     other = metric_names.get(metric_name(name), name)
     if other != name:
         raise KafkaError(

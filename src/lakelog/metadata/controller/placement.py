@@ -1,4 +1,4 @@
-"""Which brokers hold a new partition."""
+"""The placement of new partitions on brokers and racks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ Place = tuple[int, str | None]
 def place_replicas(
     brokers: Sequence[Place], partitions: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
-    """Replicas of each partition, the first being its preferred leader.
+    """Return the replicas of each partition, its preferred leader first.
 
-    Leaders go round the brokers from `start`; replicas go to different racks as long as there
-    are enough. `replication_factor` must not exceed the number of brokers.
+    Leaders are assigned to the brokers in turn, beginning with the broker at `start`. Replicas are
+    placed on different racks as long as there are enough. `replication_factor` must not exceed the
+    number of brokers.
     """
     assert 1 <= replication_factor <= len(brokers)
     ring = sorted(brokers)
@@ -30,8 +31,10 @@ def _rotated(ring: Sequence[Place], by: int) -> list[Place]:
 
 
 def _replicas(candidates: list[Place], count: int, shift: int) -> tuple[int, ...]:
-    """Followers begin at another distance from the leader each time round, so that the
-    partitions of a dead broker spread over all others."""
+    """Followers begin at another distance from the leader in each round.
+
+    The partitions that a dead broker led are then spread over all other brokers.
+    """
     leader, *others = candidates
     if others:
         others = _rotated(others, shift // len(candidates))

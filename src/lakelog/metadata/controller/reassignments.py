@@ -1,7 +1,7 @@
-"""Moving partitions to other brokers (KIP-455), as far as that goes without replication.
+"""Reassignment of partitions to other brokers (KIP-455), as far as possible without replication.
 
-A move to the brokers that hold the partition already is done at once; there is nothing to copy, and
-so no move is ever under way. Codes are those of Kafka's `ReplicationControlManager`.
+Only the order of the replicas can change, which needs no copy; so no reassignment is ever in
+progress. Error codes are those of Kafka's `ReplicationControlManager`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakelog.metadata.records import PartitionRecord
 
 
 class Reassignment(NamedTuple):
-    """`replicas` None cancels a move that is under way."""
+    """The wanted replicas of a partition; None cancels a reassignment in progress."""
 
     topic: str
     partition: int
@@ -25,6 +25,8 @@ class Reassignment(NamedTuple):
 
 
 class ReassignmentResult(NamedTuple):
+    """The result for one partition."""
+
     topic: str
     partition: int
     error: ErrorCode = ErrorCode.NONE
@@ -37,7 +39,7 @@ def plan_reassignments(
     *,
     allow_replication_factor_change: bool = True,
 ) -> Plan[list[ReassignmentResult]]:
-    """Results in the order asked; one bad partition fails alone."""
+    """Return one result per partition, in the order of the request; a bad one fails alone."""
     records = []
     results = []
     for move in wanted:
@@ -60,17 +62,18 @@ def _reassign(
     if topic is None or partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
     if move.replicas is None:
-        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no move is under way")
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment is in progress")
     (replicas,) = check_manual(image, {move.partition: move.replicas}, move.partition)
     if len(replicas) != len(partition.replicas) and not allow_factor_change:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the partition has {len(partition.replicas)} replicas, {len(replicas)} are asked for",
+            f"the partition has {len(partition.replicas)} replicas, the request {len(replicas)}",
         )
     if set(replicas) != set(partition.replicas):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"records cannot be copied to other brokers yet; {list(partition.replicas)} hold them",
+            "partitions cannot be moved to other brokers yet; the replicas are "
+            f"{list(partition.replicas)}",
         )
     if replicas == partition.replicas:
         return []

@@ -1,6 +1,6 @@
-"""Creating and deleting topics, and adding partitions to them.
+"""Creation and deletion of topics, and the addition of partitions.
 
-One bad topic fails alone: each has its own result, and the others are committed. The codes are
+Each topic has its own result: a bad one fails alone, and the others are committed. Error codes are
 those of Kafka's `ReplicationControlManager`.
 """
 
@@ -36,9 +36,10 @@ _RESERVED = frozenset({"__cluster_metadata"})
 
 
 class NewTopic(NamedTuple):
-    """-1 is the broker's default. `assignments` are partitions with replicas and exclude counts.
+    """A topic to create. A count of -1 stands for the broker's default.
 
-    Pairs as they came, not mappings, so that what is said twice is seen.
+    `assignments` are partitions with their replicas and exclude counts. They and `configs` are
+    pairs instead of mappings, so that duplicates can be detected.
     """
 
     name: str
@@ -49,7 +50,7 @@ class NewTopic(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """`error` NONE, or why nothing was done; then counts are -1 and the id zero."""
+    """The result for one topic; after an error the counts are -1 and the id is zero."""
 
     name: str | None
     topic_id: bytes = ZERO_UUID
@@ -60,7 +61,7 @@ class TopicResult(NamedTuple):
 
 
 class TopicReference(NamedTuple):
-    """By name, or by id with `name` None."""
+    """A topic by name, or by id with `name` None."""
 
     name: str | None
     topic_id: bytes = ZERO_UUID
@@ -68,7 +69,10 @@ class TopicReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """`count` is the total wanted; `assignments` the replicas of each new one, None to choose."""
+    """The new total number of partitions of a topic.
+
+    `assignments` are the replicas of each added partition; None lets the controller choose them.
+    """
 
     name: str
     count: int
@@ -83,7 +87,10 @@ def plan_create_topics(
     random: Random,
     validate_only: bool = False,
 ) -> Plan[list[TopicResult]]:
-    """Results in the order asked. `broker` supplies the defaults and checks of configurations."""
+    """Return one result per topic, in the order of the request.
+
+    `broker` supplies the default counts and the settings that a topic inherits.
+    """
     records: list[Record] = []
     results = []
     repeated = _repeated(topic.name for topic in topics)
@@ -92,7 +99,7 @@ def plan_create_topics(
     for topic in topics:
         try:
             if topic.name in repeated:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is asked twice")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names {topic.name} twice")
             own = _create(image, topic, checked, broker, random)
             made += len(own.replicas)
             check_room(made)
@@ -126,12 +133,12 @@ def _create(
     broker: BrokerConfig,
     random: Random,
 ) -> _Creation:
-    """`checked` is `_checked_configs`, which topics with the same ones share."""
+    """`checked` is `_checked_configs`, cached for topics with equal settings."""
     check_topic_name(topic.name)
     if topic.name in _RESERVED:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic.name} is reserved")
     if topic.name in image.topic_ids:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} already exists")
     check_collision(topic.name, image.metric_names)
     configs = checked(tuple(topic.configs))
     replicas = _initial_replicas(image, topic, broker, random)
@@ -146,14 +153,17 @@ def _create(
 
 
 def _checked_configs(configs: Configs, broker: BrokerConfig) -> dict[str, str]:
-    """Raises INVALID_CONFIG, for two values of one key too; Kafka takes the last of them."""
+    """Return the settings. Raises INVALID_CONFIG, also for two different values of one key.
+
+    Kafka uses the last of several values.
+    """
     values: dict[str, str] = {}
     for key, value in configs:
         if value is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{key} has no value")
         if values.setdefault(key, value) != value:
             raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"{key} is given twice, as {values[key]!r} and {value!r}"
+                ErrorCode.INVALID_CONFIG, f"{key} has two values, {values[key]!r} and {value!r}"
             )
     try:
         LogConfig.from_values(values, broker)
@@ -169,23 +179,26 @@ def _initial_replicas(
         if topic.partitions != -1 or topic.replication_factor != -1:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                "with replicas assigned by hand, both counts must be -1",
+                "a topic with assigned replicas must have both counts -1",
             )
         check_room(len(topic.assignments))
         assignments = dict(topic.assignments)
         if len(assignments) < len(topic.assignments):
             raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned replicas twice"
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "the request assigns replicas to a partition twice",
             )
         return check_manual(image, assignments)
     partitions, factor = topic.partitions, topic.replication_factor
     if factor < -1 or factor == 0:
         raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, "replication factor must be positive, or -1"
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {factor} is invalid; use a positive number or -1",
         )
     if partitions < -1 or partitions == 0:
         raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS, "number of partitions must be positive, or -1"
+            ErrorCode.INVALID_PARTITIONS,
+            f"number of partitions {partitions} is invalid; use a positive number or -1",
         )
     if partitions == -1:
         partitions = broker.get_int("num.partitions")
@@ -199,7 +212,10 @@ def _initial_replicas(
 def plan_delete_topics(
     image: MetadataImage, topics: Sequence[TopicReference], *, enabled: bool = True
 ) -> Plan[list[TopicResult]]:
-    """`enabled` is `delete.topic.enable`. Committed offsets are the coordinator's to remove."""
+    """Return one result per topic; `enabled` is `delete.topic.enable`.
+
+    The group coordinator removes the committed offsets of deleted topics.
+    """
     records: list[Record] = []
     results = []
     repeated = _repeated(found.topic_id for topic in topics if (found := _find(image, topic)))
@@ -209,7 +225,7 @@ def plan_delete_topics(
                 raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
             found = _required(image, topic)
             if found.topic_id in repeated:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is asked twice")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names a topic twice")
         except KafkaError as error:
             results.append(TopicResult(topic.name, topic.topic_id, error.code, error.message))
             continue
@@ -226,7 +242,9 @@ def _find(image: MetadataImage, topic: TopicReference) -> TopicImage | None:
 
 def _required(image: MetadataImage, topic: TopicReference) -> TopicImage:
     if (topic.name is None) == (topic.topic_id == ZERO_UUID):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by name or by id")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "a topic needs either a name or an id, not both"
+        )
     found = _find(image, topic)
     if found is None and topic.name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
@@ -243,9 +261,10 @@ def plan_create_partitions(
     fixed: Container[str] = (),
     validate_only: bool = False,
 ) -> Plan[list[TopicResult]]:
-    """Results in the order asked; `partitions` of a result is the new total.
+    """Return one result per topic, in the order of the request, with the new total of partitions.
 
-    `fixed` are topics that keep their number: what is in them is found by a hash modulo it.
+    The number of partitions of `fixed` topics cannot change: their contents are located by a hash
+    modulo this number.
     """
     records: list[Record] = []
     results = []
@@ -254,13 +273,13 @@ def plan_create_partitions(
     for topic in topics:
         try:
             if topic.name in repeated:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is asked twice")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names {topic.name} twice")
             found = _required(image, TopicReference(topic.name))
             if topic.name in fixed:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
-                    f"{topic.name} keeps its {len(found)} partitions: with more of them, what is "
-                    "in it would be looked for in the wrong ones",
+                    f"{topic.name} keeps its {len(found)} partitions: its contents are located by "
+                    "this number",
                 )
             made += max(topic.count - len(found), 0)
             check_room(made)
@@ -276,7 +295,7 @@ def plan_create_partitions(
 def _additional_replicas(
     image: MetadataImage, found: TopicImage, wanted: MorePartitions, random: Random
 ) -> list[tuple[int, ...]]:
-    """The new partitions get as many replicas as the topic's first one has."""
+    """Return the replicas of the added partitions, as many as partition 0 has."""
     current, added = len(found), wanted.count - len(found)
     if added <= 0:
         raise KafkaError(
@@ -289,14 +308,15 @@ def _additional_replicas(
     if len(wanted.assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{added} partitions are added, {len(wanted.assignments)} assigned",
+            f"the request adds {added} partitions but assigns replicas to "
+            f"{len(wanted.assignments)}",
         )
     numbered = dict(enumerate(wanted.assignments, current))
     replicas = check_manual(image, numbered, current)
     if len(replicas[0]) != factor:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"topic {found.name} has {factor} replicas of each partition",
+            f"partitions of topic {found.name} have {factor} replicas, not {len(replicas[0])}",
         )
     return replicas
 

@@ -1,19 +1,19 @@
-"""What every metadata store does, whatever keeps it (one contract suite runs on all).
+"""The contract of every metadata store; one suite of tests runs on all of them.
 
 The log is a sequence of entries with indexes 0, 1, 2, ...; each holds one batch, whole or not at
-all. `append` is compare-and-append: it names the index the entry will have, and the controller
-epoch under which it was decided. Exactly one writer can win an index, and a writer whose epoch was
-superseded can win none.
+all. `append` is compare-and-append: the caller names the index of the new entry, and the controller
+epoch under which the batch was decided. Exactly one writer can win an index, and a writer whose
+epoch was superseded can win none.
 
-An outcome may be unknown (a session lost in mid-call). Each batch therefore carries its writer's
-id and serial: repeat the very same append until it is done or lost, then ask `position_of`; lost
-and found there means an earlier attempt was the winner.
+An outcome may be unknown, for example after a session was lost during the call. Each batch
+therefore carries the id and serial of its writer. Repeat the same append until it is done or lost,
+then call `position_of`: if a lost batch has a position, an earlier attempt succeeded.
 
 A watcher is called after every change that another handle made: entries, live brokers, the
-controller's term. Some calls have no cause, and one call may stand for several changes, but no
-change stays without a call, however it came about: a killed process cannot announce its death.
+controller's term. A call may be spurious, and one call may stand for several changes, but no change
+remains unreported, not even the death of a killed process.
 
-Not in the contract: that a reader sees an entry the moment another process wrote it, or how long
+Not in the contract: when a reader sees an entry that another process has written, and how long
 entries before the newest snapshot are kept.
 """
 
@@ -29,7 +29,10 @@ BATCH_BYTES_MAX = 900_000
 
 
 class MetadataBatch(NamedTuple):
-    """`payload` is what `encode_records` gives; `serial` rises with each batch of a writer."""
+    """One entry to append.
+
+    `payload` comes from `encode_records`; `serial` rises with each batch of a writer.
+    """
 
     writer_id: bytes
     serial: int
@@ -38,23 +41,25 @@ class MetadataBatch(NamedTuple):
 
 
 class Outcome(Enum):
+    """The result of an append."""
+
     DONE = "done"
     LOST = "lost"
-    """Definitely not done: another entry has that index."""
+    """Definitely not done: another entry has the index."""
     FENCED = "fenced"
     """Definitely not done: a newer controller was elected."""
     UNKNOWN = "unknown"
 
 
 class AppendOutcome(NamedTuple):
-    """`end` is the index of the next entry, -1 when unknown."""
+    """The result of an append, and the index of the next entry (-1 when unknown)."""
 
     outcome: Outcome
     end: int
 
 
 class Snapshot(NamedTuple):
-    """Records that lead to the image after the entries below `end`; may exceed a batch's size."""
+    """Records of the image after all entries below `end`; may be larger than a batch."""
 
     end: int
     payload: bytes
@@ -62,14 +67,17 @@ class Snapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
+    """One batch in the log."""
+
     index: int
     payload: bytes
 
 
 class LogRead(NamedTuple):
-    """`entries` without gaps, from the asked index or from the end of `snapshot` on.
+    """Consecutive entries from the requested index, or from the end of `snapshot` if there is one.
 
-    A snapshot is given to who asks from 0, and when entries from the asked index on are gone.
+    There is a snapshot, if one was written, for reads from 0, and for reads from an index whose
+    entry was trimmed.
     """
 
     snapshot: Snapshot | None
@@ -99,33 +107,37 @@ NO_CHANGE = Change(0)
 
 
 class MetadataStore(Protocol):
-    """Every call is asynchronous and completes on the loop.
+    """One handle of a broker on the metadata log. Every call completes on the event loop.
 
-    Any may raise `MetadataUnavailable` (not carried out, try again) or `MetadataOffline`.
+    Every call may raise `MetadataUnavailable` (not carried out, may be repeated) and
+    `MetadataOffline` (the device failed; restart).
     """
 
     async def open(self, *, create: bool) -> None:
-        """`create` only when there is nothing yet to have metadata of.
+        """Open the log; `create` it only for a data folder without logs.
 
-        Raises `MetadataMissing` when there is no log and `create` is false, `MetadataCorrupt`,
+        Raises `MetadataMissing` when there is no log and `create` is false, `MetadataCorrupt`, and
         `MetadataUnsupported`.
         """
         ...
 
     async def append(self, batch: MetadataBatch, expected_end: int) -> AppendOutcome:
-        """Durable once done. At most `BATCH_BYTES_MAX` bytes of payload."""
+        """Append one entry at index `expected_end`, durably once done.
+
+        The payload has at most `BATCH_BYTES_MAX` bytes.
+        """
         ...
 
     async def position_of(self, writer_id: bytes, serial: int) -> int | None:
-        """The index of a writer's newest stored batch if it has that serial."""
+        """Return the index of the writer's newest stored batch if it has that serial."""
         ...
 
     async def read(self, from_index: int) -> LogRead:
-        """Everything from an index on; raises `MetadataCorrupt`."""
+        """Return all entries from an index on. Raises `MetadataCorrupt`."""
         ...
 
     async def write_snapshot(self, snapshot: Snapshot) -> None:
-        """Replaces an older one, and lets entries well before it be trimmed."""
+        """Replace an older snapshot and trim entries well before the new one."""
         ...
 
     def watch(self, callback: Callable[[Change], None]) -> None:
@@ -144,11 +156,14 @@ class MetadataStore(Protocol):
         ...
 
     async def register_broker(self, broker_id: int, incarnation_id: bytes) -> None:
-        """Held until `close` or death of the process; raises `BrokerIdInUse`."""
+        """Register this process as a live broker, until `close` or its death.
+
+        Raises `BrokerIdInUse` while another process is registered under the id.
+        """
         ...
 
     async def live_brokers(self) -> Mapping[int, bytes]:
-        """Incarnation ids of the registered brokers that are alive."""
+        """Return the incarnation ids of the registered brokers that are alive, by broker id."""
         ...
 
     async def controller(self) -> ControllerTerm:
@@ -163,5 +178,5 @@ class MetadataStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Gives up the registration. Twice is allowed."""
+        """End the registration and release everything. A second call does nothing."""
         ...

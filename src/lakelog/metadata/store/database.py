@@ -1,6 +1,7 @@
-"""The files of a metadata log as the operating system keeps them: a database, and a note beside it.
+"""The files of a metadata log: the SQLite database and the note of its committed end beside it.
 
-Only this knows where they lie. The simulation has another one, over its own disk.
+`DatabaseFile` keeps them in the file system; the simulation has an implementation of its own over
+its simulated disk (`testing/sqlite_metadata.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ BUSY_TIMEOUT_S = 5.0
 
 
 class Database(Protocol):
-    """Of one metadata log."""
+    """The files of one metadata log."""
 
     @property
     def path(self) -> Path: ...
@@ -25,15 +26,18 @@ class Database(Protocol):
     def exists(self) -> bool: ...
 
     def connect(self) -> sqlite3.Connection:
-        """In autocommit mode; creates the file. Raises `sqlite3.Error`."""
+        """Return a connection in autocommit mode; create the file if needed.
+
+        Raises `sqlite3.Error`.
+        """
         ...
 
     def note_committed(self, end: int, controller_epoch: int) -> None:
-        """Not durable. Raises `OSError`."""
+        """Write the note (`committed.py`). Not durable. Raises `OSError`."""
         ...
 
     def read_committed(self) -> tuple[int, int]:
-        """What was noted last; (0, 0) if nothing is known."""
+        """Return the noted end and controller epoch, or (0, 0) if there is no valid note."""
         ...
 
 

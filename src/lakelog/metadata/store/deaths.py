@@ -1,8 +1,7 @@
-"""Threads that wait for the locks of other brokers, and so notice the death of a process at once.
+"""Threads that block on the locks of other brokers and so detect the death of a process at once.
 
-The kernel releases the lock of a broker that dies. A thread that blocks on this lock needs no
-polling; but it neither notices a stopped process, which keeps its lock, nor a new broker. Both are
-the poller's business (`embedded.py`).
+The kernel releases the lock of a process that dies. Stopped processes, which keep their locks, and
+new brokers are detected by the poller (`embedded.py`).
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ from lakelog.metadata.store.liveness import Neighbourhood
 
 
 class DeathWatch:
-    """One thread for each broker that is waited for.
+    """One thread for each watched broker.
 
-    Nothing interrupts a thread that blocks on a lock. These are daemon threads therefore: after
-    `close` each stays until its broker or this process ends, and reports nothing.
+    A thread that blocks on a lock cannot be interrupted. After `close` each thread therefore
+    remains until its broker or this process ends, and reports nothing; it is a daemon thread, so
+    that it does not delay the end of the process.
     """
 
     def __init__(self, neighbourhood: Neighbourhood, on_death: Callable[[], None]) -> None:
-        """`on_death` is called in a thread of its own."""
+        """`on_death` is called in one of the threads."""
         self._neighbourhood = neighbourhood
         self._on_death = on_death
         self._waiting: set[int] = set()
@@ -29,7 +29,7 @@ class DeathWatch:
         self._closed = False
 
     def follow(self, broker_ids: Iterable[int]) -> None:
-        """Wait for the death of these brokers, besides those that are waited for already."""
+        """Watch these brokers, besides the ones that are watched already."""
         with self._mutex:
             new = set(broker_ids) - self._waiting
             self._waiting |= new
@@ -45,7 +45,7 @@ class DeathWatch:
         try:
             self._neighbourhood.wait_for_release(broker_id)
             is_dead = True
-        except OSError:  # too many open files: the poller sees the death, and has us follow again
+        except OSError:  # too many open files: the next turn of the poller starts a new thread
             is_dead = False
         with self._mutex:
             self._waiting.discard(broker_id)

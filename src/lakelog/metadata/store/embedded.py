@@ -59,7 +59,7 @@ class _View(NamedTuple):
 
 
 class EmbeddedStore:
-    """A `MetadataStore`. Every call must come from one event loop."""
+    """A `MetadataStore`. All calls come from one event loop."""
 
     def __init__(
         self,
@@ -172,16 +172,16 @@ class EmbeddedStore:
         return True
 
     def _look(self) -> _View:
-        """The version first: what changes after it is found by the next look."""
+        """Reads the version first: the next look finds the changes that follow it."""
         version = self._log.data_version()
         self._live()
         return _View(version, self._log.controller(), self._brokers_version)
 
     def _live(self) -> Mapping[int, bytes]:
-        """Also notes what the watchers will have to be called for.
+        """Records every change for the watchers, too.
 
-        A broker that this handle has seen alive may die before the poller's next turn, which would
-        find the same brokers as its turn before.
+        A broker that a caller has seen alive may die before the next turn of the poller, which
+        would find the same brokers as the turn before.
         """
         found = self._neighbourhood.live()
         if self._deaths is not None:
@@ -197,14 +197,14 @@ class EmbeddedStore:
                 callback(change)
 
     async def _try(self, work: Callable[[], T]) -> T | None:
-        """The result of `work`, or none after a failure that may pass."""
+        """Return the result of `work`, or none after a failure that may be temporary."""
         try:
             return await self._run(work)
         except (MetadataError, OSError):
             return None
 
     async def _poll(self, died: asyncio.Event) -> None:
-        """Until cancelled. A store that cannot be read now may be readable the next time."""
+        """Runs until cancelled; a failed turn is repeated."""
         loop = asyncio.get_running_loop()
         view, beaten, change = None, loop.time(), NO_CHANGE
         while True:
@@ -222,6 +222,6 @@ class EmbeddedStore:
 
 
 def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    """From another thread, which may outlive the loop."""
+    """Set the event from another thread, which may outlive the loop."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(event.set)

@@ -1,4 +1,4 @@
-"""Whether a folder lies on a file system whose locks and shared memory SQLite can rely on."""
+"""Rejects folders on network file systems: SQLite relies on local locks and shared memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _NETWORK_FUSE = ("s3", "sshfs", "gluster", "ceph", "rclone", "gcsfuse", "blobfus
 
 
 def refuse_network_file_system(folder: Path) -> None:
-    """Raises `MetadataUnsupported`. Says nothing where the mounts cannot be read."""
+    """Raise `MetadataUnsupported` if `folder` is on a network file system.
+
+    Where the list of mounts cannot be read, every folder is accepted.
+    """
     try:
         device = folder.stat().st_dev
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")
@@ -42,13 +45,16 @@ def refuse_network_file_system(folder: Path) -> None:
     kind = file_system_type(mounts, f"{os.major(device)}:{os.minor(device)}")
     if kind is not None and _is_network(kind):
         raise MetadataUnsupported(
-            f"{folder} is on a network file system ({kind}), which can lose or mix up metadata; "
+            f"{folder} is on a network file system ({kind}), which can lose or corrupt metadata; "
             "choose a folder on a local disk"
         )
 
 
 def file_system_type(mounts: str, device: str) -> str | None:
-    """The type of a device in the text of `/proc/<pid>/mountinfo` (proc(5))."""
+    """Return the type of the file system on `device` ("MAJOR:MINOR"), or none if it is not mounted.
+
+    `mounts` is the text of `/proc/<pid>/mountinfo` (proc(5)).
+    """
     for line in mounts.splitlines():
         mount, separator, rest = line.partition(" - ")
         fields = mount.split()

@@ -1,8 +1,8 @@
-"""Which brokers on this host are alive: a lock that dies with its owner, and a heartbeat.
+"""The liveness of the brokers on this host: a lock that ends with its owner, and a heartbeat.
 
 The lock alone is not enough: a stopped process keeps it, and so does a forked child. The heartbeat
-alone is slow. Heartbeats are readings of the monotonic clock, which all processes of a host share;
-they go to the page cache only, for after a crash of the host nobody is alive.
+alone is slow. A heartbeat is a reading of the monotonic clock, which all processes of a host share.
+It is written to the page cache only, because no broker survives a crash of the host.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ _LOCK_RETRY_S = 0.01
 
 
 class Registration:
-    """A broker's own lock file."""
+    """The lock file of one broker, held by this process."""
 
     def __init__(self, path: Path, incarnation_id: bytes, monotonic: Callable[[], float]) -> None:
-        """Raises `BrokerIdInUse`. A short probe by a neighbour is waited out."""
+        """Take the lock; a probe by another process holds it for a moment, which is waited out.
+
+        Raises `BrokerIdInUse` and `OSError`.
+        """
         self._monotonic = monotonic
         self._incarnation_id = incarnation_id
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -37,6 +40,7 @@ class Registration:
         self.beat()
 
     def beat(self) -> None:
+        """Write a heartbeat. Raises `OSError`."""
         os.pwrite(self._fd, _FORM.pack(self._incarnation_id, self._monotonic()), 0)
 
     def release(self) -> None:
@@ -44,7 +48,7 @@ class Registration:
 
 
 class Neighbourhood:
-    """The lock files beside one metadata file."""
+    """The lock files of all brokers that share one metadata file."""
 
     def __init__(self, database: Path, monotonic: Callable[[], float], timeout_s: float) -> None:
         self._folder = database.parent
@@ -56,7 +60,10 @@ class Neighbourhood:
         return Registration(self._path(broker_id), incarnation_id, self._monotonic)
 
     def live(self) -> dict[int, bytes]:
-        """Incarnation ids of the brokers that hold their lock and have lately beaten."""
+        """Return the incarnation ids of the brokers with a lock and a recent heartbeat.
+
+        Recent means within `timeout_s` seconds. Raises `OSError`.
+        """
         alive = {}
         pattern = re.compile(re.escape(self._prefix) + r"([0-9]{1,10})")
         for name in os.listdir(self._folder):  # noqa: PTH208 - names, not paths

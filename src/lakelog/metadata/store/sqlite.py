@@ -1,13 +1,13 @@
 """The metadata log in one SQLite file: synchronous, one thread, one connection.
 
 WAL with `synchronous=FULL`: an append returns after its fsync. Every append is one IMMEDIATE
-transaction that checks the controller epoch and the end of the log, so processes sharing the file
-are ordered by SQLite's own lock. SQLite does not checksum its pages; each row carries a CRC-32 of
-what it means, and the rows of the log must be consecutive.
+transaction that checks the controller epoch and the end of the log, so that SQLite's own lock
+orders the processes that share the file. SQLite does not checksum its pages: each row carries a
+CRC-32 of its contents, and the rows of the log must be consecutive.
 
-A failure before COMMIT, or for want of space, was not done. Any other in COMMIT is unknown, and the
-file is not touched again before a restart: after a failed fsync the kernel takes the lost pages
-for written.
+A call that fails before COMMIT, or for lack of space, was not carried out. After any other failure
+in COMMIT the outcome is unknown, and the file is not used again before a restart: after a failed
+fsync the kernel marks the lost pages as written.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class SqliteLog:
             self._connection = None
 
     def data_version(self) -> int:
-        """Changes when another connection has committed."""
+        """Return a number that changes when another connection has committed."""
         row = self._row("PRAGMA data_version", ())
         assert row is not None
         return int(row[0])
@@ -119,7 +119,7 @@ class SqliteLog:
         return None if row is None else int(row[0])
 
     def read(self, from_index: int) -> LogRead:
-        """One consistent state of the file; raises `MetadataCorrupt`."""
+        """Return the entries from an index on, as of one moment. Raises `MetadataCorrupt`."""
         connection = self._open_connection()
         try:
             connection.execute("BEGIN")
@@ -151,13 +151,13 @@ class SqliteLog:
             raise MetadataOffline(self._failure)
 
     def controller(self) -> ControllerTerm:
-        """The last one elected; broker -1 at epoch 0 before the first."""
+        """Return the current term; broker -1 at epoch 0 before the first election."""
         row = self._row("SELECT controller_id, controller_epoch FROM state", ())
         assert row is not None
         return ControllerTerm(int(row[0]), int(row[1]))
 
     def take_term(self, broker_id: int, after: ControllerTerm) -> ControllerTerm:
-        """Begins a term of this broker, unless somebody else did so since `after`."""
+        """Begin a term of this broker unless a newer term than `after` exists; return the term."""
         connection = self._begin()
         try:
             connection.execute(
@@ -197,7 +197,7 @@ class SqliteLog:
         self._compare_with_committed()
 
     def _compare_with_committed(self) -> None:
-        """Nothing that was acknowledged may be gone."""
+        """Raise `MetadataCorrupt` if acknowledged entries or terms are missing."""
         found, committed = self._committed(), self._database.read_committed()
         if found[0] < committed[0] or found[1] < committed[1]:
             raise MetadataCorrupt(
@@ -213,7 +213,7 @@ class SqliteLog:
         return int(row[0]), int(row[1])
 
     def _create(self, connection: sqlite3.Connection) -> None:
-        """Two processes may find the same empty file; the second one sees the first one's work."""
+        """Create the tables, unless another process that found the same empty file did so first."""
         connection.execute("BEGIN IMMEDIATE")
         if self._number("PRAGMA application_id") == 0:
             for statement in _SCHEMA:

@@ -28,7 +28,7 @@ def _create(
     plan = plan_create_topics(
         image, topics, broker=BROKER, random=random, validate_only=validate_only
     )
-    return image.apply_all(plan.records, 2), plan.result
+    return image.apply_all(plan.records, image.end + 1), plan.result
 
 
 def test_counts_of_minus_one_are_the_brokers_defaults(
@@ -65,7 +65,7 @@ def test_a_configuration_may_be_repeated_but_not_contradicted(
     other = NewTopic("other", 1, 1, configs=[("retention.ms", "5"), ("retention.ms", "7")])
     image, results = _create(image, random, same, other)
     assert [result.error for result in results] == [ErrorCode.NONE, ErrorCode.INVALID_CONFIG]
-    assert results[1].message == "retention.ms is given twice, as '5' and '7'"
+    assert results[1].message == "retention.ms has two values, '5' and '7'"
     assert dict(image.configs(ResourceType.TOPIC, "same")) == {"retention.ms": "5"}
 
 
