@@ -1,7 +1,7 @@
-"""A broker's settings: Kafka's keys with typed values, and what was said about the rest.
+"""A broker's settings: typed values of Kafka's keys, in layers.
 
-Precedence is Kafka's: dynamic for this broker, dynamic for all brokers, static, default. A key that
-the command line sets (`serve --set`) goes before what was stored for it.
+The order of precedence is Kafka's: dynamic for this broker, dynamic for all brokers, static,
+default. A key that is set on the command line (`serve --set`) precedes its stored dynamic values.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ BROKER_CONFIGS: Mapping[str, ConfigKey] = key_table(
 
 IGNORED_PREFIXES: Mapping[str, str] = MappingProxyType(
     {
-        "zookeeper.": "the metadata log is embedded",
-        "inter.broker.protocol.version": "there is no such setting since Kafka 4.0",
-        "log.message.format.version": "there is no such setting since Kafka 4.0",
-        "log.message.timestamp.difference.max.ms": "there is no such setting since Kafka 4.0",
-        "control.plane.listener.name": "there is no such setting since Kafka 4.0",
-        "reserved.broker.max.id": "there is no such setting since Kafka 4.0",
-        "listener.name.": "no listener speaks TLS or SASL",
-        "confluent.": "it belongs to Confluent Platform",
-        "rlmm.config.": "there is no tiered storage",
-        "rsm.config.": "there is no tiered storage",
+        "zookeeper.": "the metadata log is embedded; there is no ZooKeeper",
+        "inter.broker.protocol.version": "Kafka 4.0 removed it",
+        "log.message.format.version": "Kafka 4.0 removed it",
+        "log.message.timestamp.difference.max.ms": "Kafka 4.0 removed it",
+        "control.plane.listener.name": "Kafka 4.0 removed it",
+        "reserved.broker.max.id": "Kafka 4.0 removed it",
+        "listener.name.": "TLS and SASL are not supported",
+        "confluent.": "it is a key of Confluent Platform",
+        "rlmm.config.": "tiered storage is not supported",
+        "rsm.config.": "tiered storage is not supported",
     }
 )
-"""Families of keys that migrated files hold and nothing here reads."""
+"""Prefixes of keys in migrated files that have no effect."""
 
 _DEFAULTS: Mapping[str, ConfigValue] = {
     name: key.default_value for name, key in BROKER_CONFIGS.items()
@@ -46,8 +46,11 @@ _DEFAULTS: Mapping[str, ConfigValue] = {
 
 
 class BrokerConfig:
-    """Immutable. `static` and the dynamic layers are text, as they were given. `forced` are static
-    keys for which no dynamic layer counts."""
+    """The settings of one broker; immutable.
+
+    `static` and the dynamic layers hold the original text. `forced` are static keys that dynamic
+    values do not override.
+    """
 
     __slots__ = ("_values", "dynamic_broker", "dynamic_default", "forced", "static")
 
@@ -59,7 +62,7 @@ class BrokerConfig:
         *,
         forced: frozenset[str] = frozenset(),
     ) -> None:
-        """Raises `ConfigError`. Every key must be in `BROKER_CONFIGS`."""
+        """Raises `ConfigError`. All keys must be in `BROKER_CONFIGS`."""
         self.static = MappingProxyType(dict(static))
         self.forced = forced
         self.dynamic_default = self._unforced(dynamic_default or {})
@@ -72,7 +75,7 @@ class BrokerConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-        """The settings and one warning for each key that does nothing; raises `ConfigError`."""
+        """Return the settings, and a warning for each key without effect. Raises `ConfigError`."""
         known = {name: text for name, text in values.items() if name in BROKER_CONFIGS}
         warnings = [text for name in values if (text := _warning(name, values[name])) is not None]
         return cls(known), warnings
@@ -80,23 +83,26 @@ class BrokerConfig:
     def with_dynamic(
         self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]
     ) -> BrokerConfig:
-        """The same static settings under other dynamic ones; raises `ConfigError`."""
+        """Return the same static settings with other dynamic ones. Raises `ConfigError`."""
         return BrokerConfig(self.static, dynamic_default, dynamic_broker, forced=self.forced)
 
     def with_static(self, values: Mapping[str, str]) -> BrokerConfig:
-        """The same settings with these in place of what was given; raises `ConfigError`."""
+        """Return the settings with these static values replaced. Raises `ConfigError`."""
         static = {**self.static, **values}
         return BrokerConfig(static, self.dynamic_default, self.dynamic_broker, forced=self.forced)
 
     def with_forced(self, names: Collection[str]) -> BrokerConfig:
-        """The same static settings, of which these go before dynamic ones; raises `ConfigError`."""
+        """Return the static settings, of which `names` precede dynamic ones.
+
+        Raises `ConfigError`.
+        """
         return BrokerConfig(self.static, forced=frozenset(names) & self.static.keys())
 
     def _unforced(self, values: Mapping[str, str]) -> Mapping[str, str]:
         return MappingProxyType({key: values[key] for key in values if key not in self.forced})
 
     def get(self, name: str) -> ConfigValue:
-        """The value in force; `KeyError` for a name that is no broker key."""
+        """Return the value in force. Raises `KeyError` for an unknown key."""
         return self._values[name] if name in self._values else _DEFAULTS[name]
 
     def get_int(self, name: str) -> int:
@@ -120,7 +126,7 @@ class BrokerConfig:
         return value
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody set it, even if to its default."""
+        """Return whether the key has a value of its own, even if it equals the default."""
         return name in self._values
 
     @property
@@ -140,7 +146,7 @@ class BrokerConfig:
 
     @property
     def advertised_listeners(self) -> tuple[Endpoint, ...]:
-        """Empty when unset."""
+        """The advertised addresses; empty when unset."""
         return self._endpoints("advertised.listeners")
 
     def _endpoints(self, name: str) -> tuple[Endpoint, ...]:
@@ -148,11 +154,11 @@ class BrokerConfig:
         return tuple(map(parse_endpoint, value)) if isinstance(value, tuple) else ()
 
     def _check_together(self) -> None:
-        """What single values cannot show: settings that contradict one another."""
+        """Raise `ConfigError` for settings that contradict one another."""
         for name in ("log.dirs", "log.dir"):
             value = self._values.get(name)
             if isinstance(value, tuple) and len(value) > 1:
-                raise ConfigError(name, ",".join(value), "more than one data folder")
+                raise ConfigError(name, ",".join(value), "only one data folder is supported")
         number = self._values.get("broker.id", -1)
         if number != -1 and self.is_set("node.id") and number != self.get("node.id"):
             raise ConfigError("broker.id", str(number), f"differs from node.id={self.node_id}")
@@ -172,14 +178,16 @@ class BrokerConfig:
         LogConfig.from_values({}, self)
 
     def _check_plaintext(self) -> None:
-        """A listener of any name must not be mapped to a protocol that would protect it."""
+        """Raise `ConfigError` if a listener is mapped to another protocol than PLAINTEXT."""
         text = self.get("listener.security.protocol.map")
         names = {endpoint.name for endpoint in self.listeners}
         for entry in text if isinstance(text, tuple) else ():
             name, _, protocol = entry.partition(":")
             if name.strip().upper() in names and protocol.strip().upper() != "PLAINTEXT":
                 raise ConfigError(
-                    "listener.security.protocol.map", entry, "only PLAINTEXT listeners exist yet"
+                    "listener.security.protocol.map",
+                    entry,
+                    "only PLAINTEXT listeners are supported",
                 )
 
 

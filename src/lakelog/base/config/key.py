@@ -1,8 +1,9 @@
-"""What a configuration key is: its type, default, bounds and whether it can change at run time.
+"""A configuration key: its type, default, bounds, effect, and whether it can change at run time.
 
-Values arrive as text (files, command lines, the wire) and leave as typed values. The same tables
-drive parsing, DescribeConfigs, AlterConfigs and docs/configuration.md, so a key is declared once.
-Type numbers are DescribeConfigs' own; parsing follows `org.apache.kafka.common.config.ConfigDef`.
+Values arrive as text (files, command lines, the wire) and become typed values. Parsing,
+DescribeConfigs, AlterConfigs and docs/configuration.md use the same tables, so a key is declared
+once. The numbers of the types are those of DescribeConfigs; parsing follows
+`org.apache.kafka.common.config.ConfigDef`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SHOWN_CHARS_MAX = 80
 
 
 class ConfigType(IntEnum):
-    """`config_type` of DescribeConfigs v3+."""
+    """The type of a value: `config_type` of DescribeConfigs, version 3 and newer."""
 
     BOOLEAN = 1
     STRING = 2
@@ -37,7 +38,7 @@ _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 
 class UpdateMode(Enum):
-    """Where a broker key may be changed while the broker runs (KIP-226)."""
+    """The scope of changes of a broker key while the broker runs (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -45,7 +46,7 @@ class UpdateMode(Enum):
 
 
 class Effect(Enum):
-    """What setting a key does here."""
+    """The effect of a key in lakelog."""
 
     HONOURED = "honoured"
     NONE = "accepted without effect"
@@ -53,7 +54,7 @@ class Effect(Enum):
 
 
 class ConfigError(ValueError):
-    """A value that cannot be used. The text names key, value and what is allowed."""
+    """A value that cannot be used. The text names the key, the value and the allowed values."""
 
     def __init__(self, key: str, value: str, reason: str) -> None:
         super().__init__(f"{key}={value}: {reason}")
@@ -63,7 +64,7 @@ class ConfigError(ValueError):
 
 
 class Validator(NamedTuple):
-    """A bound beyond the type. `allowed` completes the sentence "allowed: ..."."""
+    """A bound beyond the type. `allowed` describes the allowed values in messages."""
 
     accepts: Callable[[ConfigValue], bool]
     allowed: str
@@ -100,7 +101,7 @@ class ConfigKey(NamedTuple):
 
     @property
     def allowed(self) -> str:
-        """What a person may write, in words."""
+        """The allowed values, in words."""
         return self.validator.allowed if self.validator else _allowed_by_type(self.type)
 
     @property
@@ -108,7 +109,7 @@ class ConfigKey(NamedTuple):
         return None if self.default is None else self._parse(self.default)
 
     def parse(self, text: str) -> ConfigValue:
-        """The typed value; raises `ConfigError`."""
+        """Return the typed value. Raises `ConfigError`."""
         value = self._parse(text)
         if self.effect is Effect.REFUSED and value != self.default_value and value not in ("", ()):
             raise self._error(text, f"refused: {self.reason}")
@@ -129,7 +130,7 @@ class ConfigKey(NamedTuple):
 
 
 def key_table(*groups: tuple[ConfigKey, ...]) -> Mapping[str, ConfigKey]:
-    """Keys by name; a name declared twice is a programmer's error."""
+    """Return the keys by name; two keys of one name are a programmer's error."""
     keys = [key for group in groups for key in group]
     table = {key.name: key for key in keys}
     assert len(table) == len(keys)

@@ -1,4 +1,4 @@
-"""A log's settings: the topic's own keys over the broker's over the defaults."""
+"""A log's settings: the topic's own keys, else the broker's, else the defaults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BrokerValues(Protocol):
 
 
 def validate_topic_configs(overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Typed values of a topic's own settings; raises `ConfigError`."""
+    """Return the typed values of a topic's own settings. Raises `ConfigError`."""
     values: dict[str, ConfigValue] = {}
     for name, text in overrides.items():
         key = TOPIC_CONFIGS.get(name)
@@ -43,7 +43,7 @@ def validate_topic_configs(overrides: Mapping[str, str]) -> dict[str, ConfigValu
 
 
 def _resolve(key: ConfigKey, broker: BrokerValues | None) -> ConfigValue:
-    """The first synonym that is set to something, else the first whose default is not null."""
+    """Return the first synonym with a value of its own, else the first with a default."""
     if broker is None or not key.synonyms:
         return key.default_value
     explicit = [synonym for synonym in key.synonyms if broker.is_set(synonym.name)]
@@ -55,14 +55,14 @@ def _resolve(key: ConfigKey, broker: BrokerValues | None) -> ConfigValue:
 
 
 def _checked(key: ConfigKey, synonym: Synonym, value: ConfigValue) -> ConfigValue:
-    """A broker's value within the topic key's bounds, which may be the narrower ones."""
+    """Check a broker's value against the bounds of the topic key, which may be narrower."""
     if key.validator is not None and not key.validator.accepts(value):
         raise ConfigError(synonym.name, str(value), f"not allowed; allowed: {key.allowed}")
     return value
 
 
 def _scaled(value: ConfigValue, factor: int) -> ConfigValue:
-    """Hours and minutes in milliseconds; any negative time means "without limit"."""
+    """Convert hours and minutes to milliseconds; any negative time means no limit."""
     if factor == 1:
         return value
     assert isinstance(value, int)
@@ -70,7 +70,7 @@ def _scaled(value: ConfigValue, factor: int) -> ConfigValue:
 
 
 class LogConfig(NamedTuple):
-    """A partition log's settings, resolved: the topic's own over the broker's over the default."""
+    """The resolved settings of a partition's log, with the units of the keys' names."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = WEEK_MS
@@ -103,7 +103,10 @@ class LogConfig(NamedTuple):
     def from_values(
         cls, overrides: Mapping[str, str], broker: BrokerValues | None = None
     ) -> LogConfig:
-        """Raises `ConfigError`, also for settings that contradict one another."""
+        """Resolve a topic's own settings, those of its broker, and the defaults.
+
+        Raises `ConfigError`, also for settings that contradict one another.
+        """
         own = validate_topic_configs(overrides)
         values: dict[str, Any] = {
             field: own[name] if name in own else _resolve(TOPIC_CONFIGS[name], broker)

@@ -1,4 +1,4 @@
-"""docs/configuration.md, written from the tables: `python -m lakelog.base.config.page`."""
+"""Generates docs/configuration.md from the tables: `python -m lakelog.base.config.page`."""
 
 from __future__ import annotations
 
@@ -13,47 +13,50 @@ from lakelog.base.config.log_config import TOPIC_CONFIGS
 _INTRODUCTION = """\
 # Configuration
 
-Keys, types and defaults are Apache Kafka's; a `server.properties` can be brought along. Every topic
-key and every broker key of Kafka 4 is on this page: honoured, refused, or accepted without effect.
-Keys that begin with `lakelog.` are lakelog's own.
-`lakelog config explain KEY` says where a value comes from. Broker keys
-come from `--properties FILE` and `--set key=value`, and those marked dynamic can be altered while
-the broker runs (`kafka-configs.sh --alter` or any admin client). Topic keys are set when a topic is
-created and altered later; a topic that does not set one has the broker key of the last column.
+Keys, types and defaults are those of Apache Kafka, so an existing `server.properties` can be used.
+This page lists every topic key and every broker key of Kafka 4: honoured, refused, or accepted
+without effect. Keys that begin with `lakelog.` are lakelog's own. `lakelog config explain KEY`
+shows the value of a key and its source.
+
+Set broker keys with `--properties FILE` and `--set key=value`. The column "change" shows which of
+them can be altered while the broker runs, with `kafka-configs.sh --alter` or any admin client. Set
+topic keys when you create a topic, or alter them later; the broker key in the last column supplies
+the default.
 
 ## Which value is in force
 
-From the strongest to the weakest:
+In descending order of precedence:
 
 1. a value altered for this broker while it runs, then one altered for all brokers;
 2. `--set`, and after it `--properties`;
 3. the default.
 
-An altered value is stored and outlives a restart. A dynamic key given with `--set` at a start goes
-before the values stored by then: the broker warns of each (`stored_setting_overruled`), and a value
-altered after that start is in force again. `--properties` has no such precedence.
+An altered value is stored and survives a restart. A dynamic key that is given with `--set` at a
+start overrides the values that were stored before: the broker logs a warning for each
+(`stored_setting_overruled`). A value that is altered after this start is in force again.
+`--properties` has no such precedence.
 
 ```console
-$ lakelog config get --offline DATA_FOLDER                     # what a stopped broker has stored
+$ lakelog config get --offline DATA_FOLDER               # the stored values of a stopped broker
 $ lakelog config set --offline DATA_FOLDER --broker 1 --unset max.connections
 ```
 
-The second line repairs a broker that a stored value keeps from starting or its clients from
-connecting. While a broker runs on the folder both are refused.
+The second command repairs a broker that cannot start, or cannot be reached, because of a stored
+value. Both commands fail while a broker uses the folder.
 
-While a broker runs, the number of its threads (`log.cleaner.threads`, `num.io.threads` and the
-like) changes by at most a factor of two at once, and `max.connections`,
-`max.connection.creation.rate` and `log.cleaner.threads` cannot become 0, as in Apache Kafka.
+As in Apache Kafka, a running broker can at most double or halve its numbers of threads
+(`log.cleaner.threads`, `num.io.threads` and others) in one change, and `max.connections`,
+`max.connection.creation.rate` and `log.cleaner.threads` cannot become 0.
 
-A value of the wrong type or out of bounds refuses to start and says what is allowed. An unknown key
-is named in a warning, with the nearest known one.
+A broker does not start with a value of the wrong type or out of bounds; the error states the
+allowed values. It ignores an unknown key with a warning that suggests the most similar known key.
 
 This page is generated: `python -m lakelog.base.config.page > docs/configuration.md`.
 """
 
 
 def config_page() -> str:
-    """Markdown."""
+    """Return the page in Markdown."""
     topic = sorted(TOPIC_CONFIGS.values(), key=lambda key: key.name)
     broker = sorted(BROKER_CONFIGS.values(), key=lambda key: key.name)
     parts = [
@@ -63,17 +66,17 @@ def config_page() -> str:
         "## Broker keys\n",
         _broker_table(_of(broker, Effect.HONOURED)),
         "## Group keys\n",
-        "Set for a single consumer group (resource type GROUP, `kafka-configs.sh --group`).\n",
+        "Set these for a consumer group (resource type GROUP, `kafka-configs.sh --group`).\n",
         _topic_table(sorted(GROUP_CONFIGS.values(), key=lambda key: key.name)),
         "## Refused\n",
-        "Accepted only as they are by default, since ignoring them would leave a cluster less safe "
-        "than its operator believes, or its data elsewhere.\n",
+        "Only the default values of these keys are accepted. To ignore another value would leave a "
+        "cluster less safe than its operator expects, or its data in another place.\n",
         _reason_table(_of([*topic, *broker], Effect.REFUSED)),
         "## Accepted without effect\n",
-        "Checked for their type, and named in a warning when a broker is given another value than "
-        "the default.\n",
+        "The broker checks the types of these values, and logs a warning for a value that differs "
+        "from the default.\n",
         _reason_list(_of([*topic, *broker], Effect.NONE)),
-        "Keys that begin with one of these are accepted too:\n",
+        "Keys with one of these prefixes are accepted, too:\n",
         _prefix_table(IGNORED_PREFIXES),
     ]
     return "\n".join(parts)

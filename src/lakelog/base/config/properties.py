@@ -1,4 +1,4 @@
-"""Java's `.properties` text, as `java.util.Properties.load` reads it."""
+"""The text format of Java's `.properties` files, parsed like `java.util.Properties.load`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values; the last of a repeated key wins.
+    """Return keys and values; of a repeated key, the last value.
 
-    Raises `ValueError` for a `\\u` that four hexadecimal digits do not follow.
+    Raises `ValueError` for a `\\u` without four hexadecimal digits.
     """
     values: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -28,7 +28,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Comments and blank lines gone, continued lines joined."""
+    """Return the lines without comments and blank lines, with continued lines joined."""
     lines: list[str] = []
     pending: str | None = None
     for raw in re.split(r"\r\n|\r|\n", text):

@@ -1,7 +1,7 @@
-"""Durations and sizes as people write them, for configuration keys that count time or bytes.
+"""Durations and sizes with units, for configuration keys that are times or numbers of bytes.
 
-The protocol and Kafka's files know plain numbers only. What a person writes, `retention.ms=7d` or
-`segment.bytes=1GiB`, becomes the number that the key counts in before it leaves the program.
+The protocol and Kafka's files contain plain numbers only. `retention.ms=7d` and
+`segment.bytes=1GiB` are converted to the unit of the key before they leave the program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDLESS_BYTES = 1 << 62
 
 
 class _Unit(NamedTuple):
-    """What a key counts in: `size` of the smallest unit, nanoseconds or bytes."""
+    """The unit of a key: `size` nanoseconds or bytes."""
 
     name: str
     size: int
@@ -67,10 +67,10 @@ def size_bytes(text: str) -> int:
 
 
 def plain_value(key: str, text: str) -> str:
-    """Return a value of a configuration key as Kafka writes it.
+    """Return the value of a configuration key as a plain number in the unit of the key.
 
-    A value that is a number, or of a key that counts neither time nor bytes, stays as it is.
-    Raises `ConfigError` for one that is not a whole number of what the key counts in.
+    A plain number, and the value of a key without a unit, stay unchanged. Raises `ConfigError` for
+    a value that is not a multiple of the unit.
     """
     unit, text = _unit_of(key), text.strip()
     if unit is None or not text or _PLAIN.fullmatch(text):
@@ -87,8 +87,8 @@ def plain_value(key: str, text: str) -> str:
 def human_value(key: str, text: str | None) -> str | None:
     """Return `7d` for 604800000 of `retention.ms`, `~1MiB` for 1048588 of `max.message.bytes`.
 
-    None where a person reads the number as well: small ones, negative ones, and ones that mean
-    "without end". A value without `~` is exact.
+    None for numbers that are as readable without a unit: small numbers, negative numbers, and
+    numbers that mean "no limit". A value without `~` is exact.
     """
     unit = _unit_of(key)
     if unit is None or text is None or not text.isdecimal():

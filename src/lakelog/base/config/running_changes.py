@@ -1,8 +1,8 @@
-"""How far a broker's settings may move at once while it runs (KIP-226).
+"""Limits of changes to the settings of a running broker (KIP-226).
 
-The rules of Apache Kafka's `DynamicBrokerConfig`: a thread count at most doubles or halves, and a
-value that shuts out every client, and with it the one that could change it back, is for a start
-alone.
+The rules are those of Apache Kafka's `DynamicBrokerConfig`. A number of threads can at most double
+or halve in one change. A value that locks out every client, including the one that could revert it,
+is accepted at a start only.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ THREAD_COUNTS = frozenset(
     }
 )
 _NEEDED = ("log.cleaner.threads", "max.connections", "max.connection.creation.rate")
-"""Keys that may be 0 at a start only."""
+"""Keys that can be 0 at a start only."""
 
 
 def check_running_change(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Raises `ConfigError` unless a running broker may go from the first settings to the second."""
+    """Raise `ConfigError` unless a running broker can change from `before` to `after`."""
     for name in _NEEDED:
         if after.get_int(name) == 0 != before.get_int(name):
-            raise ConfigError(name, "0", "only possible when a broker starts; allowed: 1 or more")
+            raise ConfigError(
+                name, "0", "only possible at the start of a broker; allowed: 1 or more"
+            )
     for name in THREAD_COUNTS:
         _check_count(name, before.get_int(name), after.get_int(name))
 
@@ -43,6 +45,6 @@ def _check_count(name: str, before: int, after: int) -> None:
         raise ConfigError(
             name,
             str(after),
-            f"not allowed while it is {before}; allowed: {least} to {most}, half to double the "
-            "current value. Change it in several steps",
+            f"not allowed while the value is {before}; allowed: {least} to {most}, half to double "
+            "the current value. Change it in several steps",
         )

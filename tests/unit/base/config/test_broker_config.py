@@ -39,7 +39,9 @@ def test_an_unknown_key_is_named_with_the_nearest_one() -> None:
 
 def test_keys_of_older_kafkas_are_explained() -> None:
     _, warnings = BrokerConfig.from_mapping({"zookeeper.connect": "localhost:2181"})
-    assert warnings == ["zookeeper.connect has no effect: the metadata log is embedded"]
+    assert warnings == [
+        "zookeeper.connect has no effect: the metadata log is embedded; there is no ZooKeeper"
+    ]
 
 
 @pytest.mark.parametrize(

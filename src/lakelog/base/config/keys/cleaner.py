@@ -1,4 +1,4 @@
-"""The broker keys of compaction: what its helpers may use, and the topics' defaults.
+"""The broker keys of compaction: the resources of its helper processes, and the topics' defaults.
 
 Names, defaults and bounds follow `CleanerConfig` and `AbstractKafkaConfig` of Kafka 4.3.1.
 """
@@ -30,78 +30,91 @@ def _dynamic(
 
 CLEANER_KEYS = (
     ConfigKey(
-        "log.cleaner.enable", ConfigType.BOOLEAN, "true", "Whether compacted topics are compacted."
+        "log.cleaner.enable",
+        ConfigType.BOOLEAN,
+        "true",
+        "Whether topics with cleanup.policy=compact are compacted.",
     ),
     _dynamic(
         "log.cleaner.threads",
         _INT,
         1,
-        "Helper processes that may compact at once; more than 32 are taken for 32.",
+        "Maximum number of helper processes that compact at the same time; at most 32 are used.",
         at_least(0),
     ),
     _dynamic(
         "log.cleaner.backoff.ms",
         _LONG,
         15_000,
-        "Time between two looks for logs to compact.",
+        "Interval, in milliseconds, between checks for logs to compact.",
         at_least(0),
     ),
     _dynamic(
         "log.cleaner.dedupe.buffer.size",
         _LONG,
         128 << 20,
-        "Memory for the keys of the logs being compacted, shared by the helpers; 200 bytes a key.",
+        "Memory, in bytes, for the keys of the logs being compacted, shared by the helper "
+        "processes; a key takes 200 bytes.",
         at_least(_MAP_BYTES_MIN),
     ),
     _dynamic(
         "log.cleaner.io.buffer.load.factor",
         _DOUBLE,
         0.9,
-        "Share of that memory that is filled before a log is compacted in parts.",
+        "Share of log.cleaner.dedupe.buffer.size that may be filled; a log with more keys is "
+        "compacted in several passes.",
         between(0, 1),
     ),
     _dynamic(
-        "log.cleaner.io.buffer.size", _INT, 512 << 10, "Memory for reading, shared.", at_least(0)
+        "log.cleaner.io.buffer.size",
+        _INT,
+        512 << 10,
+        "Memory, in bytes, for reading segments, shared by the helper processes.",
+        at_least(0),
     ),
     _dynamic(
         "log.cleaner.io.max.bytes.per.second",
         _DOUBLE,
         "1.7976931348623157E308",
-        "Bytes that all helpers together may read and write in a second.",
+        "Maximum number of bytes that all helper processes together read and write per second.",
     ),
     _dynamic(
         "log.cleaner.delete.retention.ms",
         _LONG,
         DAY_MS,
-        "Time for which a compacted topic keeps the markers of deleted keys.",
+        "Default of the topic key delete.retention.ms: time, in milliseconds, for which a "
+        "compacted topic keeps tombstones.",
         at_least(0),
     ),
     _dynamic(
         "log.cleaner.min.compaction.lag.ms",
         _LONG,
         0,
-        "Age below which a record is not compacted away.",
+        "Default of the topic key min.compaction.lag.ms: age, in milliseconds, below which a "
+        "record is not removed by compaction.",
         at_least(0),
     ),
     _dynamic(
         "log.cleaner.max.compaction.lag.ms",
         _LONG,
         LONG_MAX,
-        "Age at which a record becomes due for compaction.",
+        "Default of the topic key max.compaction.lag.ms: age, in milliseconds, at which a record "
+        "becomes due for compaction.",
         at_least(1),
     ),
     _dynamic(
         "log.cleaner.min.cleanable.ratio",
         _DOUBLE,
         0.5,
-        "Share of a log that must be uncompacted before it is compacted again.",
+        "Default of the topic key min.cleanable.dirty.ratio: share of a log that must be "
+        "uncompacted before it is compacted again.",
         between(0, 1),
     ),
 )
 
 
 def check_cleaner_keys(get_int: Callable[[str], int]) -> None:
-    """Raises `ConfigError` unless each helper has more than 1 MiB for keys, as Kafka requires."""
+    """Raise `ConfigError` unless each helper has more than 1 MiB for keys, as Kafka requires."""
     size, threads = get_int("log.cleaner.dedupe.buffer.size"), get_int("log.cleaner.threads")
     if size // max(threads, 1) <= _MAP_BYTES_MIN:
         raise ConfigError(

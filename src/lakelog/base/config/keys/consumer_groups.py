@@ -1,7 +1,7 @@
-"""Apache Kafka's broker keys about consumer groups (KIP-848), and the keys of a single group.
+"""Apache Kafka's broker keys of consumer groups (KIP-848), and the keys of a single group.
 
-A group's own key takes the place of the broker's `group.` key of the same name, within the bounds
-that the broker sets. Facts: `GroupCoordinatorConfig` and `GroupConfig` of Kafka 4.4.
+A group's own key overrides the broker's key of the same name with the prefix `group.`, within the
+bounds that the broker sets. Source: `GroupCoordinatorConfig` and `GroupConfig` of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -46,50 +46,87 @@ CONSUMER_GROUP_KEYS = (
         "group.coordinator.rebalance.protocols",
         ConfigType.LIST,
         "classic,consumer,streams",
-        "Group protocols spoken; without consumer, groups of it are refused. There are no share "
-        "and no streams groups.",
+        "Group protocols that clients may use; without `consumer`, consumer groups are rejected. "
+        "Share and streams groups are not supported.",
         Validator(_are_protocols, f"a comma-separated list of {', '.join(_PROTOCOLS)}"),
     ),
-    _int("group.consumer.session.timeout.ms", 45_000, "Silence after which a member is dropped."),
-    _int("group.consumer.min.session.timeout.ms", 45_000, "Lower bound of the session timeout."),
-    _int("group.consumer.max.session.timeout.ms", 60_000, "Upper bound of the session timeout."),
-    _int("group.consumer.heartbeat.interval.ms", 5_000, "How often members are to be heard of."),
-    _int("group.consumer.min.heartbeat.interval.ms", 5_000, "Lower bound of that interval."),
-    _int("group.consumer.max.heartbeat.interval.ms", 15_000, "Upper bound of that interval."),
+    _int(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        "Time, in milliseconds, without a heartbeat after which a member of a consumer group is "
+        "removed.",
+    ),
+    _int(
+        "group.consumer.min.session.timeout.ms",
+        45_000,
+        "Lower bound of the session timeout of consumer groups, in milliseconds.",
+    ),
+    _int(
+        "group.consumer.max.session.timeout.ms",
+        60_000,
+        "Upper bound of the session timeout of consumer groups, in milliseconds.",
+    ),
+    _int(
+        "group.consumer.heartbeat.interval.ms",
+        5_000,
+        "Interval, in milliseconds, between heartbeats of a member of a consumer group.",
+    ),
+    _int(
+        "group.consumer.min.heartbeat.interval.ms",
+        5_000,
+        "Lower bound of the heartbeat interval of consumer groups, in milliseconds.",
+    ),
+    _int(
+        "group.consumer.max.heartbeat.interval.ms",
+        15_000,
+        "Upper bound of the heartbeat interval of consumer groups, in milliseconds.",
+    ),
     ConfigKey(
         "group.consumer.assignment.interval.ms",
         ConfigType.INT,
         "1000",
-        "Shortest time between two target assignments of a group.",
+        "Minimum time, in milliseconds, between two target assignments of a consumer group.",
         at_least(0),
         UpdateMode.CLUSTER_WIDE,
     ),
-    _int("group.consumer.min.assignment.interval.ms", 0, "Lower bound of that time.", 0),
-    _int("group.consumer.max.assignment.interval.ms", 15_000, "Upper bound of that time.", 0),
+    _int(
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        "Lower bound of the assignment interval of consumer groups, in milliseconds.",
+        0,
+    ),
+    _int(
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        "Upper bound of the assignment interval of consumer groups, in milliseconds.",
+        0,
+    ),
     _int(
         "group.consumer.max.size",
         10_000,
-        "Members of one consumer group. Apache Kafka's default is unlimited.",
+        "Maximum number of members of one consumer group. Apache Kafka's default is unlimited.",
     ),
     ConfigKey(
         "group.consumer.assignors",
         ConfigType.LIST,
         "uniform,range",
-        "Assignors that members may ask for; the first is used where none does.",
+        "Assignors that members may choose; the first is the default.",
         Validator(_are_assignors, "a comma-separated list of uniform, range"),
     ),
     ConfigKey(
         "group.consumer.migration.policy",
         ConfigType.STRING,
         "bidirectional",
-        "Which way a group with members may change between the classic and the consumer protocol.",
+        "Directions in which a group with members may change between the classic and the consumer "
+        "protocol.",
         Validator(_is_policy, ", ".join(_POLICIES)),
     ),
     ConfigKey(
         "group.consumer.regex.refresh.interval.ms",
         ConfigType.INT,
         "600000",
-        "How often the topics that match a subscribed expression are looked for.",
+        "Interval, in milliseconds, between evaluations of the regular expressions that members "
+        "subscribe to.",
         at_least(10_000),
         internal=True,
     ),
@@ -111,7 +148,7 @@ GROUP_CONFIGS: Mapping[str, ConfigKey] = key_table(
 
 
 def check_consumer_group_keys(get_int: Callable[[str], int]) -> None:
-    """Raises `ConfigError` for times of the broker that contradict one another."""
+    """Raise `ConfigError` for contradicting values of the broker's keys."""
     for time in _TIMES:
         name = f"group.consumer.{time}"
         low, high = consumer_bounds(f"consumer.{time}", get_int)
@@ -127,13 +164,13 @@ def check_consumer_group_keys(get_int: Callable[[str], int]) -> None:
 
 
 def consumer_bounds(name: str, get_int: Callable[[str], int]) -> tuple[int, int]:
-    """What the broker allows for a key of `GROUP_CONFIGS`."""
+    """Return the lower and upper bound that the broker sets for a key of `GROUP_CONFIGS`."""
     time = name.removeprefix("consumer.")
     return get_int(f"group.consumer.min.{time}"), get_int(f"group.consumer.max.{time}")
 
 
 def check_group_configs(values: Mapping[str, str], get_int: Callable[[str], int]) -> None:
-    """Raises `ConfigError` for the settings of one group; all must be in `GROUP_CONFIGS`."""
+    """Raise `ConfigError` for invalid settings of one group, whose keys are in `GROUP_CONFIGS`."""
     times = {name: get_int(f"group.{name}") for name in GROUP_CONFIGS}
     for name, text in values.items():
         value = GROUP_CONFIGS[name].parse(text)
@@ -150,7 +187,7 @@ def check_group_configs(values: Mapping[str, str], get_int: Callable[[str], int]
 
 
 def group_times(values: Mapping[str, str], get_int: Callable[[str], int]) -> dict[str, int]:
-    """The settings in force for a group, within the bounds of the broker as it is now."""
+    """Return the settings in force for a group, limited to the broker's current bounds."""
     times = {"consumer.assignment.interval.ms": get_int("group.consumer.assignment.interval.ms")}
     for name, text in values.items():
         if name in GROUP_CONFIGS:

@@ -1,9 +1,9 @@
-"""Apache Kafka's broker keys that this broker honours or refuses.
+"""Apache Kafka's broker keys that this broker honours or rejects.
 
-Names, types, defaults and bounds follow `AbstractKafkaConfig` of Kafka 4.3.1. Defaults that differ
-on purpose: one node is a whole cluster (`node.id` 1, replication factors 1, roles broker and
-controller), `listeners` stays on loopback, and `socket.listen.backlog.size` is 1024, because one
-loop accepts between its other work.
+Names, types, defaults and bounds follow `AbstractKafkaConfig` of Kafka 4.3.1. Some defaults differ
+on purpose: a cluster has one broker (`node.id` 1, replication factors 1, roles broker and
+controller), `listeners` is on loopback, and `socket.listen.backlog.size` is 1024, because the event
+loop accepts connections between its other work.
 """
 
 from __future__ import annotations
@@ -76,93 +76,121 @@ def _text(default: object) -> str | None:
 
 
 _NODE = (
-    _fixed("node.id", _INT, 1, "Number of this broker in its cluster.", at_least(0)),
-    _fixed("broker.id", _INT, -1, "Older name of node.id."),
-    _fixed("broker.rack", _STRING, None, "Failure domain this broker is in."),
+    _fixed("node.id", _INT, 1, "Id of this broker in its cluster.", at_least(0)),
+    _fixed("broker.id", _INT, -1, "Older name of node.id; -1 is unset."),
+    _fixed(
+        "broker.rack",
+        _STRING,
+        None,
+        "Failure domain of this broker, such as a rack or an availability zone.",
+    ),
     _fixed(
         "process.roles",
         _LIST,
         "broker,controller",
-        "Roles of this process; broker must be one.",
+        "Roles of this process; `broker` is required.",
         Validator(
             lambda roles: isinstance(roles, tuple) and {"broker"} <= set(roles) <= _ROLES,
             "broker, or broker,controller",
         ),
     ),
-    _fixed("listeners", _LIST, "PLAINTEXT://127.0.0.1:9092", "Addresses to listen on.", _ENDPOINTS),
+    _fixed(
+        "listeners",
+        _LIST,
+        "PLAINTEXT://127.0.0.1:9092",
+        "Addresses on which the broker accepts connections.",
+        _ENDPOINTS,
+    ),
     _fixed(
         "advertised.listeners",
         _LIST,
         None,
-        "Addresses given to clients; unset, each is told the one it connected to.",
+        "Addresses that the broker returns to clients; when unset, the address that the client "
+        "connected to.",
         _ENDPOINTS,
     ),
     _fixed(
         "listener.security.protocol.map",
         _LIST,
         "PLAINTEXT:PLAINTEXT",
-        "Protocol of each listener name; entries of listeners that do not exist are ignored.",
+        "Security protocol of each listener name; entries without a listener are ignored.",
     ),
-    _fixed("log.dirs", _LIST, None, "The data folder; exactly one."),
-    _fixed("log.dir", _LIST, None, "The data folder, when log.dirs is unset."),
+    _fixed("log.dirs", _LIST, None, "Data folder; exactly one is supported."),
+    _fixed("log.dir", _LIST, None, "Data folder; used when log.dirs is unset."),
 )
 
 _NETWORK = (
     _fixed(
-        "socket.request.max.bytes", _INT, 100 << 20, "Largest request that is read.", at_least(1)
+        "socket.request.max.bytes",
+        _INT,
+        100 << 20,
+        "Maximum size of a request, in bytes.",
+        at_least(1),
     ),
     _fixed(
         "queued.max.request.bytes",
         _LONG,
         256 << 20,
-        "Memory of requests that are being received, of all connections together, and as much "
-        "again for those that wait for an answer; -1 for no limit. Apache Kafka's default is -1.",
+        "Memory, in bytes, for requests being received, of all connections together, and the same "
+        "amount again for requests waiting for a response; -1 is no limit. Apache Kafka's default "
+        "is -1.",
         at_least(-1),
     ),
     _fixed(
         "socket.listen.backlog.size",
         _INT,
         1024,
-        "Connections that wait to be accepted; the kernel's net.core.somaxconn bounds it.",
+        "Maximum number of connections waiting to be accepted; limited by the kernel's "
+        "net.core.somaxconn.",
         at_least(1),
     ),
     _dynamic(
         "max.connections",
         _INT,
         10_000,
-        "Connections open at once. Apache Kafka's default is unlimited.",
+        "Maximum number of open connections. Apache Kafka's default is unlimited.",
         at_least(0),
     ),
     _dynamic(
         "max.connection.creation.rate",
         _INT,
         _INT_MAX,
-        "Connections accepted in a second; more wait until it is their turn.",
+        "Maximum number of connections accepted per second; further connections wait.",
         at_least(0),
     ),
     _dynamic(
         "max.connections.per.ip",
         _INT,
         _INT_MAX,
-        "Connections open at once from one address.",
+        "Maximum number of open connections from one address.",
         at_least(1),
     ),
     _fixed(
         "connections.max.idle.ms",
         _LONG,
         600_000,
-        "Time after which a silent connection is closed; negative means never.",
+        "Time, in milliseconds, after which an idle connection is closed; negative disables it.",
     ),
-    _fixed("fetch.max.bytes", _INT, 55 << 20, "Largest answer to a Fetch.", at_least(1024)),
+    _fixed(
+        "fetch.max.bytes",
+        _INT,
+        55 << 20,
+        "Maximum size of the records in a Fetch response, in bytes.",
+        at_least(1024),
+    ),
     _fixed(
         "max.request.partition.size.limit",
         _INT,
         2000,
-        "Partitions in one answer to a DescribeTopicPartitions.",
+        "Maximum number of partitions in one DescribeTopicPartitions response.",
         at_least(1),
     ),
     _fixed(
-        "max.incremental.fetch.session.cache.slots", _INT, 1000, "Fetch sessions kept.", at_least(0)
+        "max.incremental.fetch.session.cache.slots",
+        _INT,
+        1000,
+        "Maximum number of fetch sessions.",
+        at_least(0),
     ),
 )
 
@@ -171,136 +199,243 @@ _TOPICS = (
         "auto.create.topics.enable",
         _BOOLEAN,
         "true",
-        "Whether asking for a topic that does not exist may create it.",
+        "Whether a Metadata request for an unknown topic may create it.",
     ),
     _fixed("delete.topic.enable", _BOOLEAN, "true", "Whether topics may be deleted."),
     _fixed(
-        "num.partitions", _INT, 1, "Partitions of a topic created without a count.", at_least(1)
+        "num.partitions",
+        _INT,
+        1,
+        "Number of partitions of a topic that is created without one.",
+        at_least(1),
     ),
     _fixed(
         "default.replication.factor",
         _INT,
         1,
-        "Replicas of a topic created without a count.",
+        "Replication factor of a topic that is created without one.",
         at_least(1),
     ),
-    _dynamic("message.max.bytes", _INT, 1_048_588, "Largest record batch taken.", at_least(0)),
+    _dynamic(
+        "message.max.bytes",
+        _INT,
+        1_048_588,
+        "Default of the topic key max.message.bytes: maximum size of a record batch, in bytes.",
+        at_least(0),
+    ),
     _dynamic(
         "max.decompressed.message.bytes",
         _INT,
         2_147_483_639,
-        "What a compressed batch may take decompressed; never more than 64 MiB.",
+        "Default of the topic key of the same name: maximum decompressed size, in bytes, of a "
+        "batch that the broker decompresses; never more than 64 MiB.",
         between(1, 2_147_483_639),
     ),
-    _dynamic("min.insync.replicas", _INT, 1, "In-sync replicas that acks=all needs.", at_least(1)),
+    _dynamic(
+        "min.insync.replicas",
+        _INT,
+        1,
+        "Default of the topic key of the same name: minimum number of in-sync replicas for a "
+        "write with acks=all.",
+        at_least(1),
+    ),
     _dynamic(
         "producer.id.expiration.ms",
         _INT,
         86_400_000,
-        "Time after its last write at which a producer's sequence numbers are forgotten.",
+        "Time, in milliseconds, after its last write at which an idempotent producer is forgotten.",
         at_least(1),
     ),
     ConfigKey(
         "producer.id.expiration.check.interval.ms",
         _INT,
         "600000",
-        "Time between two looks for producers to be forgotten.",
+        "Interval, in milliseconds, between checks for expired producers.",
         at_least(1),
         internal=True,
     ),
 )
 
 _LOG = (
-    _dynamic("log.segment.bytes", _INT, 1 << 30, "Size of a segment.", at_least(1 << 20)),
-    _dynamic("log.roll.ms", _LONG, None, "Age at which a segment is closed.", at_least(1)),
-    _fixed("log.roll.hours", _INT, 168, "The same in hours.", at_least(1)),
-    _dynamic("log.roll.jitter.ms", _LONG, None, "Random time taken off it.", at_least(0)),
-    _fixed("log.roll.jitter.hours", _INT, 0, "The same in hours.", at_least(0)),
-    _dynamic("log.index.size.max.bytes", _INT, 10 << 20, "Size of an index.", at_least(4)),
     _dynamic(
-        "log.index.interval.bytes", _INT, 4096, "Bytes between two index entries.", at_least(0)
+        "log.segment.bytes",
+        _INT,
+        1 << 30,
+        "Default of the topic key segment.bytes: maximum size of a segment, in bytes.",
+        at_least(1 << 20),
     ),
-    _dynamic("log.retention.bytes", _LONG, -1, "Size kept per partition; -1 is no limit."),
-    _dynamic("log.retention.ms", _LONG, None, "Time segments are kept; -1 is for ever."),
+    _dynamic(
+        "log.roll.ms",
+        _LONG,
+        None,
+        "Default of the topic key segment.ms: age, in milliseconds, at which a segment is closed.",
+        at_least(1),
+    ),
     _fixed(
-        "log.retention.minutes", _INT, None, "The same in minutes, if log.retention.ms is unset."
+        "log.roll.hours",
+        _INT,
+        168,
+        "Age, in hours, at which a segment is closed; used when log.roll.ms is unset.",
+        at_least(1),
     ),
-    _fixed("log.retention.hours", _INT, 168, "The same in hours, if both are unset."),
+    _dynamic(
+        "log.roll.jitter.ms",
+        _LONG,
+        None,
+        "Default of the topic key segment.jitter.ms: maximum random time, in milliseconds, that "
+        "is subtracted from the age at which a segment is closed.",
+        at_least(0),
+    ),
+    _fixed(
+        "log.roll.jitter.hours",
+        _INT,
+        0,
+        "Maximum random time, in hours, that is subtracted from the age at which a segment is "
+        "closed; used when log.roll.jitter.ms is unset.",
+        at_least(0),
+    ),
+    _dynamic(
+        "log.index.size.max.bytes",
+        _INT,
+        10 << 20,
+        "Default of the topic key segment.index.bytes: maximum size of an offset index, in bytes.",
+        at_least(4),
+    ),
+    _dynamic(
+        "log.index.interval.bytes",
+        _INT,
+        4096,
+        "Default of the topic key index.interval.bytes: bytes of log between two entries of the "
+        "offset index.",
+        at_least(0),
+    ),
+    _dynamic(
+        "log.retention.bytes",
+        _LONG,
+        -1,
+        "Default of the topic key retention.bytes: size of a partition, in bytes, above which old "
+        "segments are deleted; -1 is no limit.",
+    ),
+    _dynamic(
+        "log.retention.ms",
+        _LONG,
+        None,
+        "Default of the topic key retention.ms: age, in milliseconds, above which closed segments "
+        "are deleted; -1 is no limit.",
+    ),
+    _fixed(
+        "log.retention.minutes",
+        _INT,
+        None,
+        "Retention in minutes; used when log.retention.ms is unset.",
+    ),
+    _fixed(
+        "log.retention.hours",
+        _INT,
+        168,
+        "Retention in hours; used when log.retention.ms and log.retention.minutes are unset.",
+    ),
     _fixed(
         "log.retention.check.interval.ms",
         _LONG,
         300_000,
-        "Time between two retention runs.",
+        "Interval, in milliseconds, between checks for segments to delete.",
         at_least(1),
     ),
     _dynamic(
-        "log.segment.delete.delay.ms", _LONG, 60_000, "Time until deleted files go.", at_least(0)
+        "log.segment.delete.delay.ms",
+        _LONG,
+        60_000,
+        "Default of the topic key file.delete.delay.ms: time, in milliseconds, between the "
+        "deletion of a segment and the removal of its files.",
+        at_least(0),
     ),
     _dynamic(
-        "log.flush.interval.messages", _LONG, LONG_MAX, "Records between two syncs.", at_least(1)
+        "log.flush.interval.messages",
+        _LONG,
+        LONG_MAX,
+        "Default of the topic key flush.messages: number of records after which a log is synced "
+        "to the device.",
+        at_least(1),
     ),
-    _dynamic("log.flush.interval.ms", _LONG, None, "Time between two syncs.", at_least(0)),
+    _dynamic(
+        "log.flush.interval.ms",
+        _LONG,
+        None,
+        "Default of the topic key flush.ms: time, in milliseconds, after which unsynced records "
+        "are synced to the device.",
+        at_least(0),
+    ),
     _dynamic(
         "log.durability",
         _STRING,
         PAGE_CACHE,
-        "What acknowledged records survive (see docs/durability.md). Not a key of Apache Kafka.",
+        "Default of the topic key durability: the failures that acknowledged records survive (see "
+        "docs/durability.md). Not a key of Apache Kafka.",
         one_of(PAGE_CACHE, FSYNC),
     ),
     _dynamic(
         "log.records.verify",
         _STRING,
         VERIFY_SAMPLED,
-        "Which batches have each record verified (see docs/limits.md). Not a key of Apache Kafka.",
+        "Default of the topic key records.verify: the batches whose records are verified (see "
+        "docs/limits.md). Not a key of Apache Kafka.",
         one_of(VERIFY_SAMPLED, VERIFY_ALL, VERIFY_NONE),
     ),
     _fixed(
         "log.flush.scheduler.interval.ms",
         _LONG,
         LONG_MAX,
-        "The same, if log.flush.interval.ms is unset.",
+        "Time, in milliseconds, after which unsynced records are synced to the device; used when "
+        "log.flush.interval.ms is unset.",
         at_least(0),
     ),
     _fixed(
         "replica.high.watermark.checkpoint.interval.ms",
         _LONG,
         5000,
-        "Time between two writes of the high watermarks.",
+        "Interval, in milliseconds, between writes of the checkpoint files, such as the high "
+        "watermarks.",
         at_least(1),
     ),
     _dynamic(
         "log.message.timestamp.type",
         _STRING,
         "CreateTime",
-        "Whose time a record carries.",
+        "Default of the topic key message.timestamp.type: whether a record keeps the timestamp "
+        "of its producer or gets that of the broker.",
         one_of("CreateTime", "LogAppendTime"),
     ),
     _dynamic(
         "log.message.timestamp.before.max.ms",
         _LONG,
         LONG_MAX,
-        "How old a record may be.",
+        "Default of the topic key message.timestamp.before.max.ms: maximum age of a record's "
+        "timestamp, in milliseconds.",
         at_least(0),
     ),
     _dynamic(
         "log.message.timestamp.after.max.ms",
         _LONG,
         3_600_000,
-        "How far in the future a record may be.",
+        "Default of the topic key message.timestamp.after.max.ms: maximum time, in milliseconds, "
+        "by which a record's timestamp may lie in the future.",
         at_least(0),
     ),
     _dynamic(
         "compression.type",
         _STRING,
         "producer",
-        "Codec of the stored batches; `producer` keeps what came.",
+        "Default of the topic key of the same name: codec of the stored batches; `producer` keeps "
+        "the codec of the producer.",
         one_of(*COMPRESSION_TYPES),
     ),
     _dynamic(
         "log.cleanup.policy",
         _LIST,
         "delete",
-        "What happens to old segments.",
+        "Default of the topic key cleanup.policy: whether old segments are deleted, compacted by "
+        "key, or both; empty keeps everything.",
         list_of("compact", "delete"),
     ),
 )
@@ -310,81 +445,94 @@ _GROUPS = (
         "group.initial.rebalance.delay.ms",
         _INT,
         3000,
-        "Time an empty group waits for more members before its first rebalance.",
+        "Time, in milliseconds, that an empty classic group waits for more members before its "
+        "first rebalance.",
         at_least(0),
     ),
     _fixed(
         "group.min.session.timeout.ms",
         _INT,
         6000,
-        "Shortest session a member may ask.",
+        "Minimum session timeout, in milliseconds, that a member of a classic group may request.",
         at_least(1),
     ),
     _fixed(
         "group.max.session.timeout.ms",
         _INT,
         1_800_000,
-        "Longest session a member may ask.",
+        "Maximum session timeout, in milliseconds, that a member of a classic group may request.",
         at_least(1),
     ),
     _fixed(
         "group.max.size",
         _INT,
         10_000,
-        "Members of one group. Apache Kafka's default is unlimited.",
+        "Maximum number of members of one classic group. Apache Kafka's default is unlimited.",
         at_least(1),
     ),
     _fixed(
-        "offset.metadata.max.bytes", _INT, 4096, "Longest text kept with an offset.", at_least(0)
+        "offset.metadata.max.bytes",
+        _INT,
+        4096,
+        "Maximum size, in bytes, of the metadata of a committed offset.",
+        at_least(0),
     ),
     _fixed(
         "offsets.retention.minutes",
         _INT,
         10_080,
-        "Time an empty group's offsets are kept.",
+        "Time, in minutes, after which the offsets of an empty group expire.",
         at_least(1),
     ),
     _fixed(
         "offsets.retention.check.interval.ms",
         _LONG,
         600_000,
-        "Time between two looks for expired offsets.",
+        "Interval, in milliseconds, between checks for expired offsets.",
         at_least(1),
     ),
     _fixed(
         "offsets.topic.num.partitions",
         _INT,
         50,
-        "Partitions of __consumer_offsets; fixed once it exists.",
+        "Number of partitions of __consumer_offsets; fixed after its creation.",
         at_least(1),
     ),
     _fixed(
         "offsets.topic.replication.factor",
         _SHORT,
         1,
-        "Replicas of __consumer_offsets.",
+        "Replication factor of __consumer_offsets.",
         at_least(1),
     ),
     _fixed(
         "offsets.topic.segment.bytes",
         _INT,
         100 << 20,
-        "Segment size of __consumer_offsets.",
+        "Segment size of __consumer_offsets, in bytes.",
         at_least(1),
     ),
 )
 
 _REFUSED = (
     _refused(
-        "security.inter.broker.protocol", _STRING, "PLAINTEXT", "no listener is protected yet"
+        "security.inter.broker.protocol", _STRING, "PLAINTEXT", "listeners support PLAINTEXT only"
     ),
-    _refused("authorizer.class.name", _STRING, "", "nothing is authorised yet"),
-    _refused("super.users", _STRING, "", "nothing is authorised yet"),
-    _refused("create.topic.policy.class.name", ConfigType.CLASS, None, "Java classes cannot run"),
-    _refused("alter.config.policy.class.name", ConfigType.CLASS, None, "Java classes cannot run"),
-    _refused("client.quota.callback.class", ConfigType.CLASS, None, "Java classes cannot run"),
-    _refused("config.providers", _LIST, "", "values are taken literally"),
-    _refused("remote.log.storage.system.enable", _BOOLEAN, "false", "there is no tiered storage"),
+    _refused("authorizer.class.name", _STRING, "", "authorization is not supported"),
+    _refused("super.users", _STRING, "", "authorization is not supported"),
+    _refused(
+        "create.topic.policy.class.name", ConfigType.CLASS, None, "Java classes are not supported"
+    ),
+    _refused(
+        "alter.config.policy.class.name", ConfigType.CLASS, None, "Java classes are not supported"
+    ),
+    _refused(
+        "client.quota.callback.class", ConfigType.CLASS, None, "Java classes are not supported"
+    ),
+    _refused("config.providers", _LIST, "", "values are used literally"),
+    _refused(
+        "remote.log.storage.system.enable", _BOOLEAN, "false", "tiered storage is not supported"
+    ),
 )
 
 HONOURED_KEYS = _NODE + _NETWORK + _TOPICS + _LOG + CLEANER_KEYS + _GROUPS + CONSUMER_GROUP_KEYS

@@ -1,9 +1,9 @@
 """Apache Kafka's broker keys that are accepted without effect, each group under its reason.
 
 A row is: name, type, default (`-` is null, `""` is empty), bounds (`1..`, `1..9`, `1..9|-1` or
-`in:a|b`) and where Kafka lets it change while running. Keys under `#!` are internal to Kafka.
-Listed so that a migrated `server.properties` is understood whole, and a wrong value is still told.
-Facts: `AbstractKafkaConfig.CONFIG_DEF` and `DynamicBrokerConfig` of 4.3.1.
+`in:a|b`) and the scope of a change while Kafka runs. Keys under `#!` are internal to Kafka. The
+table exists so that every key of a migrated `server.properties` is known and its value checked.
+Source: `AbstractKafkaConfig.CONFIG_DEF` and `DynamicBrokerConfig` of Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from lakelog.base.config.key import (
 )
 
 _TABLE = """
-# all checkpoints are written at replica.high.watermark.checkpoint.interval.ms
+# replica.high.watermark.checkpoint.interval.ms is the interval of all checkpoints
 log.flush.offset.checkpoint.interval.ms int 60000 0..
 log.flush.start.offset.checkpoint.interval.ms int 60000 0..
-# no listener speaks TLS
+# TLS is not supported
 ssl.allow.dn.changes boolean false
 ssl.allow.san.changes boolean false
 ssl.cipher.suites list "" per-broker
@@ -49,7 +49,7 @@ ssl.truststore.certificates password - per-broker
 ssl.truststore.location string - per-broker
 ssl.truststore.password password - per-broker
 ssl.truststore.type string JKS per-broker
-# no listener speaks SASL
+# SASL is not supported
 connection.failed.authentication.delay.ms int 100 0..
 connections.max.reauth.ms long 0
 delegation.token.expiry.check.interval.ms long 3600000 1..
@@ -107,7 +107,7 @@ sasl.oauthbearer.token.endpoint.url string -
 sasl.server.callback.handler.class class -
 sasl.server.max.receive.size int 524288
 security.providers string -
-# there is no tiered storage
+# tiered storage is not supported
 follower.fetch.last.tiered.offset.enable boolean false cluster-wide
 log.local.retention.bytes long -2 -2.. cluster-wide
 log.local.retention.ms long -2 -2.. cluster-wide
@@ -135,14 +135,14 @@ remote.log.reader.threads int 10 1.. cluster-wide
 remote.log.storage.manager.class.name string -
 remote.log.storage.manager.class.path string -
 remote.log.storage.manager.impl.prefix string rsm.config.
-# a transaction's coordinator is asked without leaving the process
+# the transaction coordinator runs in the same process
 add.partitions.to.txn.retry.backoff.max.ms int 100 0..
 add.partitions.to.txn.retry.backoff.ms int 20 1..
-# a transaction is aborted at its timeout, not by a scan
+# transactions are aborted at their timeout, without a periodic check
 transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1..
-# logs of coordinators are read in steps of 1 MiB
+# coordinators load their logs in steps of 1 MiB
 transaction.state.log.load.buffer.size int 5242880 1..
-# there are no share groups
+# share groups are not supported
 group.share.assignment.interval.ms int 1000 0.. cluster-wide
 group.share.assignors list simple
 group.share.delivery.count.limit int 5 2..10
@@ -176,7 +176,7 @@ share.coordinator.state.topic.segment.bytes int 104857600 1..
 share.coordinator.threads int 1 1..
 share.coordinator.write.timeout.ms int 5000 1..
 share.fetch.purgatory.purge.interval.requests int 1000
-# there are no streams groups
+# streams groups are not supported
 group.streams.assignment.interval.ms int 1000 0.. cluster-wide
 group.streams.heartbeat.interval.ms int 5000 1..
 group.streams.initial.rebalance.delay.ms int 3000 0..
@@ -217,7 +217,7 @@ metadata.log.segment.ms long 604800000
 metadata.max.idle.interval.ms int 500 0..
 metadata.max.retention.bytes long 104857600
 metadata.max.retention.ms long 604800000
-# one broker holds every replica
+# a cluster has one broker, which holds every replica
 inter.broker.listener.name string -
 broker.heartbeat.interval.ms int 2000
 broker.session.timeout.ms int 9000
@@ -256,12 +256,12 @@ num.network.threads int 3 1.. cluster-wide
 num.recovery.threads.per.data.dir int 2 1.. cluster-wide
 producer.purgatory.purge.interval.requests int 1000
 queued.max.requests int 500 1..
-# each codec has one level
+# each codec has a fixed level
 compression.gzip.level int -1 1..9|-1 cluster-wide
 compression.lz4.level int 9 1..17 cluster-wide
 compression.zstd.level int 3 -131072..22 cluster-wide
 offsets.topic.compression.codec int 0
-# there are no metrics reporters
+# metrics are exposed on the HTTP endpoint; there are no reporters
 kafka.metrics.polling.interval.secs int 10 1..
 kafka.metrics.reporters list ""
 metric.reporters list "" cluster-wide
@@ -269,11 +269,11 @@ metrics.num.samples int 2 1..
 metrics.recording.level string INFO
 metrics.sample.window.ms long 30000 1..
 telemetry.max.bytes int 1048576 1..
-# max.connections.per.ip holds for every address
+# max.connections.per.ip applies to every address
 max.connections.per.ip.overrides string "" cluster-wide
-# a commit waits for no other replica
+# a commit does not wait for other replicas
 offsets.commit.timeout.ms int 5000 1..
-# there are no quotas
+# quotas are not supported
 quota.window.num int 11 1..
 quota.window.size.seconds int 1 1..
 # the kernel sizes socket buffers
@@ -281,12 +281,12 @@ socket.connection.setup.timeout.max.ms long 30000
 socket.connection.setup.timeout.ms long 10000
 socket.receive.buffer.bytes int 102400
 socket.send.buffer.bytes int 102400
-# nothing here corresponds to it
+# lakelog has no corresponding mechanism
 log.preallocate boolean false cluster-wide
 log.dir.failure.timeout.ms long 30000 1..
 offsets.load.buffer.size int 5242880 1..
 request.timeout.ms int 30000
-#! it is meant for those who test Apache Kafka
+#! it serves the tests of Apache Kafka
 controller.performance.always.log.threshold.ms long 2000 0..
 controller.performance.sample.period.ms long 60000 100..
 group.share.initialize.retry.interval.ms int 30000 1..

@@ -1,4 +1,4 @@
-"""The broker keys that Apache Kafka does not have; their names begin with `lakelog.`."""
+"""The broker keys that are lakelog's own; their names begin with `lakelog.`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ OWN_KEYS = (
         "lakelog.slow.request.ms",
         ConfigType.LONG,
         "1000",
-        "A request that takes longer is logged, with who sent it; -1 logs none. Fetch, JoinGroup "
-        "and SyncGroup are, unless they wait for what they were sent to wait for.",
+        "Duration, in milliseconds, above which a request is logged with its client; -1 logs no "
+        "request. The time that Fetch, JoinGroup and SyncGroup are meant to wait does not count.",
         at_least(-1),
         UpdateMode.CLUSTER_WIDE,
     ),
@@ -18,9 +18,10 @@ OWN_KEYS = (
         "lakelog.disk.reserve.bytes",
         ConfigType.LONG,
         "8388608",
-        "Size of a file that is kept in the data folder. On a full disk its space is freed for a "
-        "start, for the deletion of topics and records, for retention and for changes of "
-        "configuration; records are rejected until it is allocated again. 0 keeps none.",
+        "Size, in bytes, of a file that reserves space in the data folder. On a full disk this "
+        "space is freed for a start, for the deletion of topics and records, for retention and for "
+        "changes of configuration; records are rejected until it is allocated again. 0 reserves "
+        "nothing.",
         at_least(0),
         UpdateMode.READ_ONLY,
     ),
@@ -28,8 +29,8 @@ OWN_KEYS = (
         "lakelog.producer.ids.max",
         ConfigType.INT,
         "100000",
-        "Idempotent producers whose sequences are remembered, in all partitions together; beyond "
-        "it those that have not written for longest are forgotten.",
+        "Maximum number of idempotent producers whose sequence numbers are kept, in all partitions "
+        "together; beyond it, the producers that have been idle for longest are forgotten.",
         at_least(100),
         UpdateMode.READ_ONLY,
     ),
@@ -37,7 +38,7 @@ OWN_KEYS = (
         "lakelog.groups.max",
         ConfigType.INT,
         "10000",
-        "Groups that there may be, with members or with offsets; beyond it new ones are refused.",
+        "Maximum number of groups with members or offsets; beyond it, new groups are rejected.",
         at_least(1),
         UpdateMode.READ_ONLY,
     ),
@@ -45,9 +46,9 @@ OWN_KEYS = (
         "lakelog.group.subscriptions.max.bytes",
         ConfigType.INT,
         "16777216",
-        "What the members of one group may say of themselves, all together: the topics they "
-        "subscribe to and the metadata of their assignors. Beyond it whoever would add to that "
-        "is refused.",
+        "Maximum size, in bytes, of the subscriptions of all members of one group: the topics they "
+        "subscribe to and the metadata of their assignors. Beyond it, members that would add to "
+        "this are rejected.",
         at_least(1),
         UpdateMode.READ_ONLY,
     ),
@@ -55,9 +56,9 @@ OWN_KEYS = (
         "lakelog.coordinator.state.max.bytes",
         ConfigType.LONG,
         "268435456",
-        "Memory, by estimate, of what clients make the broker remember: members of groups and "
-        "their assignments, offsets, transactional ids with their partitions, fetch sessions. "
-        "Beyond it nothing of that may grow. One group or transactional id may take an eighth.",
+        "Estimated memory, in bytes, for the state that clients make the broker keep: group "
+        "members and their assignments, offsets, transactional ids with their partitions, fetch "
+        "sessions. Beyond it, no state may grow. One group or transactional id may take an eighth.",
         at_least(1 << 20),
         UpdateMode.READ_ONLY,
     ),
@@ -65,7 +66,7 @@ OWN_KEYS = (
         "lakelog.transactional.ids.max",
         ConfigType.INT,
         "100000",
-        "Transactional ids that are remembered; beyond it new ones are refused until some have "
+        "Maximum number of transactional ids; beyond it, new ones are rejected until some have "
         "expired (transactional.id.expiration.ms).",
         at_least(1),
         UpdateMode.READ_ONLY,
@@ -74,8 +75,8 @@ OWN_KEYS = (
         "lakelog.metrics.compat",
         ConfigType.BOOLEAN,
         "false",
-        "Whether `/metrics` holds the metrics of kafka_exporter and kafka-lag-exporter too, by "
-        "their names, for dashboards that know those.",
+        "Whether `/metrics` also contains the metrics of kafka_exporter and kafka-lag-exporter "
+        "under their own names, for existing dashboards.",
         None,
         UpdateMode.CLUSTER_WIDE,
     ),

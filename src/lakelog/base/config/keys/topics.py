@@ -1,7 +1,7 @@
-"""The topic-level keys of Apache Kafka 4.4.
+"""The topic keys of Apache Kafka 4.4.
 
-Names, types, defaults and bounds are those of `org.apache.kafka.storage.internals.log.LogConfig`;
-the broker keys that supply defaults those of `ServerTopicConfigSynonyms`.
+Names, types, defaults and bounds follow `org.apache.kafka.storage.internals.log.LogConfig`; the
+broker keys that supply the defaults follow `ServerTopicConfigSynonyms`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _THROTTLED = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 PAGE_CACHE, FSYNC = "page-cache", "fsync"
 VERIFY_SAMPLED, VERIFY_ALL, VERIFY_NONE = "sampled", "all", "none"
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_TIERED = "there is no tiered storage"
-_ONE_REPLICA = "one broker holds every replica"
-_LEVELS = "each codec has one level"
+_TIERED = "tiered storage is not supported"
+_ONE_REPLICA = "a cluster has one broker, which holds every replica"
+_LEVELS = "each codec has a fixed level"
 
 
 def _whole(
     name: str, default: int, doc: str, bound: Validator | None, *synonyms: Synonym | str
 ) -> ConfigKey:
-    """A LONG key."""
+    """Return a key of the type LONG."""
     return ConfigKey(name, ConfigType.LONG, str(default), doc, bound, synonyms=_synonyms(synonyms))
 
 
@@ -68,7 +68,7 @@ def _inert(
 
 
 def _not_yet(key: ConfigKey, reason: str) -> ConfigKey:
-    """A key that will have the effect its words say."""
+    """Return the key without effect; its description states the effect that it will have."""
     return key._replace(effect=Effect.NONE, reason=reason)
 
 
@@ -85,7 +85,7 @@ _SIZE_AND_TIME = (
     _int(
         "segment.bytes",
         1 << 30,
-        "Size at which a segment is closed and the next one begun.",
+        "Maximum size of a segment, in bytes; a full segment is closed and the next one created.",
         at_least(1 << 20),
         "log.segment.bytes",
     ),
@@ -93,14 +93,14 @@ _SIZE_AND_TIME = (
         "internal.segment.bytes",
         ConfigType.INT,
         None,
-        "Stands in for segment.bytes below its lower bound; for tests.",
+        "Replaces segment.bytes, without its lower bound; for tests.",
         at_least(1),
         internal=True,
     ),
     _whole(
         "segment.ms",
         WEEK_MS,
-        "Age at which a segment is closed although it is not full.",
+        "Age, in milliseconds, at which a segment is closed even if it is not full.",
         at_least(1),
         "log.roll.ms",
         Synonym("log.roll.hours", HOUR_MS),
@@ -108,7 +108,8 @@ _SIZE_AND_TIME = (
     _whole(
         "segment.jitter.ms",
         0,
-        "Upper bound of the random time taken off segment.ms, so that topics do not roll together.",
+        "Maximum random time, in milliseconds, that is subtracted from segment.ms, so that "
+        "segments are not all closed at the same time.",
         at_least(0),
         "log.roll.jitter.ms",
         Synonym("log.roll.jitter.hours", HOUR_MS),
@@ -116,7 +117,7 @@ _SIZE_AND_TIME = (
     _int(
         "segment.index.bytes",
         10 << 20,
-        "Size of an offset index; a segment whose index is full is closed.",
+        "Maximum size of an offset index, in bytes; a segment with a full index is closed.",
         at_least(4),
         "log.index.size.max.bytes",
     ),
@@ -130,7 +131,7 @@ _SIZE_AND_TIME = (
     _whole(
         "retention.ms",
         WEEK_MS,
-        "Age beyond which closed segments are deleted; -1 keeps them for ever.",
+        "Age, in milliseconds, above which closed segments are deleted; -1 is no limit.",
         at_least(-1),
         "log.retention.ms",
         Synonym("log.retention.minutes", 60_000),
@@ -139,28 +140,29 @@ _SIZE_AND_TIME = (
     _whole(
         "retention.bytes",
         -1,
-        "Size per partition beyond which the oldest segments are deleted; -1 is no limit.",
+        "Size of a partition, in bytes, above which its oldest segments are deleted; -1 is no "
+        "limit.",
         None,
         "log.retention.bytes",
     ),
     _whole(
         "file.delete.delay.ms",
         60_000,
-        "Time between a deletion and the removal of the files.",
+        "Time, in milliseconds, between the deletion of a segment and the removal of its files.",
         at_least(0),
         "log.segment.delete.delay.ms",
     ),
     _whole(
         "flush.messages",
         LONG_MAX,
-        "Records after which the log is synced to the device.",
+        "Number of records after which the log is synced to the device.",
         at_least(1),
         "log.flush.interval.messages",
     ),
     _whole(
         "flush.ms",
         LONG_MAX,
-        "Time after which unsynced records are synced to the device.",
+        "Time, in milliseconds, after which unsynced records are synced to the device.",
         at_least(0),
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
@@ -169,8 +171,8 @@ _SIZE_AND_TIME = (
         "durability",
         ConfigType.STRING,
         PAGE_CACHE,
-        "What acknowledged records survive: the end of the process, or with fsync a power failure. "
-        "Not a key of Apache Kafka; see docs/durability.md.",
+        "The failures that acknowledged records survive: with `page-cache` the end of the process, "
+        "with `fsync` also a power failure. Not a key of Apache Kafka; see docs/durability.md.",
         one_of(PAGE_CACHE, FSYNC),
         synonyms=(Synonym("log.durability"),),
     ),
@@ -179,10 +181,10 @@ _SIZE_AND_TIME = (
             "preallocate",
             ConfigType.BOOLEAN,
             "false",
-            "Whether a new segment's file is allocated in full at once.",
+            "Whether the file of a new segment is allocated in full size.",
             synonyms=(Synonym("log.preallocate"),),
         ),
-        "files grow as they are written",
+        "files grow with their contents",
     ),
 )
 
@@ -190,7 +192,7 @@ _RECORDS = (
     _int(
         "max.message.bytes",
         1_048_588,
-        "Largest record batch taken from a producer, as it is on the wire.",
+        "Maximum size, in bytes, of a record batch as the producer sends it.",
         at_least(0),
         "message.max.bytes",
     ),
@@ -198,8 +200,8 @@ _RECORDS = (
         "records.verify",
         ConfigType.STRING,
         VERIFY_SAMPLED,
-        "Which batches have their records verified before they are stored: `sampled` (the first of "
-        "each producer and connection, then one in 540 to 10,000), `all` as Apache Kafka does, or "
+        "The batches whose records are verified before they are stored: `sampled` (the first of "
+        "each producer and connection, then one in 540 to 10,000), `all` as in Apache Kafka, or "
         "`none`. Not a key of Apache Kafka; see docs/limits.md.",
         one_of(VERIFY_SAMPLED, VERIFY_ALL, VERIFY_NONE),
         synonyms=(Synonym("log.records.verify"),),
@@ -208,21 +210,22 @@ _RECORDS = (
         "message.timestamp.type",
         ConfigType.STRING,
         "CreateTime",
-        "Whether a record keeps its producer's time or gets the broker's.",
+        "Whether a record keeps the timestamp of its producer (CreateTime) or gets that of the "
+        "broker (LogAppendTime).",
         one_of("CreateTime", "LogAppendTime"),
         synonyms=(Synonym("log.message.timestamp.type"),),
     ),
     _whole(
         "message.timestamp.before.max.ms",
         LONG_MAX,
-        "How far a record's time may lie behind the broker's.",
+        "Maximum time, in milliseconds, by which a record's timestamp may lie in the past.",
         at_least(0),
         "log.message.timestamp.before.max.ms",
     ),
     _whole(
         "message.timestamp.after.max.ms",
         HOUR_MS,
-        "How far a record's time may lie ahead of the broker's.",
+        "Maximum time, in milliseconds, by which a record's timestamp may lie in the future.",
         at_least(0),
         "log.message.timestamp.after.max.ms",
     ),
@@ -230,7 +233,7 @@ _RECORDS = (
         "compression.type",
         ConfigType.STRING,
         "producer",
-        "Codec of the stored batches; `producer` keeps what came.",
+        "Codec of the stored batches; `producer` keeps the codec of the producer.",
         one_of(*COMPRESSION_TYPES),
         synonyms=(Synonym("compression.type"),),
     ),
@@ -261,15 +264,16 @@ _RECORDS = (
     _int(
         "max.decompressed.message.bytes",
         2_147_483_639,
-        "What the records of a compressed batch may take decompressed, where the broker does that "
-        "as it comes in: for a compacted topic, and a compression.type. Never more than 64 MiB.",
+        "Maximum decompressed size, in bytes, of a batch that the broker decompresses when it is "
+        "produced: in compacted topics, and where compression.type is a codec. Never more than 64 "
+        "MiB.",
         between(1, 2_147_483_639),
         "max.decompressed.message.bytes",
     ),
     _int(
         "min.insync.replicas",
         1,
-        "In-sync replicas without which a write with acks=all is turned down.",
+        "Minimum number of in-sync replicas; with fewer, writes with acks=all are rejected.",
         at_least(1),
         "min.insync.replicas",
     ),
@@ -278,7 +282,7 @@ _RECORDS = (
             "unclean.leader.election.enable",
             ConfigType.BOOLEAN,
             "false",
-            "Whether a replica that is not in sync may become leader, losing records.",
+            "Whether a replica that is not in sync may become leader, which can lose records.",
             synonyms=(Synonym("unclean.leader.election.enable"),),
         ),
         _ONE_REPLICA,
@@ -297,21 +301,21 @@ _CLEANUP = (
     _whole(
         "delete.retention.ms",
         DAY_MS,
-        "Time for which a compacted topic keeps the markers of deleted keys.",
+        "Time, in milliseconds, for which a compacted topic keeps tombstones.",
         at_least(0),
         "log.cleaner.delete.retention.ms",
     ),
     _whole(
         "min.compaction.lag.ms",
         0,
-        "Age below which a record is not compacted away.",
+        "Age, in milliseconds, below which a record is not removed by compaction.",
         at_least(0),
         "log.cleaner.min.compaction.lag.ms",
     ),
     _whole(
         "max.compaction.lag.ms",
         LONG_MAX,
-        "Age at which a record becomes due for compaction.",
+        "Age, in milliseconds, at which a record becomes due for compaction.",
         at_least(1),
         "log.cleaner.max.compaction.lag.ms",
     ),
@@ -344,7 +348,7 @@ _INERT = (
         "errors.deadletterqueue.group.enable",
         ConfigType.BOOLEAN,
         "false",
-        "there are no share groups",
+        "share groups are not supported",
     ),
     _inert(
         "local.retention.ms", ConfigType.LONG, "-2", _TIERED, at_least(-2), "log.local.retention.ms"

@@ -1,7 +1,7 @@
-"""Apache Kafka's broker keys about transactions.
+"""Apache Kafka's broker keys of transactions.
 
 Names, types, defaults and bounds follow `TransactionLogConfig` and `TransactionStateManagerConfig`
-of Kafka 4.3.1. One node is a whole cluster, so its replication factor and minimum are 1.
+of Kafka 4.3.1. Replication factor and minimum ISR are 1, because a cluster has one broker.
 """
 
 from __future__ import annotations
@@ -15,56 +15,57 @@ TRANSACTION_KEYS = (
         "transaction.max.timeout.ms",
         _INT,
         "900000",
-        "Longest transaction timeout a producer may ask.",
+        "Maximum transaction timeout, in milliseconds, that a producer may request.",
         at_least(1),
     ),
     ConfigKey(
         "transactional.id.expiration.ms",
         _INT,
         "604800000",
-        "Time a transactional id without a transaction is remembered.",
+        "Time, in milliseconds, after which a transactional id without transactions expires.",
         at_least(1),
     ),
     ConfigKey(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         _INT,
         "3600000",
-        "Time between two looks for expired transactional ids.",
+        "Interval, in milliseconds, between checks for expired transactional ids.",
         at_least(1),
     ),
     ConfigKey(
         "transaction.partition.verification.enable",
         ConfigType.BOOLEAN,
         "true",
-        "Ask the coordinator before a partition takes the first batch of a transaction.",
+        "Whether the coordinator verifies a partition before it accepts the first batch of a "
+        "transaction (KIP-890).",
         update_mode=UpdateMode.CLUSTER_WIDE,
     ),
     ConfigKey(
         "transaction.state.log.num.partitions",
         _INT,
         "50",
-        "Partitions of __transaction_state; fixed once it exists.",
+        "Number of partitions of __transaction_state; fixed after its creation.",
         at_least(1),
     ),
     ConfigKey(
         "transaction.state.log.replication.factor",
         _SHORT,
         "1",
-        "Replicas of __transaction_state.",
+        "Replication factor of __transaction_state.",
         at_least(1),
     ),
     ConfigKey(
         "transaction.state.log.min.isr",
         _INT,
         "1",
-        "Value of min.insync.replicas of __transaction_state.",
+        "min.insync.replicas of __transaction_state.",
         at_least(1),
     ),
     ConfigKey(
         "transaction.state.log.segment.bytes",
         _INT,
         str(100 << 20),
-        "Segment size of __transaction_state.",
+        "Segment size of __transaction_state, in bytes.",
         at_least(1),
     ),
     ConfigKey(
@@ -73,6 +74,6 @@ TRANSACTION_KEYS = (
         "false",
         "",
         effect=Effect.REFUSED,
-        reason="transactions have one coordinator (KIP-939 is not served)",
+        reason="two-phase commit with an external coordinator (KIP-939) is not supported",
     ),
 )
