@@ -26,7 +26,7 @@ LIMITS = CleanerLimits(
 def answers(log: Log, job: CompactionJob) -> Iterator[CleanedGroup | CompactionDone]:
     """What a helper says, through the form in which it says it."""
     job = CompactionJob.decode(job.encode())
-    for answer in compact(log.handles.disk, job, lambda size: None):
+    for answer in compact(log.segments.disk, job, lambda size: None):
         decoded = decode_answer(encode_answer(answer))
         assert decoded == answer
         yield answer

@@ -22,11 +22,9 @@ from lakelog.records.batch import read_header
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.record import Record, decode_records
 from lakelog.replica.partition import Partition
-from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import Log
 from lakelog.storage.names import CLEANED, SWAP
 from lakelog.storage.preparation import wait_for
-from lakelog.storage.reading.aborted_check import aborted_in
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.disk_faults import Operation
 from lakelog.testing.randomness import SeededRandom
@@ -34,6 +32,7 @@ from storage_kit import (
     NOW,
     ManualClock,
     Store,
+    aborted_by_segment,
     index_entries,
     make_batch,
     read_batches,
@@ -453,7 +452,3 @@ def workloads() -> list[Workload]:
         ),
         Workload("everything", often + "transact mark roll flush checkpoint delete restart"),
     ]
-
-
-def aborted_by_segment(log: Log) -> list[list[AbortedTransaction]]:
-    return [list(wait_for(partial(aborted_in, log, segment))) for segment in log.segments]

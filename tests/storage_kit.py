@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from lakelog.base.config.log_config import LogConfig
-from lakelog.records.batch import iter_batches
+from lakelog.records.batch import CorruptRecord, iter_batches
 from lakelog.records.builder import BatchBuilder
 from lakelog.records.control import EndTransactionMarker
 from lakelog.records.record import Record, decode_records
 from lakelog.runtime.api import Disk
 from lakelog.storage.folder.directory import LogDirectory
+from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import Log
+from lakelog.storage.preparation import wait_for
+from lakelog.storage.reading.aborted_check import aborted_in
+from lakelog.storage.reading.timestamps import Search, TimestampOffset, Work
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 
@@ -94,6 +99,41 @@ def read_batches(log: Log, offset: int | None = None, max_bytes: int = 1 << 20) 
         batches.extend(bytes(batch) for _, batch in whole)
         at = whole[-1][0].last_offset + 1
     return batches
+
+
+def record_at(log: Log, timestamp: int) -> TimestampOffset | None:
+    """Return the first record at or after a time (ms)."""
+    return at_once(log.search_time(timestamp))
+
+
+def newest_record(log: Log) -> TimestampOffset | None:
+    """Return the first record that has the greatest timestamp."""
+    return at_once(log.search_time(None))
+
+
+def at_once(search: Search) -> TimestampOffset | None:
+    """Return what is found, after all steps of a search."""
+    try:
+        work = next(search)
+        while True:
+            work = next(search) if work is None else _send(search, work)
+    except StopIteration as stop:
+        found: TimestampOffset | None = stop.value
+        return found
+
+
+def _send(search: Search, work: Work) -> Work | None:
+    try:
+        result = work()
+    except CorruptRecord as error:
+        return search.throw(error)
+    return search.send(result)
+
+
+def aborted_by_segment(log: Log) -> list[list[AbortedTransaction]]:
+    """Return the aborted transactions of each segment, after the jobs that this needs."""
+    ask = partial(aborted_in, log.segments, log.snapshots)
+    return [list(wait_for(partial(ask, segment))) for segment in log.segments]
 
 
 def read_records(log: Log) -> list[Record]:

@@ -93,7 +93,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     logs["topic", 3].advance_log_start(logs["topic", 3].log_end_offset - 3)
     store.config = SMALL
     log = logs["topic", 4]
-    with log.active_segment.path(".log").open("ab") as file:
+    with log.segments.active.path(".log").open("ab") as file:
         file.write(b"torn")
     store.directory.close(clean=False)
     store.start()

@@ -16,9 +16,9 @@ from lakelog.replica.partition import Partition
 from lakelog.replica.watermark import HighWatermark
 from lakelog.server.coordinators import partition_log
 from lakelog.server.handlers import produce
-from lakelog.storage import local_log, run
-from lakelog.storage.flush import FlushJob
-from lakelog.storage.local_log import LocalLog
+from lakelog.storage import log, run
+from lakelog.storage.flush import Flushes, FlushJob
+from lakelog.storage.log import Log
 from lakelog.storage.segments.segment import Segment
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.plan import SLOW_DISK
@@ -59,7 +59,7 @@ def _run_waits_for_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     def takes_runs(config: Any) -> bool:
         return run.takes_runs(config._replace(durability=PAGE_CACHE))
 
-    monkeypatch.setattr(local_log, "takes_runs", takes_runs)
+    monkeypatch.setattr(log, "takes_runs", takes_runs)
 
 
 @bug("no flush at an append", Law.DURABLE, "idempotent", faults=POWER, settings=AT_ONCE)
@@ -93,12 +93,12 @@ def _without_fdatasync(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds=40.0,
 )
 def _roll_without_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    unflushed = LocalLog.unflushed_segments
+    unflushed = Flushes.unflushed_segments
 
-    def newest(self: LocalLog) -> list[Segment]:
-        return [one for one in unflushed(self) if one is self.active_segment]
+    def newest(self: Flushes) -> list[Segment]:
+        return [one for one in unflushed(self) if one is self.segments.active]
 
-    monkeypatch.setattr(LocalLog, "unflushed_segments", newest)
+    monkeypatch.setattr(Flushes, "unflushed_segments", newest)
 
 
 @bug(
@@ -109,7 +109,7 @@ def _roll_without_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     settings=AT_ONCE,
 )
 def _name_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LocalLog, "_names_to_sync", lambda self: [])
+    monkeypatch.setattr(Flushes, "_names_to_sync", lambda self: [])
 
 
 @bug(
@@ -121,13 +121,13 @@ def _name_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
     settings=BY_FLUSH,
 )
 def _stands_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = LocalLog.finish_flush
+    finish = Log.finish_flush
 
-    def generous(self: LocalLog, job: FlushJob) -> None:
+    def generous(self: Log, job: FlushJob) -> None:
         job.end_offset = self.log_end_offset
         finish(self, job)
 
-    monkeypatch.setattr(LocalLog, "finish_flush", generous)
+    monkeypatch.setattr(Log, "finish_flush", generous)
 
 
 @bug(

@@ -20,6 +20,7 @@ from lakelog.storage.names import LOG
 from lakelog.storage.recovery import loader
 from lakelog.storage.recovery import segments as recovery
 from lakelog.storage.segments import checking
+from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.testing.simulation.laws import Law
 from simulation.planted_bug import FLIP, bug
 
@@ -177,7 +178,7 @@ def _metadata_unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("retention takes every closed segment for old", Law.START_KEPT, "plain", "idempotent")
 def _all_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "last_time", lambda segment, now_ms: 0)
+    monkeypatch.setattr(retention, "last_time", lambda segments, segment, now_ms: 0)
 
 
 @bug("DeleteRecords stops where a segment begins", Law.TRIMMED, "administration")
@@ -310,9 +311,9 @@ def _ends_with_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
 def _segment_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     leading = retention._leading
 
-    def one_more(log: Log, *arguments: Any) -> int:
-        count = leading(log, *arguments)
-        return min(count + 1, len(log.segments) - 1) if count else count
+    def one_more(segments: SegmentList, *arguments: Any) -> int:
+        count = leading(segments, *arguments)
+        return min(count + 1, len(segments) - 1) if count else count
 
     monkeypatch.setattr(retention, "_leading", one_more)
 

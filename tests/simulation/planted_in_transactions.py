@@ -20,7 +20,6 @@ from lakelog.metadata.records import ForgottenEpochs
 from lakelog.replica.partition import Partition
 from lakelog.server import app
 from lakelog.server.coordinators import local
-from lakelog.storage import trimmable_log
 from lakelog.storage.compaction import clean
 from lakelog.storage.compaction.transactions import CleanedTransactions
 from lakelog.storage.folder import known_logs
@@ -29,8 +28,8 @@ from lakelog.storage.folder.page_cache import PageCacheMark
 from lakelog.storage.indexes import txn_index
 from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import AppendResult, Log
+from lakelog.storage.producers import replay
 from lakelog.storage.producers.state import ProducerStateTable
-from lakelog.storage.trimmable_log import TrimmableLog
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.simulation.laws import Law
 from lakelog.testing.simulation.plan import EXPIRATION
@@ -271,14 +270,14 @@ def _no_aborted_list(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a start passes markers over", Law.STABLE_FORWARD, "transactions", faults=("kill",))
 def _markers_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    replay = trimmable_log.replay
+    right = replay.replay
 
     def careless(*arguments: Any) -> list[AbortedTransaction]:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(ProducerStateTable, "end_transaction", lambda *rest, **named: None)
-            return replay(*arguments)
+            return right(*arguments)
 
-    monkeypatch.setattr(trimmable_log, "replay", careless)
+    monkeypatch.setattr(replay, "replay", careless)
 
 
 @bug("offsets of aborted transactions are kept", Law.OFFSET_DECIDED, "transactions")
@@ -343,7 +342,7 @@ def _fence_burns(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds=20,
 )
 def _snapshot_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    rebuild = TrimmableLog.rebuild_producers
+    rebuild = Log.rebuild_producers
 
     def from_snapshot(self: Any, reindexed: Any = ()) -> None:
         start, entries = self.snapshots.newest(self.log_end_offset)
@@ -353,7 +352,7 @@ def _snapshot_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
         self.producers.load(entries)
         self.producers.end_offset = self.log_end_offset
 
-    monkeypatch.setattr(TrimmableLog, "rebuild_producers", from_snapshot)
+    monkeypatch.setattr(Log, "rebuild_producers", from_snapshot)
 
 
 @bug(

@@ -24,9 +24,8 @@ from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.producers.verification import Verification
-from lakelog.storage.reading.aborted_check import check_marker
 from lakelog.storage.reading.seeking import check_append
-from lakelog.storage.reading.timestamps import Search, search_time
+from lakelog.storage.reading.timestamps import Search
 from lakelog.storage.segments.checking import UncheckedSlice, begin_check
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.validation.batches import Origin
@@ -143,8 +142,8 @@ class Partition:
         try:
             if self._gate.is_shut:
                 raise no_space()
-            if log.active_segment.loaded_index is None:
-                check_append(log)
+            if log.segments.active.loaded_index is None:
+                check_append(log.segments)
             result = log.append(
                 batch,
                 leader_epoch=self.leader_epoch,
@@ -244,7 +243,7 @@ class Partition:
         before = self.written.all_bytes
         try:
             self._gate.check()
-            check_marker(self.log, commit=commit)
+            self.log.check_marker(commit=commit)
             offset = self.log.append_marker(
                 producer_id,
                 producer_epoch,
@@ -293,7 +292,7 @@ class Partition:
     ) -> tuple[LogSlice | None, list[AbortedTransaction]]:
         """As `read`, up to the last stable offset, and which transactions in it were aborted."""
         log = self.log
-        if log.producers.first_unstable_offset < 0 and not log.has_aborted:
+        if log.producers.first_unstable_offset < 0 and not log.segments.has_aborted:
             return self.read(offset, max_bytes, min_one=min_one), []
         end = self.last_stable_offset
         found = self.read(offset, max_bytes, min_one=min_one, end=end)
@@ -314,7 +313,7 @@ class Partition:
         self.check_online()
         log = self.log
         try:
-            found = yield from search_time(log, timestamp_ms)
+            found = yield from log.search_time(timestamp_ms)
         except (OSError, CorruptLog) as error:
             raise self._reading_error(error) from error
         return found if found is not None and found.offset < self.watermark.offset else None

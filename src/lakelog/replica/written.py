@@ -13,8 +13,8 @@ class Written:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._start_offset = log.log_end_offset
-        self._segment = log.active_segment
-        self._rolled_bytes = -log.active_segment.size
+        self._segment = log.segments.active
+        self._rolled_bytes = -log.segments.active.size
         self._markers = self._markers_bytes = 0
 
     @property
@@ -30,16 +30,16 @@ class Written:
     @property
     def all_bytes(self) -> int:
         """With the markers'."""
-        active = self._log.active_segment
+        active = self._log.segments.active
         newer = active.size if active is not self._segment else 0
         return self._rolled_bytes + self._segment.size + newer
 
     def note_roll(self) -> bool:
         """Whether a segment was closed since the last call."""
-        if self._log.active_segment is self._segment:
+        if self._log.segments.active is self._segment:
             return False
         self._rolled_bytes += self._segment.size
-        self._segment = self._log.active_segment
+        self._segment = self._log.segments.active
         return True
 
     def note_marker(self, size: int) -> None:

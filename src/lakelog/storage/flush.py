@@ -1,37 +1,156 @@
 """Making a log durable, split so that only the waiting is done in a thread.
 
-`Log.begin_flush` and `Log.finish_flush` belong to the log's owner; `FlushJob.run` touches nothing
-but files that stay open for it.
+`Flushes` belongs to the log's owner; `FlushJob.run` touches nothing but files that stay open for
+it, and may be in a thread.
 
-The kernel tells of pages it could not write once, to whoever syncs the file first. So the syncs of
-a log come one after another, each together with its verdict, which the next can look at.
+The kernel reports a page that it could not write once, to the first sync of the file after the
+failure. So the syncs of one log run one after another, each together with its verdict, which the
+next one can see.
 """
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lakelog.base.shortage import lacks_descriptors
-from lakelog.storage.names import SYNC_FAILED
+from lakelog.storage.names import PARTITION_METADATA, SYNC_FAILED
 from lakelog.storage.segments.handles import Handle
+from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment_list import SegmentList
 
-if TYPE_CHECKING:
-    from lakelog.storage.local_log import LocalLog
+
+class Flushes:
+    """How far a log is on the device, and the flushes under way that extend it."""
+
+    __slots__ = ("_jobs", "broken", "recovery_point", "segments", "stable_point", "syncing")
+
+    def __init__(self, segments: SegmentList, recovery_point: int) -> None:
+        self.segments = segments
+        self.recovery_point = recovery_point
+        """Every record before this offset is on the device."""
+        self.stable_point = 0
+        """The last stable offset when the flush that set `recovery_point` began."""
+        self.broken = False
+        """Whether the device failed: what is durable is unknown, and nothing is retried."""
+        self.syncing = segments.disk.mutex()
+        """Held during a sync until its outcome is known; see `FlushJob.run`."""
+        self._jobs: list[FlushJob] = []
+        """Under way, or failed: after a failure no other job begins."""
+
+    @property
+    def may_be_closed(self) -> bool:
+        """Whether a close can make everything durable and claim it."""
+        return not self.broken and not self._jobs
+
+    def is_due(self, end_offset: int, *, beside_others: bool) -> bool:
+        """Whether a flush up to `end_offset` has anything to do and may begin.
+
+        It waits for the one under way, unless it may run `beside_others`.
+        """
+        if self._jobs and not beside_others:
+            return False
+        return self.recovery_point < end_offset or bool(self.segments.unsynced)
+
+    def begin(self, end_offset: int, stable_offset: int) -> FlushJob:
+        """Return what has to be synced for `end_offset`, also what jobs under way have yet to sync.
+
+        Raises `OSError` or `CorruptLog` and then claims nothing: the next flush begins with the
+        same files.
+        """
+        assert self.recovery_point <= end_offset
+        names = self._names_to_sync()
+        for other in self._jobs:
+            names[:0] = [path for path in other.names if path not in names]
+        job = FlushJob(self, end_offset, stable_offset, self.segments.generation, [], names)
+        try:
+            self._open_unflushed(job)
+        except BaseException:
+            job.let_go()
+            raise
+        self.segments.unsynced = set()
+        self._jobs.append(job)
+        return job
+
+    def _open_unflushed(self, job: FlushJob) -> None:
+        for segment in self.unflushed_segments():
+            segment.try_write_index()
+            handle = segment.open()
+            handle.readers += 1
+            job.handles.append(handle)
+
+    def _names_to_sync(self) -> list[Path]:
+        """Files before the folders that name them."""
+        folder, names = self.segments.folder, set(self.segments.unsynced)
+        if folder.parent in names:
+            names.add(folder / PARTITION_METADATA)
+        return sorted(names, reverse=True)
+
+    def unflushed_segments(self) -> list[Segment]:
+        """Segments with records at or beyond the recovery point."""
+        segments = self.segments
+        first = segments.number_of(self.recovery_point)
+        return [segment for segment in segments[first:] if segment.size]
+
+    def run_now(self, job: FlushJob) -> None:
+        """Run a job and block until it ends. Raises `OSError`.
+
+        After a want of descriptors the next flush begins with the same files. After any other
+        failure, also of another job under way, the log is `broken`.
+        """
+        try:
+            job.run()
+            if any(other.failed for other in self._jobs):
+                # The device reports lost pages once, and it has reported them to the other job.
+                raise OSError(errno.EIO, "another flush of the log has failed")
+        except OSError as error:
+            if lacks_descriptors(error):
+                self.put_off(job)
+                raise
+            job.done = False
+            job.release()
+            raise
+
+    def finish(self, job: FlushJob) -> bool:
+        """Take note that `job.run()` has returned; return whether that proves anything.
+
+        It does not after a truncation: what the job synced may have been cut off since.
+        """
+        job.release()
+        self._jobs.remove(job)
+        if job.generation != self.segments.generation or self.broken:
+            return False
+        self.recovery_point = max(self.recovery_point, job.end_offset)
+        self.stable_point = max(self.stable_point, job.stable_offset)
+        return True
+
+    def put_off(self, job: FlushJob) -> None:
+        """Take back a job that ran out of descriptors; the next flush begins with the same."""
+        job.let_go()
+        self._jobs.remove(job)
+        self.segments.unsynced |= set(job.names)
+
+    def truncate_to(self, end: int) -> bool:
+        """The log is about to end at `end`; return whether the recovery point has gone back."""
+        self.stable_point = min(self.stable_point, end)
+        if end >= self.recovery_point:
+            return False
+        self.recovery_point = end
+        return True
 
 
 @dataclass(slots=True, eq=False)
 class FlushJob:
     """What to sync so that everything before `end_offset` survives a power failure."""
 
-    log: LocalLog
+    flushes: Flushes
     end_offset: int
     stable_offset: int
-    """The last stable offset, below which every transaction is decided before `end_offset`."""
+    """The last stable offset at the start: what it depends on is before `end_offset`."""
     generation: int
-    """`Log.truncations` at the start: after a truncation the job proves nothing."""
+    """`SegmentList.generation` at the start: after a truncation the job proves nothing."""
     handles: list[Handle]
     names: list[Path]
     """Small files, and the folders that hold new names."""
@@ -39,12 +158,12 @@ class FlushJob:
     failed: bool = False
 
     def run(self) -> None:
-        """Blocks, as long as another job of the log runs too.
+        """Block until all is synced, and while another job of the log runs. Raises `OSError`.
 
         After an `OSError` it is unknown what is durable, and the job must not be repeated. Only
-        when `lacks_descriptors` is true of it may `LocalLog.put_off_flush` be called.
+        when `lacks_descriptors` is true of it may `Flushes.put_off` be called.
         """
-        with self.log.syncing:
+        with self.flushes.syncing:
             try:
                 self._sync()
             except OSError as error:
@@ -55,9 +174,10 @@ class FlushJob:
             self.done = True
 
     def _leave_mark(self) -> None:
-        """For the next start. It need not be durable: it lasts as long as the cache it is about."""
+        """For the next start. It need not be durable: it lasts as long as the page cache itself."""
+        segments = self.flushes.segments
         with suppress(OSError):
-            self.log.handles.disk.open(self.log.folder / SYNC_FAILED, create=True).close()
+            segments.disk.open(segments.folder / SYNC_FAILED, create=True).close()
 
     def _sync(self) -> None:
         for handle in self.handles:
@@ -67,7 +187,7 @@ class FlushJob:
                 self._sync_name(path)
 
     def _sync_name(self, path: Path) -> None:
-        disk = self.log.handles.disk
+        disk = self.flushes.segments.disk
         if disk.is_dir(path):
             disk.sync_dir(path)
             return
@@ -78,15 +198,15 @@ class FlushJob:
             file.close()
 
     def release(self) -> None:
-        """Gives up the files. A job that has not succeeded leaves its log `broken`.
+        """Give up the files. A job that has not succeeded leaves its log `broken`.
 
-        `Log.finish_flush` calls it after a success, the owner after a failure.
+        `Flushes.finish` calls it after a success, the owner after a failure.
         """
-        self.log.broken |= not self.done
+        self.flushes.broken |= not self.done
         self.let_go()
 
     def let_go(self) -> None:
-        """Gives up the files of a job that no longer needs them, or has not begun."""
+        """Give up the files of a job that no longer needs them, or has not begun."""
         for handle in self.handles:
             handle.release()
         self.handles.clear()

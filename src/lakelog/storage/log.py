@@ -1,19 +1,34 @@
 """One partition's log: an append-only sequence of batches in segments.
 
-`log_start_offset` and `log_end_offset` never go back but by `truncate_to`. A failed append leaves
-no trace: every piece of state moves after the write.
+`Log` decides what happens to the log as a whole and holds the two ends of it. Its parts do the
+rest, and know nothing of it:
+
+    segments        the files (`segments.segment_list`)
+    flushes         what of them is durable (`flush`)
+    producers       idempotent producers and transactions (`producers.state`), with `snapshots`
+    leader_epochs   where each leader epoch began (`epochs`)
+    reader          reads by offset (`reading.reader`)
+
+The log has one owner and is never called from two threads; only the `run` of jobs leaves the event
+loop (`FlushJob`, `Preparation`). Offsets are of records, sizes in bytes, times in milliseconds.
+
+`log_start_offset` and `log_end_offset` only move forward, except in `truncate_to`. A failed append
+leaves no trace: every piece of state moves after the write.
 
 Source: `UnifiedLog` of `org.apache.kafka.storage.internals.log`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from lakelog.base.config.keys.topics import FSYNC
+from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.shortage import is_shortage
 from lakelog.records.batch import (
@@ -23,14 +38,28 @@ from lakelog.records.batch import (
     set_append_time,
 )
 from lakelog.records.control import EndTransactionMarker, build_marker
+from lakelog.storage.checkpoint import LEADER_EPOCHS, encode_epochs
+from lakelog.storage.epochs import EpochCache
+from lakelog.storage.files import replace
+from lakelog.storage.flush import Flushes, FlushJob
+from lakelog.storage.indexes.txn_index import AbortedTransaction
 from lakelog.storage.preparation import wait_for
-from lakelog.storage.producers.state import BatchMetadata
+from lakelog.storage.producers.replay import rebuild
+from lakelog.storage.producers.snapshots import ProducerSnapshots
+from lakelog.storage.producers.state import BatchMetadata, ProducerStateTable
 from lakelog.storage.producers.verification import Verification
 from lakelog.storage.reading.aborted_check import aborted_in
-from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run
+from lakelog.storage.reading.reader import LogReader
+from lakelog.storage.reading.seeking import check_append
+from lakelog.storage.reading.timestamps import Search, search_max_timestamp, search_timestamp
+from lakelog.storage.retention import count_deletable
+from lakelog.storage.run import RELATIVE_OFFSET_MAX, place_run, takes_runs
+from lakelog.storage.segments.handles import LogSlice
 from lakelog.storage.segments.segment import Segment
-from lakelog.storage.trimmable_log import TrimmableLog
+from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.storage.validation.batches import Origin, check_first, check_incoming
+
+T = TypeVar("T")
 
 
 class AppendResult(NamedTuple):
@@ -44,10 +73,107 @@ class AppendResult(NamedTuple):
     duplicate: bool
 
 
-class Log(TrimmableLog):
-    """See the module. Offsets are of records, sizes in bytes, times in milliseconds."""
+class Log:
+    """See the module."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_config",
+        "_random_below",
+        "before_truncate",
+        "flushes",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "reader",
+        "segments",
+        "snapshots",
+        "takes_runs",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        segments: SegmentList,
+        producers: ProducerStateTable,
+        snapshots: ProducerSnapshots,
+        leader_epochs: EpochCache,
+        *,
+        random_below: Callable[[int], int],
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self._config = config
+        self.takes_runs = takes_runs(config)
+        """Whether `append_run` may be tried; see `run.takes_runs`."""
+        self.segments = segments
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = segments.active.next_offset
+        assert 0 <= log_start_offset <= self.log_end_offset
+        assert 0 <= recovery_point <= self.log_end_offset
+        self.flushes = Flushes(segments, recovery_point)
+        self.leader_epochs = leader_epochs
+        self.producers = producers
+        self.snapshots = snapshots
+        self.reader = LogReader(segments, snapshots)
+        self.before_truncate: Callable[[], None] | None = None
+        """Called when the recovery point has gone back, before anything is cut off."""
+        self._random_below = random_below
+
+    @property
+    def config(self) -> LogConfig:
+        """May be replaced at any time; what concerns a segment's indexes counts from the next."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self.takes_runs = takes_runs(config)
+        self.segments.active.roll_after = -1
+        if config.durability != FSYNC:
+            self.producers.commit_markers(self.log_end_offset)
+
+    @property
+    def folder(self) -> Path:
+        return self.segments.folder
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segment files, without those of indexes."""
+        return self.segments.size
+
+    @property
+    def broken(self) -> bool:
+        """Whether the device failed: what is durable is unknown, and nothing is retried."""
+        return self.flushes.broken
+
+    @property
+    def recovery_point(self) -> int:
+        """Every record before this offset is on the device."""
+        return self.flushes.recovery_point
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Every transaction that reaches below it is decided, and that is committed."""
+        first = self.producers.first_unstable_offset
+        return self.log_end_offset if first < 0 else max(first, self.log_start_offset)
+
+    @property
+    def durable_stable_offset(self) -> int:
+        """Every transaction that reaches below it is on the device, and so is what decided it."""
+        flushes = self.flushes
+        if flushes.recovery_point >= self.log_end_offset:
+            return self.last_stable_offset
+        return min(flushes.stable_point, flushes.recovery_point)
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """Called when this broker becomes the leader: the epoch begins at the log's end."""
@@ -98,7 +224,7 @@ class Log(TrimmableLog):
             self._write(batch, base, last, timestamp, leader_epoch, now_ms)
         except OSError as error:
             patch_offset_and_epoch(batch, 0, 0, leader_epoch)
-            self.broken |= not is_shortage(error)
+            self.flushes.broken |= not is_shortage(error)
             raise
         self.log_end_offset = self.producers.end_offset = last + 1
         if entry is not None:
@@ -116,7 +242,7 @@ class Log(TrimmableLog):
         There are none if the first one needs `append`, as the first after a start does. Raises as
         that does, because of the first.
         """
-        segment, end = self.active_segment, self.log_end_offset
+        segment, end = self.segments.active, self.log_end_offset
         if (
             not self.takes_runs
             or segment.loaded_index is None
@@ -126,7 +252,9 @@ class Log(TrimmableLog):
             return []
         if len(batches) > 1 or segment.loaded_index is None:  # for one `full` tells
             batches = batches[: segment.index_room]
-        headers, offsets, producer = place_run(self, batches, leader_epoch, now_ms)
+        headers, offsets, producer = place_run(
+            batches, self._config, segment, self.producers, leader_epoch, now_ms
+        )
         if not headers:
             return []
         batches, position = batches[: len(headers)], segment.size
@@ -135,13 +263,19 @@ class Log(TrimmableLog):
         except OSError as error:
             for batch in batches:
                 patch_offset_and_epoch(batch, 0, 0, leader_epoch)
-            self.broken |= not is_shortage(error)
+            self.flushes.broken |= not is_shortage(error)
             raise
         if producer is not None:
             producer.add_run(headers, end)
         self.log_end_offset = self.producers.end_offset = segment.next_offset
-        self._known.note(end, (segment, position, len(batches[0])))
+        self.segments.known.note(end, (segment, position, len(batches[0])))
         return offsets
+
+    def check_marker(self, *, commit: bool) -> None:
+        """Raise `NotReady` if `append_marker` would wait for indexes, else `CorruptLog` as that."""
+        check_append(self.segments)
+        if not commit:
+            aborted_in(self.segments, self.snapshots, self.segments.active)
 
     def append_marker(
         self,
@@ -168,12 +302,12 @@ class Log(TrimmableLog):
         offset = self.log_end_offset
         try:
             if not marker.commit:
-                wait_for(partial(aborted_in, self, self.active_segment))
-            if self._must_roll(self.active_segment, len(batch), offset, now_ms, now_ms):
+                wait_for(partial(aborted_in, self.segments, self.snapshots, self.segments.active))
+            if self._must_roll(self.segments.active, len(batch), offset, now_ms, now_ms):
                 self.roll(now_ms)
             self._write_marker(batch, header, marker, leader_epoch)
         except OSError as error:
-            self.broken |= not is_shortage(error)
+            self.flushes.broken |= not is_shortage(error)
             raise
         self.log_end_offset = self.producers.end_offset = offset + 1
         return offset
@@ -186,7 +320,7 @@ class Log(TrimmableLog):
         leader_epoch: int,
     ) -> None:
         """The index comes first: an aborted transaction that is not in it would be read."""
-        offset, segment = self.log_end_offset, self.active_segment
+        offset, segment = self.log_end_offset, self.segments.active
         patch_offset_and_epoch(batch, 0, offset, leader_epoch)
         aborted = None if marker.commit else self.producers.ending(header.producer_id, offset)
         if aborted is not None:
@@ -202,7 +336,7 @@ class Log(TrimmableLog):
         self.producers.end_transaction(header, marker, uncommitted_at=offset if by_flush else -1)
         if aborted is not None:
             segment.keep_aborted(aborted)
-            self.has_aborted = True
+            self.segments.has_aborted = True
 
     def _write(
         self,
@@ -213,7 +347,7 @@ class Log(TrimmableLog):
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        segment, config, size = self.active_segment, self._config, len(batch)
+        segment, config, size = self.segments.active, self._config, len(batch)
         if (
             timestamp >= segment.roll_after
             or segment.full
@@ -225,7 +359,7 @@ class Log(TrimmableLog):
             self.leader_epochs.assign(leader_epoch, base)
         position = segment.size
         segment.append(batch, last, timestamp)
-        self._known.note(base, (segment, position, size))
+        self.segments.known.note(base, (segment, position, size))
 
     def _repeated(self, batch: BatchMetadata) -> AppendResult:
         by_broker = self.config.message_timestamp_type == "LogAppendTime"
@@ -248,3 +382,249 @@ class Log(TrimmableLog):
             or last - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.is_due(timestamp, now_ms, config.segment_ms - segment.jitter_ms)
         )
+
+    def roll(self, now_ms: int) -> Segment:
+        """Seal the active segment and begin the next one at the log's end.
+
+        Return the segment that is active then, which is the present one if it is empty. Raises
+        `CorruptLog` or `OSError`; the present segment then goes on, unless the log is `broken`.
+        """
+        segments, config, base = self.segments, self._config, self.log_end_offset
+        old = segments.active
+        if old.size == 0 and old.base_offset == base:
+            return old
+        old.seal()
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        jitter_ms = self._random_below(jitter) if jitter > 0 else 0
+        try:
+            self.snapshots.write(self.producers)
+            return segments.begin(base, config, created_ms=now_ms, jitter_ms=jitter_ms)
+        except OSError:
+            try:
+                segments.take_back(base)
+            except OSError:
+                self.flushes.broken = True
+            raise
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        min_one: bool = True,
+        may_wait: bool = True,
+    ) -> LogSlice | None:
+        """Return whole batches from the one that holds `offset` on, none reaching to `end_offset`.
+
+        At most `max_bytes`; with `min_one` the first batch even if it is larger. `None` when there
+        is nothing. Raises `KafkaError` 1 for an offset outside the log, and as `LogReader.read`.
+        """
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside {self.log_start_offset} to {end}",
+            )
+        if offset >= end_offset or offset == end:
+            return None
+        return self.reader.read(offset, max_bytes, end_offset, min_one, may_wait)
+
+    def aborted_transactions(
+        self, offset: int, found: LogSlice, *, may_wait: bool = True
+    ) -> list[AbortedTransaction]:
+        """Return aborted transactions with records in what `read` found from `offset` on.
+
+        What was read ends at or before the last stable offset. Sorted by first offset. Raises as
+        `LogReader.aborted_transactions`.
+        """
+        if not self.segments.has_aborted:
+            return []
+        stable = self.last_stable_offset
+        return self.reader.aborted_transactions(offset, found, stable, may_wait=may_wait)
+
+    def search_time(self, timestamp: int | None) -> Search:
+        """Find the first record at or after a time (ms).
+
+        Without `timestamp`, find the first one that has the greatest timestamp. Raises as the
+        searches in `reading.timestamps`.
+        """
+        segments, epochs, start = self.segments, self.leader_epochs, self.log_start_offset
+        if timestamp is None:
+            return search_max_timestamp(segments, epochs, start)
+        return search_timestamp(segments, epochs, start, timestamp)
+
+    # Durability
+
+    def begin_flush(self, *, beside_others: bool = False) -> FlushJob | None:
+        """Return what to sync; `None` when all is durable or a flush is under way.
+
+        One that runs `beside_others` does not wait for those, and syncs again what they have yet
+        to. Raises `OSError` or `CorruptLog` with nothing claimed: the next one begins with the
+        same.
+        """
+        end = self.log_end_offset
+        if not self.flushes.is_due(end, beside_others=beside_others):
+            return None
+        if self.leader_epochs.is_behind(end):
+            self.write_epochs()
+        return self.flushes.begin(end, self.last_stable_offset)
+
+    def finish_flush(self, job: FlushJob) -> None:
+        """Take note that `job.run()` has returned."""
+        if self.flushes.finish(job):
+            self.producers.commit_markers(self.flushes.recovery_point)
+
+    def flush(self) -> None:
+        """Block until everything appended is durable, whatever else is being flushed.
+
+        Raises `OSError`, as `Flushes.run_now`, or `CorruptLog`, as `begin_flush`.
+        """
+        job = self.begin_flush(beside_others=True)
+        if job is not None:
+            self.flushes.run_now(job)
+            self.finish_flush(job)
+
+    def write_epochs(self) -> None:
+        """Write the leader epochs, which the next flush makes durable. Raises `OSError`."""
+        path = self.folder / LEADER_EPOCHS
+        replace(self.segments.disk, path, encode_epochs(self.leader_epochs.entries))
+        self.leader_epochs.note_saved()
+        self.segments.unsynced |= {path, self.folder}
+
+    def write_out(self) -> None:
+        """Write what the files lack before a last flush; no other log is touched.
+
+        Raises `OSError` or `CorruptLog`.
+        """
+        self.segments.finish()
+        if self.producers.end_offset > self.log_start_offset:
+            self.snapshots.write(self.producers)
+        if self.leader_epochs.is_behind(self.log_end_offset):
+            self.write_epochs()
+
+    def abandon(self) -> None:
+        """Give up the files without writing anything."""
+        self.segments.abandon()
+
+    def move_to(self, folder: Path) -> None:
+        """Take note that the log's directory has been renamed."""
+        self.snapshots.folder = folder
+        self.segments.move_to(folder)
+
+    # Removing records from the start (retention), from the end, or within (compaction)
+
+    def delete_old_segments(
+        self,
+        now_ms: int,
+        high_watermark: int | None = None,
+        *,
+        at_once: bool = False,
+        may_wait: bool = True,
+    ) -> int:
+        """Apply retention and return how many segments were deleted; call it every few minutes.
+
+        Their files are renamed now and removed by a later call, after `file.delete.delay.ms`, or by
+        the next one that is to remove them `at_once`. An `OSError` leaves some of them, below the
+        log's start, to the next call. Raises `NotReady` for an index that has to be loaded, unless
+        it `may_wait`.
+        """
+        segments = self.segments
+        segments.removed.remove_due(math.inf if at_once else now_ms)
+        if segments.swapping:
+            return 0
+        committed = self.log_end_offset if high_watermark is None else high_watermark
+        ask = wait_for if may_wait else _ask_once
+        start = self.log_start_offset
+        count = ask(
+            partial(
+                count_deletable, segments, self._config, now_ms, start=start, committed=committed
+            )
+        )
+        if not count:
+            return 0
+        if count == len(segments):
+            ask(partial(check_append, segments))  # a roll writes the indexes
+        if count == len(segments) and not self._roll_to_retain(now_ms):
+            count -= 1
+        start = segments[count].base_offset
+        # The start moves first: of a deletion that fails half-way, nothing is served any more.
+        self.advance_log_start(start)
+        self.snapshots.remove_before(start)
+        for _ in range(count):
+            segments.delete_first(now_ms + self._config.file_delete_delay_ms)
+        return count
+
+    def _roll_to_retain(self, now_ms: int) -> bool:
+        """Return whether the active segment may be deleted too; without space only older ones."""
+        try:
+            self.roll(now_ms)
+        except OSError as error:
+            if len(self.segments) == 1 or not is_shortage(error):
+                raise
+            return False
+        # Offsets never restart: the new segment has to be durable before the old ones are gone.
+        self.segments.disk.sync_dir(self.folder)
+        return True
+
+    def advance_log_start(self, offset: int) -> None:
+        """Hide everything before `offset`; whole segments are deleted with the next retention run.
+
+        Raises `KafkaError` 1 for an offset beyond the end of the log.
+        """
+        if not offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"the log cannot start at {offset}: it ends at {self.log_end_offset}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off the batch that holds `offset` and all after it; a follower's duty (KIP-101).
+
+        Raises `OSError` or `CorruptLog`.
+        """
+        if offset >= self.log_end_offset:
+            return
+        segments = self.segments
+        keep = segments.count_from(offset)
+        end = segments[keep - 1].end_before(offset) if keep else offset
+        assert 0 <= end <= offset
+        segments.generation += 1
+        self.log_start_offset = min(self.log_start_offset, end)
+        # The recovery point goes back durably before anything is cut off: after a crash in between,
+        # a start would otherwise miss records below it and take the log offline.
+        if self.flushes.truncate_to(end) and self.before_truncate is not None:
+            self.before_truncate()
+        if keep:
+            segments.cut(keep, end)
+        else:
+            segments.restart_at(end, self._config)
+        self.log_end_offset = end
+        assert segments.active.next_offset == end
+        self.leader_epochs.truncate_from_end(end)
+        self.snapshots.remove_beyond(end)
+        active = segments.active
+        self.rebuild_producers([active] if active.txn_index is not None else [])
+
+    def rebuild_producers(self, reindexed: Sequence[Segment] = ()) -> None:
+        """Make the producers' state from the newest snapshot and the log after it.
+
+        The transaction indexes of `reindexed` segments are rebuilt on the way. Raises `CorruptLog`
+        or `OSError`.
+        """
+        rebuild(self.producers, self.snapshots, self.segments, reindexed)
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, due_ms: int) -> None:
+        """Replace a run of sealed segments by a compacted one; as `SegmentList.replace`."""
+        self.segments.replace(old, new, due_ms)
+        for segment in old[1:]:
+            self.snapshots.remove_at(segment.base_offset)
+
+
+def _ask_once(ask: Callable[[], T]) -> T:
+    return ask()

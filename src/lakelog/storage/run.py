@@ -8,7 +8,7 @@ left to `Log.append`, which says what is wrong with it, if anything is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lakelog.base.config.keys.topics import LONG_MAX, PAGE_CACHE, VERIFY_ALL
 from lakelog.base.config.log_config import LogConfig
@@ -21,11 +21,9 @@ from lakelog.records.batch import (
     HeaderFields,
 )
 from lakelog.records.crc import crc32c_function
-from lakelog.storage.producers.state import SEQUENCE_MAX, ProducerEntry
+from lakelog.storage.producers.state import SEQUENCE_MAX, ProducerEntry, ProducerStateTable
+from lakelog.storage.segments.segment import Segment
 from lakelog.storage.validation.batches import CRC_START, LeastSizes
-
-if TYPE_CHECKING:
-    from lakelog.storage.log import Log
 
 _LEAST_SIZES = LeastSizes(0)
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
@@ -54,13 +52,19 @@ class Run(NamedTuple):
     producer: ProducerEntry | None
 
 
-def place_run(log: Log, batches: Sequence[memoryview], leader_epoch: int, now_ms: int) -> Run:
-    """Finds the run and gives its batches their offsets, from the log's end on, and the epoch."""
-    config, segment = log.config, log.active_segment
+def place_run(
+    batches: Sequence[memoryview],
+    config: LogConfig,
+    segment: Segment,
+    producers: ProducerStateTable,
+    leader_epoch: int,
+    now_ms: int,
+) -> Run:
+    """Find the run, and write offsets, from the end of `segment` on, and epoch into its batches."""
     unpack, place, checksum = HEADER.unpack_from, PLACE.pack_into, crc32c_function()
     headers: list[HeaderFields] = []
     offsets: list[int] = []
-    offset, room = log.log_end_offset, config.segment_bytes - segment.size
+    offset, room = segment.next_offset, config.segment_bytes - segment.size
     size_max, offset_max = config.max_message_bytes, segment.base_offset + RELATIVE_OFFSET_MAX
     timestamp_max = min(now_ms + config.message_timestamp_after_max_ms, segment.roll_after - 1)
     producer, expected = None, (-1, -1, -1)
@@ -91,7 +95,7 @@ def place_run(log: Log, batches: Sequence[memoryview], leader_epoch: int, now_ms
             if (owner, epoch, first) != expected:
                 break
         elif owner >= 0:
-            producer = log.producers.expecting(header)
+            producer = producers.expecting(header)
             if producer is None:
                 break
         place(batch, 0, offset, length, leader_epoch)

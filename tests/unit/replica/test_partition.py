@@ -16,10 +16,9 @@ from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.reserve import SpaceGate
 from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.preparation import NotReady
-from lakelog.storage.reading.timestamps import at_once
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
-from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, make_batch, read_batches
+from storage_kit import DATA, NOW, TOPIC_ID, ManualClock, at_once, make_batch, read_batches
 
 
 def open_partition(
@@ -124,7 +123,7 @@ def test_a_flush_that_ends_after_a_newer_one_takes_nothing_back() -> None:
     job.run()
     log.finish_flush(job)
     assert log.recovery_point == 2
-    assert log.may_be_closed
+    assert log.flushes.may_be_closed
     assert log.begin_flush() is None
 
 
@@ -175,7 +174,7 @@ def test_a_flush_that_ends_well_after_another_failed_proves_nothing() -> None:
     job.run()
     partition.log.finish_flush(job)
     assert partition.log.recovery_point == 0
-    assert not partition.log.may_be_closed
+    assert not partition.log.flushes.may_be_closed
 
 
 def test_what_another_flush_lost_is_not_claimed() -> None:
@@ -301,7 +300,7 @@ def test_a_read_that_fails_over_aborted_transactions_holds_no_file() -> None:
     partition = open_partition(disk)
     begin_transaction(partition, 7, 3)
     partition.append_marker(7, 0, False, 0, NOW, transaction_version=0)
-    segment = partition.log.active_segment
+    segment = partition.log.segments.active
     assert segment.handle is not None
     assert segment.txn_index is not None
     segment.txn_index.entries = None  # as after a start, before anybody has asked

@@ -294,7 +294,7 @@ def test_an_abort_marker_behind_a_damaged_index(
         (result,) = response.markers[0].topics[0].partitions
         assert result.error_code == ErrorCode.NONE
         assert partition.log.log_end_offset == 2 * BATCHES + 1
-        index = partition.log.active_segment.txn_index
+        index = partition.log.segments.active.txn_index
         assert index is not None
         assert index.entries is not None
         assert [entry.first_offset for entry in index.entries] == list(range(2, 2 * BATCHES, 4))

@@ -29,6 +29,7 @@ from storage_kit import (
     memory_store,
     read_batches,
     read_records,
+    record_at,
 )
 
 DAY = 86_400_000
@@ -122,7 +123,7 @@ def test_a_producers_claim_of_the_brokers_time_is_taken_back(codec: int) -> None
     assert stored == make_batch(2, codec=codec)[:12] + (3).to_bytes(4, "big") + stored[16:]
     assert (read_header(stored).timestamp_type, read_header(stored).codec) == (0, codec)
     assert [record.timestamp for record in read_records(log)] == [NOW, NOW + 1]
-    assert log.offset_for_timestamp(NOW + 1) == (NOW + 1, 1, 3)
+    assert record_at(log, NOW + 1) == (NOW + 1, 1, 3)
     assert store.killed().log_end_offset == 2
 
 
@@ -182,7 +183,7 @@ def test_the_brokers_time_replaces_the_producers(codec: int) -> None:
     assert [record.timestamp for record in read_records(log)] == [
         NOW + number // 2 for number in range(6)
     ]
-    assert log.offset_for_timestamp(NOW + 1) == (NOW + 1, 2, 0)
+    assert record_at(log, NOW + 1) == (NOW + 1, 2, 0)
     assert store.killed().log_end_offset == 6
 
 
@@ -325,7 +326,7 @@ def test_a_segment_that_could_not_begin_leaves_nothing_behind(
     store.disk.fail(operation, errno.ENOSPC, suffix=f"{2:020d}{suffix}")
     with pytest.raises(OSError, match=str(errno.ENOSPC)):
         append(log, make_batch(size=200))
-    assert not log.active_segment.sealed
+    assert not log.segments.active.sealed
     append(log, make_batch())
     batches = read_batches(log)
     assert (len(log.segments), len(batches)) == (1, 3)
@@ -361,7 +362,7 @@ def test_the_first_append_after_a_start_walks_through_no_batches(rising: bool) -
             append(log, make_batch(timestamp=NOW + (number if rising else -number)))
         log = store.restart()
         with pytest.raises(NotReady) as first:
-            check_append(log)
+            check_append(log.segments)
         first.value.job.run()
         return lines_run(first.value.job.finish) + lines_run(lambda: append(log, make_batch()))
 

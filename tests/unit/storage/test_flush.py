@@ -69,10 +69,10 @@ def test_a_roll_leaves_the_closed_segment_to_the_next_flush() -> None:
     log = memory_store(SMALL).create()
     for _ in range(9):
         append(log, make_batch(2))
-    assert len(log.unflushed_segments()) == len(log.segments) > 2
+    assert len(log.flushes.unflushed_segments()) == len(log.segments) > 2
     log.flush()
     append(log, make_batch(2))
-    assert log.unflushed_segments() == [log.active_segment]
+    assert log.flushes.unflushed_segments() == [log.segments.active]
 
 
 def test_a_flush_overtaken_by_a_truncation_proves_nothing() -> None:
@@ -144,7 +144,7 @@ def test_a_flush_that_cannot_begin_claims_nothing(
         append_in_transaction(log, (5, 0, number))
         append_marker(log, 5, 0, commit=False)
     assert len(log.segments) > 1
-    last, opened = log.active_segment, Segment.open
+    last, opened = log.segments.active, Segment.open
     handles = [segment.open() for segment in log.segments]
 
     def failing(segment: Segment) -> object:
@@ -157,7 +157,7 @@ def test_a_flush_that_cannot_begin_claims_nothing(
         with pytest.raises(OSError):
             log.begin_flush()
     assert [handle.readers for handle in handles] == [0] * len(handles)
-    assert log.may_be_closed
+    assert log.flushes.may_be_closed
     job = log.begin_flush()
     assert job is not None
     assert {log.folder, log.folder.parent} <= set(job.names)
@@ -255,7 +255,7 @@ def test_a_flush_without_descriptors_is_put_off_and_claims_nothing(code: int) ->
     assert job is not None
     with pytest.raises(OSError, match=os.strerror(code)):
         job.run()
-    log.put_off_flush(job)
+    log.flushes.put_off(job)
     assert not log.broken
     assert log.recovery_point == 0
     log.flush()

@@ -14,14 +14,18 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import iter_batches
 from lakelog.runtime.posix import PosixDisk
+from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, TIME_INDEX
+from lakelog.storage.producers.snapshots import ProducerSnapshots
+from lakelog.storage.producers.state import ProducerStateTable
 from lakelog.storage.segments.handles import HandleCache
-from lakelog.storage.segments.index_check import LAST_BYTES_MAX
+from lakelog.storage.segments.indexed_segment import LAST_BYTES_MAX
 from lakelog.storage.segments.segment import Segment
-from storage_kit import NOW, Store, append, make_batch, memory_store
+from lakelog.storage.segments.segment_list import SegmentList
+from storage_kit import NOW, Store, append, make_batch, memory_store, record_at
 
 
 def make_log(folder: Path, config: LogConfig | None = None, *, max_open: int = 8) -> Log:
@@ -29,7 +33,12 @@ def make_log(folder: Path, config: LogConfig | None = None, *, max_open: int = 8
     handles = HandleCache(PosixDisk(), max_open)
     segment = Segment(handles, folder, 0, config, created_ms=NOW).create()
     return Log(
-        "topic", 0, bytes(16), config, folder, handles, [segment], random_below=lambda end: 0
+        *("topic", 0, bytes(16), config),
+        SegmentList(folder, handles, [segment]),
+        ProducerStateTable(),
+        ProducerSnapshots(handles.disk, folder),
+        EpochCache(),
+        random_below=lambda end: 0,
     )
 
 
@@ -132,7 +141,7 @@ def test_limits_mean_the_same_whether_or_not_the_batch_is_known(
 
     def read(max_bytes: int, *, min_one: bool) -> int:
         if not known:
-            log._known.clear()
+            log.segments.known.clear()
         found = log.read(2, max_bytes, end_offset=6, min_one=min_one)
         if found is None:
             return 0
@@ -181,7 +190,7 @@ def test_log_append_time_replaces_the_timestamp_and_keeps_the_checksum(tmp_path:
     result = log.append(batch, leader_epoch=0, now_ms=NOW)
     assert result.append_time_ms == NOW
     log.append(make_batch(1, timestamp=7), leader_epoch=0, now_ms=NOW + 1)
-    assert log.active_segment.max_timestamp == NOW + 1
+    assert log.segments.active.max_timestamp == NOW + 1
 
 
 def test_idempotent_retries_return_the_first_offsets(tmp_path: Path) -> None:
@@ -227,11 +236,11 @@ def test_times_are_found_without_loading_the_indexes_of_other_segments(tmp_path:
     for number in range(100):
         append(log, make_batch(1, timestamp=NOW + number * 10))
     log = store.restart()
-    assert log.offset_for_timestamp(NOW + 955) == (NOW + 960, 96, 3)
+    assert record_at(log, NOW + 955) == (NOW + 960, 96, 3)
     loaded = [segment for segment in log.segments if segment.unloadable_bytes]
     assert len(log.segments) > 4
     assert loaded == []
-    assert log.offset_for_timestamp(NOW + 5) == (NOW + 10, 1, 3)
+    assert record_at(log, NOW + 5) == (NOW + 10, 1, 3)
     assert [segment for segment in log.segments if segment.unloadable_bytes] == log.segments[:1]
 
 

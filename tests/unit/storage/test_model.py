@@ -21,6 +21,7 @@ from storage_kit import (
     memory_store,
     read_batches,
     read_records,
+    record_at,
 )
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=150, file_delete_delay_ms=0)
@@ -71,7 +72,7 @@ def check_times(log: Log) -> None:
     records = read_records(log)
     for time in range(NOW - 1100, NOW + 1100, 90):
         expected = next((r for r in records if r.timestamp >= time), None)
-        found = log.offset_for_timestamp(time)
+        found = record_at(log, time)
         assert (found and found[:2]) == (expected and (expected.timestamp, expected.offset))
 
 
@@ -233,7 +234,7 @@ def test_a_failed_write_leaves_no_trace(skip: int) -> None:
             append(log, batch)
         except OSError:
             failures += 1
-            assert log.active_segment.size == disk.size(log.active_segment.path(".log"))
+            assert log.segments.active.size == disk.size(log.segments.active.path(".log"))
             continue
         written.append(bytes(batch))
     assert failures == 1
@@ -271,9 +272,9 @@ def test_a_write_whose_remains_cannot_be_cut_off_is_cut_off_later() -> None:
     disk.fail("truncate", errno.EIO, suffix=".log")
     with pytest.raises(OSError):
         append(log, make_batch(9))
-    assert log.active_segment.torn
+    assert log.segments.active.torn
     append(log, second := make_batch(1, size=1))
-    data = disk.read(log.active_segment.path(".log"))
+    data = disk.read(log.segments.active.path(".log"))
     assert [bytes(batch) for _, batch in iter_batches(data)] == [first, second]
     assert len(data) == len(first) + len(second)
 
@@ -282,10 +283,10 @@ def test_an_index_that_cannot_be_loaded_lets_nothing_be_written() -> None:
     store = memory_store(CONFIG)
     append(store.create(), make_batch(1))
     log = store.restart()
-    before = log.active_segment.size
+    before = log.segments.active.size
     disk = store.disk
     assert isinstance(disk, MemoryDisk)
     disk.fail("read", errno.EIO, suffix=".index")
     with pytest.raises(OSError):
         append(log, make_batch(1))
-    assert disk.size(log.active_segment.path(".log")) == before
+    assert disk.size(log.segments.active.path(".log")) == before

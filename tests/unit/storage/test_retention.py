@@ -94,7 +94,7 @@ def test_a_segment_ends_when_its_index_is_full() -> None:
 def test_a_segment_ends_before_its_offsets_grow_beyond_four_bytes() -> None:
     log = memory_store().create()
     append(log, make_batch())
-    log.log_end_offset = 0x7FFFFFFF
+    log.log_end_offset = log.segments.active.next_offset = 0x7FFFFFFF
     append(log, make_batch())
     assert bases(log) == [0]
     append(log, make_batch())
@@ -106,7 +106,7 @@ def test_jitter_shortens_the_time() -> None:
     log = store.create()
     append(log, make_batch())
     log.roll(NOW)
-    assert 0 < log.active_segment.jitter_ms < HOUR
+    assert 0 < log.segments.active.jitter_ms < HOUR
 
 
 def fill(log: Log, hours: int = 10) -> None:

@@ -168,7 +168,7 @@ def test_a_failed_write_leaves_no_trace_of_the_run(code: int, partial: int) -> N
     with pytest.raises(OSError, match=str(code)):
         log.append_run([memoryview(batch) for batch in batches], leader_epoch=EPOCH, now_ms=NOW)
     assert log.broken is (code == errno.EIO)
-    log.broken = False
+    log.flushes.broken = False
     assert state(log) == before
     assert [read_header(batch).base_offset for batch in batches] == [0] * 5
     assert [append(log, batch) for batch in batches] == [2, 3, 4, 5, 6]
@@ -209,7 +209,7 @@ def test_a_run_ends_where_an_index_could_not_say_the_offset() -> None:
     store = memory_store()
     log = store.create()
     batches = idempotent(log, 3)
-    log.active_segment.base_offset -= 0x7FFFFFFF - 3
+    log.segments.active.base_offset -= 0x7FFFFFFF - 3
     views = [memoryview(batch) for batch in batches]
     assert log.append_run(views, leader_epoch=EPOCH, now_ms=NOW) == [2, 3]
 
@@ -219,9 +219,9 @@ def test_a_run_may_fill_its_segment_to_the_byte() -> None:
     log = store.create()
     batches = idempotent(log, 3)
     more = [make_batch(), *batches[:2]]
-    size = log.active_segment.size + sum(len(batch) for batch in more)
+    size = log.segments.active.size + sum(len(batch) for batch in more)
     log.config = PLAIN._replace(segment_bytes=size)
     append(log, more[0])
     views = [memoryview(batch) for batch in batches]
     assert log.append_run(views, leader_epoch=EPOCH, now_ms=NOW) == [3, 4]
-    assert log.active_segment.size == log.config.segment_bytes
+    assert log.segments.active.size == log.config.segment_bytes

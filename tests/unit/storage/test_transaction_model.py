@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -17,11 +16,9 @@ from lakelog.base.config.log_config import LogConfig
 from lakelog.base.errors import KafkaError
 from lakelog.records.batch import iter_batches
 from lakelog.storage.log import Log
-from lakelog.storage.preparation import wait_for
-from lakelog.storage.reading.aborted_check import aborted_in
 from lakelog.testing.disk import DiskStopped, MemoryDisk
 from lakelog.testing.randomness import SeededRandom
-from storage_kit import NOW, Store, append_marker, make_batch, memory_store
+from storage_kit import NOW, Store, aborted_by_segment, append_marker, make_batch, memory_store
 
 CONFIG = LogConfig(
     segment_bytes=1200, index_interval_bytes=150, file_delete_delay_ms=0, retention_ms=-1
@@ -162,7 +159,7 @@ def check(log: Log, model: Model) -> None:
     assert state == model.state()
     floor = log.segments[0].base_offset
     expected = [tuple(entry) for entry in model.aborted() if entry.last >= floor]
-    aborted = [wait_for(partial(aborted_in, log, segment)) for segment in log.segments]
+    aborted = aborted_by_segment(log)
     assert [tuple(entry) for entries in aborted for entry in entries] == expected
 
 

@@ -186,7 +186,7 @@ class Cleaner:
         for partition in self._compacted():
             if partition in self._in_progress or partition in self.uncleanable:
                 continue
-            wanted = min(partition.log.active_segment.base_offset, partition.last_stable_offset)
+            wanted = min(partition.log.segments.active.base_offset, partition.last_stable_offset)
             if partition.log.durable_stable_offset < wanted:
                 self._flush(partition)  # only what is durable is compacted, and decided for good
             cleaned = offsets.get((partition.topic, partition.index))

@@ -197,7 +197,7 @@ class Maintenance:
         error = work.exception()
         log = partition.log
         if lacks_descriptors(error):
-            log.put_off_flush(job)
+            log.flushes.put_off(job)
             self._flush_later(partition, error)
             return
         if error is not None:
@@ -206,7 +206,10 @@ class Maintenance:
             return
         log.finish_flush(job)
         partition.note_flush()
-        if partition.watermark.offset < log.log_end_offset or len(log.unflushed_segments()) > 1:
+        if (
+            partition.watermark.offset < log.log_end_offset
+            or len(log.flushes.unflushed_segments()) > 1
+        ):
             self.flush_soon(partition)
 
     def _flush_later(self, partition: Partition, error: OSError) -> None:

@@ -65,7 +65,7 @@ def examine(
     dirty = start
     if cleaned_offset is not None and start <= cleaned_offset <= log.log_end_offset:
         dirty = cleaned_offset
-    active = log.active_segment.base_offset
+    active = log.segments.active.base_offset
     young = _first_young(log, dirty, now_ms)
     stable = min(last_stable_offset, log.durable_stable_offset)
     limit = min(stable, active if young is None else young)
@@ -111,7 +111,7 @@ def make_job(found: CleanableLog, now_ms: int, limits: CleanerLimits) -> Compact
 
 def _sources(log: Log) -> list[Source]:
     ends = [segment.base_offset for segment in log.segments[1:]]
-    disk = log.handles.disk
+    disk = log.segments.disk
     return [
         Source(segment.base_offset, end, segment.size, disk.modified_ms(segment.path(LOG)))
         for segment, end in zip(log.segments, [*ends, log.log_end_offset], strict=True)
@@ -132,7 +132,7 @@ def _first_young(log: Log, dirty: int, now_ms: int) -> int | None:
     if lag_ms <= 0:
         return None
     for segment in _dirty_sealed(log, dirty):
-        if last_time(log, segment, now_ms) > now_ms - lag_ms:
+        if last_time(log.segments, segment, now_ms) > now_ms - lag_ms:
             return segment.base_offset
     return None
 

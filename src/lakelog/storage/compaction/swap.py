@@ -82,13 +82,13 @@ class SwapJob:
 def begin_swap(log: Log, group: CleanedGroup) -> SwapJob:
     """Until `end_swap` the log deletes no segment. See `can_swap`."""
     assert can_swap(log, group)
-    log.swapping = True
-    return SwapJob(log.handles.disk, log.folder, group)
+    log.segments.swapping = True
+    return SwapJob(log.segments.disk, log.folder, group)
 
 
 def can_swap(log: Log, group: CleanedGroup) -> bool:
     """Whether the segments that were cleaned are all still in the log."""
-    return _position(log, group) is not None and not log.swapping
+    return _position(log, group) is not None and not log.segments.swapping
 
 
 def _position(log: Log, group: CleanedGroup) -> int | None:
@@ -125,10 +125,12 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
     """
     first = _position(log, group)
     assert first is not None
-    disk, old = log.handles.disk, log.segments[first : first + len(group.sources)]
+    disk, old = log.segments.disk, log.segments[first : first + len(group.sources)]
     created = old[0].created_ms
     due_ms = now_ms + log.config.file_delete_delay_ms
-    new = Segment(log.handles, log.folder, group.base_offset, log.config, created_ms=created)
+    new = Segment(
+        log.segments.handles, log.folder, group.base_offset, log.config, created_ms=created
+    )
     new.size, new.next_offset, new.sealed = group.size, group.end_offset, True
     if TXN_INDEX in group.suffixes:
         new.txn_index = TxnIndex(None)
@@ -145,7 +147,7 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
 
 def end_swap(log: Log) -> None:
     """However it went."""
-    log.swapping = False
+    log.segments.swapping = False
 
 
 def finish_interrupted_swaps(disk: Disk, folder: Path, names: Sequence[str]) -> list[str]:

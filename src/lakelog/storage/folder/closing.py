@@ -50,7 +50,7 @@ class _Slice:
     def __init__(self, disk: Disk, folder: Path, logs: list[Log]) -> None:
         self._disk = disk
         self._folder = folder
-        self._logs = [log for log in logs if log.may_be_closed]
+        self._logs = [log for log in logs if log.flushes.may_be_closed]
         self._complete = len(self._logs) == len(logs)
         self._unwritten: list[Log] = []
         self._jobs: list[tuple[Log, FlushJob]] = []

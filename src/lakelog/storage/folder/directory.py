@@ -37,6 +37,7 @@ from lakelog.storage.checkpoint import (
     TopicPartition,
     encode_epochs,
 )
+from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog, LoadInterrupted
 from lakelog.storage.files import is_blank, replace
 from lakelog.storage.folder.closing import Works, close_logs
@@ -64,10 +65,12 @@ from lakelog.storage.names import (
     retired_dir_name,
 )
 from lakelog.storage.producers.limit import ProducerRoom
+from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.recovery.known_log import KnownLog
 from lakelog.storage.recovery.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
 from lakelog.storage.segments.handles import MAX_OPEN_DEFAULT, HandleCache
 from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment_list import SegmentList
 
 _logger = logging.getLogger(__name__)
 
@@ -331,12 +334,11 @@ class LogDirectory:
             partition,
             topic_id,
             config,
-            folder,
-            self.handles,
-            [segment],
+            SegmentList(folder, self.handles, [segment], created=True),
+            self.producers.new_table(),
+            ProducerSnapshots(self._disk, folder),
+            EpochCache(),
             random_below=self._random.below,
-            producers=self.producers.new_table(),
-            created=True,
         )
 
     def add_log(self, log: Log) -> None:

@@ -31,6 +31,10 @@ class ProducerSnapshots:
         self.folder = folder
         self.offsets = sorted(offsets)
 
+    def copy(self) -> ProducerSnapshots:
+        """Return what a thread may use while the owner goes on writing and removing files."""
+        return ProducerSnapshots(self._disk, self.folder, self.offsets)
+
     def write(self, table: ProducerStateTable) -> None:
         """A snapshot at the table's end, unless there is one. It is not synced."""
         offset = table.end_offset

@@ -9,29 +9,28 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists, write_aside
 from lakelog.storage.indexes.txn_index import AbortedTransaction, TxnIndex, encode_aborted
 from lakelog.storage.names import TXN_INDEX
 from lakelog.storage.preparation import NotReady
+from lakelog.storage.producers.replay import replay
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.producers.state import ProducerStateTable
-from lakelog.storage.reading.seeking import check_append
-from lakelog.storage.reading.transactions import are_in, holder, replay
+from lakelog.storage.reading.transactions import are_in, holder
 from lakelog.storage.segments.detached import DetachedSegment
-
-if TYPE_CHECKING:
-    from lakelog.storage.local_log import LocalLog
-    from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment_list import SegmentList
 
 
-def aborted_in(log: LocalLog, segment: Segment) -> list[AbortedTransaction]:
-    """The segment's aborted transactions, by their last offsets.
+def aborted_in(
+    segments: SegmentList, snapshots: ProducerSnapshots, segment: Segment
+) -> list[AbortedTransaction]:
+    """Return the aborted transactions of one of `segments`, sorted by last offset.
 
-    Raises `NotReady` if they have not been read, and `CorruptLog` if neither index nor log can
-    tell them.
+    Raises `NotReady` if its index has not been read, and `CorruptLog` if the index is damaged and
+    cannot be rebuilt from the log.
     """
     index = segment.txn_index
     if index is None:
@@ -39,15 +38,8 @@ def aborted_in(log: LocalLog, segment: Segment) -> list[AbortedTransaction]:
     if index.error is not None:
         raise CorruptLog(index.error.path, index.error.position, index.error.reason)
     if index.entries is None:
-        raise NotReady(AbortedJob(log, segment, index))
+        raise NotReady(AbortedJob(segments, snapshots, segment, index))
     return index.entries
-
-
-def check_marker(log: LocalLog, *, commit: bool) -> None:
-    """Raises as `check_append` and, for a marker that aborts, as `aborted_in`."""
-    check_append(log)
-    if not commit:
-        aborted_in(log, log.active_segment)
 
 
 class _Copies:
@@ -75,21 +67,25 @@ class _Copies:
 class AbortedJob:
     """Reads the entries of one index, or rebuilds it if it cannot be right."""
 
-    def __init__(self, log: LocalLog, segment: Segment, index: TxnIndex) -> None:
+    def __init__(
+        self,
+        segments: SegmentList,
+        snapshots: ProducerSnapshots,
+        segment: Segment,
+        index: TxnIndex,
+    ) -> None:
         self.path = segment.path(TXN_INDEX)
         self.start = 0
         self.failure: OSError | None = None
         self.key: Hashable = (segment, "aborted")
-        self._log = log
+        self._log = segments
         self._segment = segment
         self._index = index
-        self._truncations = log.truncations
-        self._segments = list(log.segments)
+        self._generation = segments.generation
+        self._segments = list(segments)
         self._copies = _Copies(self._segments)
         self._copy = self._copies.of(segment)
-        self._snapshots = ProducerSnapshots(
-            log.handles.disk, log.snapshots.folder, log.snapshots.offsets
-        )
+        self._snapshots = snapshots.copy()
         self._found: list[AbortedTransaction] | None = None
         self._is_rebuilt = False
         self._aside: Path | None = None
@@ -136,9 +132,9 @@ class AbortedJob:
     def finish(self) -> None:
         """To be called by the owner, once."""
         log, segment = self._log, self._segment
-        is_same = segment.txn_index is self._index and log.truncations == self._truncations
+        is_same = segment.txn_index is self._index and log.generation == self._generation
         if is_same and self._index.entries is None:
-            if log.segments == self._segments:
+            if list(log) == self._segments:
                 self.failure = self.failure or self._missing
             self._index.error = self._error
             self._take()

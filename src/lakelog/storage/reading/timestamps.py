@@ -20,23 +20,22 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lakelog.records.batch import BatchHeader, CorruptRecord
 from lakelog.records.errors import RecordsTooLarge
 from lakelog.records.heads import iter_heads
 from lakelog.records.record import record_view
 from lakelog.runtime.api import File
+from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.reading.seeking import check_greatest, check_last_time, check_seek, check_time
 from lakelog.storage.segments.checking import check_now
 from lakelog.storage.segments.scan import scan_headers
+from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.storage.validation.batches import DECODED_BYTES_MAX
-
-if TYPE_CHECKING:
-    from lakelog.storage.local_log import LocalLog
-    from lakelog.storage.segments.segment import Segment
 
 
 class TimestampOffset(NamedTuple):
@@ -58,35 +57,16 @@ Steps = Generator[Work | None, Any, T]
 Search = Steps[TimestampOffset | None]
 
 
-def at_once(search: Search) -> TimestampOffset | None:
-    """What is found, in as long as that takes."""
-    try:
-        work = next(search)
-        while True:
-            work = next(search) if work is None else _sent(search, work)
-    except StopIteration as stop:
-        found: TimestampOffset | None = stop.value
-        return found
+def search_timestamp(
+    segments: SegmentList, epochs: EpochCache, start: int, timestamp: int
+) -> Search:
+    """Find the first record from offset `start` on whose timestamp (ms) is at least `timestamp`.
 
-
-def _sent(search: Search, work: Work) -> Work | None:
-    try:
-        result = work()
-    except CorruptRecord as error:
-        return search.throw(error)
-    return search.send(result)
-
-
-def search_time(log: LocalLog, timestamp: int | None) -> Search:
-    """The first record at or after a time (ms), or without one that with the greatest timestamp."""
-    return search_max_timestamp(log) if timestamp is None else search_timestamp(log, timestamp)
-
-
-def search_timestamp(log: LocalLog, timestamp: int) -> Search:
-    """The first record, in offset order, whose timestamp is at least `timestamp`."""
-    search = _Search(log)
-    for segment in list(log.segments):
-        if segment.next_offset <= search.start:
+    The steps raise `CorruptLog` for a damaged batch, and `OSError`.
+    """
+    search = _Search(segments, epochs, start)
+    for segment in list(segments):
+        if segment.next_offset <= start:
             continue
         if (yield from search.greatest(segment)) < timestamp:
             continue
@@ -96,10 +76,13 @@ def search_timestamp(log: LocalLog, timestamp: int) -> Search:
     return None
 
 
-def search_max_timestamp(log: LocalLog) -> Search:
-    """The first record with the greatest timestamp of all."""
-    search = _Search(log)
-    live = [segment for segment in log.segments if segment.next_offset > log.log_start_offset]
+def search_max_timestamp(segments: SegmentList, epochs: EpochCache, start: int) -> Search:
+    """Find the first of the records from `start` on that have the greatest timestamp.
+
+    The steps raise as those of `search_timestamp`.
+    """
+    search = _Search(segments, epochs, start)
+    live = [segment for segment in segments if segment.next_offset > start]
     for segment in live:
         yield from search.greatest(segment)
     live.sort(key=lambda segment: segment.max_timestamp, reverse=True)
@@ -109,28 +92,23 @@ def search_max_timestamp(log: LocalLog) -> Search:
     return found or (yield from search.greatest_in(live))
 
 
-def find_by_timestamp(log: LocalLog, timestamp: int) -> TimestampOffset | None:
-    return at_once(search_timestamp(log, timestamp))
-
-
-def find_max_timestamp(log: LocalLog) -> TimestampOffset | None:
-    return at_once(search_max_timestamp(log))
-
-
 class _Search:
     """For one answer, among the records from the log's start on."""
 
-    def __init__(self, log: LocalLog) -> None:
-        self.start = log.log_start_offset
-        self._log = log
+    def __init__(self, segments: SegmentList, epochs: EpochCache, start: int) -> None:
+        self._segments = segments
+        self._epochs = epochs
+        self._start = start
         self._left = DECODED_BYTES_MAX
         """Of records that may be read without finding there what the header claims."""
 
-    def _ready(self, segment: Segment, check: Callable[[LocalLog, Segment], None]) -> Steps[bool]:
+    def _ready(
+        self, segment: Segment, check: Callable[[SegmentList, Segment], None]
+    ) -> Steps[bool]:
         """Does what `check` finds to be done first; false if the segment is gone meanwhile."""
-        while segment in self._log.segments:
+        while segment in self._segments:
             try:
-                check(self._log, segment)
+                check(self._segments, segment)
             except NotReady as first:
                 job = first.job
             else:
@@ -150,22 +128,22 @@ class _Search:
             if not (yield from self._ready(segment, check_last_time)):
                 return -1
             position = segment.last_time_position()
-            check_now(segment, position, segment.size, self._log.leader_epochs)
+            check_now(segment, position, segment.size, self._epochs)
         is_there = yield from self._ready(segment, check_greatest)
         return segment.max_timestamp if is_there else -1
 
     def first_in(self, segment: Segment, timestamp: int) -> Search:
-        check = partial(check_time, timestamp=timestamp, offset=self.start)
+        check = partial(check_time, timestamp=timestamp, offset=self._start)
         if not (yield from self._ready(segment, check)):
             return None
-        position = max(segment.position_before_time(timestamp), segment.position_of(self.start))
+        position = max(segment.position_before_time(timestamp), segment.position_of(self._start))
         handle, end = segment.open(), segment.size
         handle.readers += 1
         try:
             for at, header in scan_headers(handle.file, position, end):
                 if header.newest_timestamp < timestamp:
                     continue
-                check_now(segment, position, at + header.size, self._log.leader_epochs)
+                check_now(segment, position, at + header.size, self._epochs)
                 found = yield from self._in_batch(handle.file, at, header, timestamp)
                 if found is not None:
                     return found
@@ -179,13 +157,13 @@ class _Search:
         for segment in segments:
             if best is not None and segment.max_timestamp < best.timestamp:
                 break
-            if (yield from self._ready(segment, partial(check_seek, offset=self.start))):
+            if (yield from self._ready(segment, partial(check_seek, offset=self._start))):
                 best = yield from self._greatest_of(segment, best)
         return best if best is not None and best.timestamp >= 0 else None
 
     def _greatest_of(self, segment: Segment, best: TimestampOffset | None) -> Search:
         """Of the first batch, of which a part may be before the start, and of the newest other."""
-        handle, position, end = segment.open(), segment.position_of(self.start), segment.size
+        handle, position, end = segment.open(), segment.position_of(self._start), segment.size
         file = handle.file
         handle.readers += 1
         try:
@@ -229,7 +207,7 @@ class _Search:
             newest = header.newest_timestamp
             if timestamp is None and best is not None and best.timestamp >= newest:
                 return best
-            first = max(header.base_offset, self.start)
+            first = max(header.base_offset, self._start)
             return TimestampOffset(newest, first, header.partition_leader_epoch)
         except CorruptRecord as error:
             raise CorruptLog(file.path, position, str(error)) from error
@@ -248,7 +226,7 @@ class _Search:
             newest = max(newest, time_ms)
             if not number % _RECORDS_AT_ONCE:
                 yield None
-            if offset < self.start:
+            if offset < self._start:
                 continue
             if timestamp is None:
                 if best is None or (time_ms, -offset) > (best.timestamp, -best.offset):

@@ -1,59 +1,19 @@
-"""Transactions as a log's own batches tell of them: who has one, and which were aborted.
+"""Aborted transactions of a log: which ones a read concerns, and whether an index agrees with it.
 
-Source: `UnifiedLog.collectAbortedTransactions` and `LogSegment.recover` of
-`org.apache.kafka.storage.internals.log`.
+Source: `UnifiedLog.collectAbortedTransactions` of `org.apache.kafka.storage.internals.log`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from lakelog.records.batch import BatchHeader, CorruptRecord
-from lakelog.records.control import EndTransactionMarker, read_marker
-from lakelog.storage.errors import CorruptLog
+from lakelog.records.batch import BatchHeader
 from lakelog.storage.indexes.txn_index import AbortedTransaction
-from lakelog.storage.names import LOG
-from lakelog.storage.producers.state import ProducerStateTable
 from lakelog.storage.segments.scan import scan_headers
-
-if TYPE_CHECKING:
-    from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment import Segment
 
 _COMPARED_MAX = 1000
-
-
-def replay(table: ProducerStateTable, segment: Segment, start: int) -> list[AbortedTransaction]:
-    """Takes the batches of a segment from `start` on into `table`; returns which were aborted.
-
-    Raises `CorruptLog` or `OSError`.
-    """
-    aborted: list[AbortedTransaction] = []
-    if segment.next_offset <= start or not segment.size:
-        return aborted
-    position = segment.position_of(start) if start > segment.base_offset else 0
-    for at, header in scan_headers(segment.open().file, position, segment.size):
-        if header.producer_id < 0 or header.base_offset < start:
-            continue
-        if not header.is_control:
-            table.update(header, header.base_offset)
-            continue
-        marker = _marker(segment, at, header)
-        if marker is None:
-            continue
-        ended = table.ending(header.producer_id, header.base_offset)
-        if ended is not None and not marker.commit:
-            aborted.append(ended)
-        table.end_transaction(header, marker)
-    return aborted
-
-
-def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    try:
-        return read_marker(segment.open().file.read_at(position, header.size), header)
-    except CorruptRecord as error:
-        raise CorruptLog(segment.path(LOG), position, str(error)) from error
 
 
 def are_in(

@@ -40,12 +40,12 @@ from lakelog.storage.names import (
 from lakelog.storage.preparation import wait_for
 from lakelog.storage.producers.limit import ProducerRoom
 from lakelog.storage.producers.snapshots import ProducerSnapshots
-from lakelog.storage.reading.aborted_check import aborted_in
 from lakelog.storage.recovery.known_log import KnownLog
 from lakelog.storage.recovery.segments import Bounds, recover_segment, set_aside
 from lakelog.storage.segments.handles import HandleCache
 from lakelog.storage.segments.scan import scan_headers
 from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment_list import SegmentList
 
 _logger = logging.getLogger(__name__)
 EPOCH_END = 1 << 31
@@ -143,15 +143,13 @@ class LogLoader:
             request.partition,
             request.topic_id,
             request.config,
-            folder,
-            self._handles,
-            segments,
+            SegmentList(folder, self._handles, segments),
+            self._producers.new_table(),
+            snapshots,
+            self._epochs(request, segments, start),
             random_below=self._random_below,
             log_start_offset=start,
             recovery_point=min(request.recovery_point, segments[-1].next_offset),
-            leader_epochs=self._epochs(request, segments, start),
-            producers=self._producers.new_table(),
-            snapshots=snapshots,
         )
         snapshots.remove_beyond(log.log_end_offset)
         if not request.clean and request.known.aborted is None:
@@ -352,8 +350,8 @@ def _add_epochs(epochs: EpochCache, segments: list[Segment], start: int = 0) -> 
 def _open_for_markers(log: Log) -> None:
     """The start may end the open transactions before the loop has a turn."""
     with suppress(CorruptLog, OSError):  # the append reports it
-        _ = log.active_segment.index
-        wait_for(partial(aborted_in, log, log.active_segment))
+        _ = log.segments.active.index
+        wait_for(partial(log.check_marker, commit=False))
 
 
 def _make_durable(log: Log) -> None:

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
-from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.records.batch import (
     HEADER_SIZE,
     MAGIC,
@@ -25,15 +23,13 @@ from lakelog.records.batch import (
     read_header,
 )
 from lakelog.runtime.api import File
+from lakelog.storage.epochs import EpochCache
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.indexes.segment_index import SegmentIndex
 from lakelog.storage.names import LOG
 from lakelog.storage.segments.checks import Checks
 from lakelog.storage.segments.handles import Handle, LogSlice
-
-if TYPE_CHECKING:
-    from lakelog.storage.epochs import EpochCache
-    from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment import Segment
 
 _WINDOW = 256 * 1024
 
@@ -262,10 +258,3 @@ def _anchor(segment: Segment, checks: Checks, position: int, offset: int) -> tup
     if end >= begun and (checks.covers(begun, end) or begun == end):
         return end, expected if end else segment.base_offset
     return begun, -1
-
-
-def may_exceed(max_bytes: int, *, min_one: bool) -> bool:
-    """Whether one batch may be read where none is within the limit."""
-    if max_bytes < 0:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {max_bytes} bytes")
-    return min_one

@@ -15,7 +15,7 @@ from typing import Self
 from lakelog.base.config.log_config import LogConfig
 from lakelog.base.events import event
 from lakelog.records.batch import BatchHeader, HeaderFields
-from lakelog.runtime.api import Buffer, Disk
+from lakelog.runtime.api import Buffer, Disk, File
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists
 from lakelog.storage.indexes.index_files import IndexFiles
@@ -24,13 +24,15 @@ from lakelog.storage.indexes.txn_index import TxnIndex
 from lakelog.storage.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from lakelog.storage.segments.checks import Checks
 from lakelog.storage.segments.handles import Handle, HandleCache
-from lakelog.storage.segments.index_check import follow, learn_greatest, resume
-from lakelog.storage.segments.scan import scan_headers, tell_misplaced
+from lakelog.storage.segments.scan import SPAN, scan_headers, tell_misplaced
 
 _logger = logging.getLogger(__name__)
 
 _INDEX_RUN = 64
 """Index entries kept in memory before they are written."""
+LAST_BYTES_MAX = 1 << 20
+"""Bytes behind the last index entry whose headers the loop reads. Behind a true entry there are
+fewer, unless batches are larger."""
 
 
 class IndexedSegment:
@@ -218,7 +220,7 @@ class IndexedSegment:
 
     def _load_index(self, end: int) -> SegmentIndex:
         index = self.loaded_index = self._files.read()
-        if self.index_is_wrong or not index.is_ordered(self.size) or not resume(self, index):
+        if self.index_is_wrong or not index.is_ordered(self.size) or not self._resume(index):
             index = self._rebuilt("it disagrees with the log", end)
         if self.sealed:
             if self.max_timestamp >= 0 and self.max_timestamp not in index.times[-1:]:
@@ -334,7 +336,7 @@ class IndexedSegment:
         Without them it is known where time rose with the offsets.
         """
         if not self._greatest_known:
-            self._greatest_known = learn_greatest(self, self._files)
+            self._greatest_known = self._learn_greatest()
         return self._greatest_known
 
     def load_tail(self) -> None:
@@ -349,7 +351,7 @@ class IndexedSegment:
         offset, position = entry or (0, 0)
         try:
             last_offset = self.base_offset + offset if entry else -1
-            complete = follow(self, position, last_offset, self._interval)
+            complete = self._follow(position, last_offset)
         except CorruptLog:
             complete = False
         if not complete:
@@ -390,3 +392,102 @@ class IndexedSegment:
         if self.sealed and self.txn_index is not None and not self.txn_index.torn:
             self.txn_index.entries = None
         self._handles.close(self)
+
+    # Whether the index files agree with the log. They may be of a log that was cut since, or lack
+    # entries that were not written in time.
+
+    def is_true(self, index: SegmentIndex, entry: int) -> bool:
+        """Return whether the batch at an entry's position is the one it names. Raises `OSError`."""
+        if entry < 0:
+            return True
+        window = self.open().file.read_at(index.positions[entry], SPAN.size)
+        if len(window) < SPAN.size:
+            return False
+        base, _, delta = SPAN.unpack(window)
+        return bool(base + delta == self.base_offset + index.offsets[entry])
+
+    def _resume(self, index: SegmentIndex) -> bool:
+        """Continue the counts where the last entries end; return whether these are of this log.
+
+        If not, the indexes have to be rebuilt. The last time entry has the greatest timestamp only
+        of the batches up to its own, so the scan begins there.
+        """
+        self.max_timestamp = self.max_timestamp_offset = -1
+        self.bytes_since_entry = 0
+        last_entry = index.positions[-1] if index.positions else 0
+        floor = index.floor(index.time_offsets[-1]) if index.times else -1
+        if not self.is_true(index, floor) or not self.is_true(index, len(index.offsets) - 1):
+            return False
+        file = self.open().file
+        time_found, self.max_timestamp, self.max_timestamp_offset = _scan_times(
+            file, index, self.base_offset
+        )
+        for position, header in scan_headers(file, last_entry, self.size):
+            if header.last_offset == self.max_timestamp_offset:
+                time_found = time_found or header.newest_timestamp == self.max_timestamp
+            self.note_header(position, header)
+        return time_found
+
+    def _follow(self, start: int, last_offset: int) -> bool:
+        """Read on from the last index entry; return false if it is wrong or later ones are missing.
+
+        One is missing behind a batch whose offsets are above those that follow: a search for any
+        record appended later would end there.
+        """
+        self.bytes_since_entry = 0
+        if not 0 <= start <= self.size:
+            return False
+        for position, header in scan_headers(self.open().file, start, self.size):
+            wrong = position == start and last_offset >= 0 and header.last_offset != last_offset
+            wrong |= header.base_offset < self.next_offset
+            if wrong or self.bytes_since_entry > self._interval:
+                return False
+            self.bytes_since_entry += header.size
+            self.next_offset = header.last_offset + 1
+            if header.newest_timestamp > self.max_timestamp:
+                self.max_timestamp = header.newest_timestamp
+                self.max_timestamp_offset = header.last_offset
+        return start < self.size or not self.size
+
+    def _learn_greatest(self) -> bool:
+        """Find the greatest timestamp without the whole index, if time rose with the offsets.
+
+        The last time entry is the greatest up to its batch, if that batch is what it says; what
+        follows is scanned, unless that is more than `LAST_BYTES_MAX`.
+        """
+        entry, time = self._files.read_last()
+        if entry is None or time is None or time[1] < entry[0]:
+            return False
+        found, greatest = False, (-1, -1)
+        if not 0 <= entry[1] < self.size <= entry[1] + LAST_BYTES_MAX:
+            return False
+        try:
+            for _, header in scan_headers(self.open().file, entry[1], self.size):
+                if header.last_offset - self.base_offset == time[1]:
+                    found = header.newest_timestamp == time[0]
+                if header.newest_timestamp > greatest[0]:
+                    greatest = header.newest_timestamp, header.last_offset
+        except CorruptLog:
+            return False
+        if found and greatest[0] >= time[0]:
+            self.max_timestamp, self.max_timestamp_offset = greatest
+        return found
+
+
+def _scan_times(file: File, index: SegmentIndex, base_offset: int) -> tuple[bool, int, int]:
+    """Read the headers from the batch of the last time entry to that of the last index entry.
+
+    Return whether one is what the time entry says, the greatest timestamp, and the last offset of
+    the batch that has it. These are all batches of the segment where the newest record came first.
+    Raises as `scan_headers`.
+    """
+    start, end = index.last_time_position, (index.positions[-1] if index.positions else 0)
+    found, greatest, at = not index.times, -1, -1
+    if index.times:
+        greatest, at = index.times[-1], base_offset + index.time_offsets[-1]
+    for _, header in scan_headers(file, start, end):
+        if header.last_offset == at:
+            found = found or header.newest_timestamp == greatest
+        if header.newest_timestamp > greatest:
+            greatest, at = header.newest_timestamp, header.last_offset
+    return found, greatest, at

@@ -18,8 +18,7 @@ from lakelog.storage.indexes.txn_index import AbortedTransaction, TxnIndex, enco
 from lakelog.storage.names import LOG, TXN_INDEX
 from lakelog.storage.segments.checks import Checks
 from lakelog.storage.segments.handles import Handle
-from lakelog.storage.segments.index_check import LAST_BYTES_MAX, is_true, resume
-from lakelog.storage.segments.indexed_segment import IndexedSegment
+from lakelog.storage.segments.indexed_segment import LAST_BYTES_MAX, IndexedSegment
 from lakelog.storage.segments.scan import SPAN, scan_headers
 
 READ_SIZE = 2048
@@ -121,7 +120,7 @@ class Segment(IndexedSegment):
         """Where the first batch begins that ends at or after `offset`; `size` when none does."""
         index = self.loaded_index if self.loaded_index is not None else self.index
         entry = index.floor(offset - self.base_offset)
-        if not index.trusted and not is_true(self, index, entry):
+        if not index.trusted and not self.is_true(index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.position_of(offset)
         position = index.positions[entry] if entry >= 0 else 0
@@ -158,7 +157,7 @@ class Segment(IndexedSegment):
             return first
         index = self.loaded_index if self.loaded_index is not None else self.index
         entry = index.floor_position(min(position + max_bytes, end))
-        if not index.trusted and not is_true(self, index, entry):
+        if not index.trusted and not self.is_true(index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.whole_batches(position, end, max_bytes, first)
         if entry >= 0 and index.positions[entry] > position:
@@ -197,7 +196,7 @@ class Segment(IndexedSegment):
         """The position of the last index entry before `position`; 0 without one."""
         index = self.index
         entry = index.floor_position(position - 1)
-        if not index.trusted and not is_true(self, index, entry):
+        if not index.trusted and not self.is_true(index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.entry_before(position)
         return index.positions[entry] if entry >= 0 else 0
@@ -253,7 +252,7 @@ class Segment(IndexedSegment):
         entry = bisect_left(index.positions, position)
         if entry == len(index.positions):
             return self.next_offset
-        if not index.trusted and not is_true(self, index, entry):
+        if not index.trusted and not self.is_true(index, entry):
             self.rebuild_index("it disagrees with the log")
             return self.end_of_reads(position)
         return self.base_offset + index.offsets[entry]
@@ -352,7 +351,7 @@ class Segment(IndexedSegment):
         index = self.index
         index.truncate(end - self.base_offset)
         self._files.cut(index)
-        if not resume(self, index):
+        if not self._resume(index):
             self.rebuild_index("it disagrees with the log")
         self.next_offset = end
 

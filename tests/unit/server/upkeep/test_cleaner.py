@@ -170,7 +170,7 @@ def test_a_log_that_is_due_is_compacted_and_the_helper_ended() -> None:
         bench = Bench(memory_store(CONFIG), honest)
         before = len(read_records(bench.log))
         await bench.tick()
-        active = bench.log.active_segment.base_offset
+        active = bench.log.segments.active.base_offset
         assert bench.cleaned == active
         assert len(read_records(bench.log)) < before
         assert bench.checkpoints == 1
@@ -242,7 +242,7 @@ def test_one_death_is_forgotten_after_a_success() -> None:
         for _ in range(3):
             await bench.tick()
         assert bench.cleaner.uncleanable == set()
-        assert bench.cleaned == bench.log.active_segment.base_offset
+        assert bench.cleaned == bench.log.segments.active.base_offset
         await bench.cleaner.stop()
 
     run(scenario())
@@ -283,14 +283,14 @@ def test_segments_that_went_meanwhile_are_not_brought_back() -> None:
 
         def overtaken(disk: MemoryDisk, job: CompactionJob) -> Iterator[Answer]:
             found = list(compact(disk, job, lambda size: None))
-            bench.log.advance_log_start(bench.log.active_segment.base_offset)
+            bench.log.advance_log_start(bench.log.segments.active.base_offset)
             bench.log.delete_old_segments(NOW)
             yield from found
 
         bench = Bench(store, overtaken)
         await bench.tick()
         assert [segment.base_offset for segment in bench.log.segments] == [
-            bench.log.active_segment.base_offset
+            bench.log.segments.active.base_offset
         ]
         assert bench.cleaned == 0 and bench.partition.offline_reason is None
         await bench.cleaner.stop()
@@ -393,7 +393,7 @@ def test_a_swap_is_put_off_while_there_is_a_shortage(
         assert read_records(bench.log) == records
         bench.processes.works.append(honest)
         await bench.tick()
-        assert bench.cleaned == bench.log.active_segment.base_offset
+        assert bench.cleaned == bench.log.segments.active.base_offset
         kept = read_records(bench.log)
         assert len(kept) < len(records)
         await bench.cleaner.stop()

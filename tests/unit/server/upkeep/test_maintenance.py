@@ -170,7 +170,7 @@ async def test_a_closed_segment_is_made_durable(broker: Broker) -> None:
     assert len(partition.log.segments) > 1
     await asyncio.sleep(0.1)
     assert partition.log.recovery_point == partition.log.log_end_offset
-    assert partition.log.unflushed_segments() in ([], [partition.log.active_segment])
+    assert partition.log.flushes.unflushed_segments() in ([], [partition.log.segments.active])
 
 
 @in_broker()
@@ -185,7 +185,7 @@ async def test_segments_closed_during_a_flush_are_flushed_after_it(broker: Broke
     broker.tasks.held = False
     broker.tasks.release()
     await asyncio.sleep(0.1)
-    assert len(partition.log.unflushed_segments()) <= 1
+    assert len(partition.log.flushes.unflushed_segments()) <= 1
 
 
 @in_broker()
@@ -455,4 +455,4 @@ async def test_a_stop_waits_for_the_device_and_ends_the_chores(broker: Broker) -
     broker.append(partition, 6)
     await asyncio.sleep(60)
     assert partition.log.recovery_point == point
-    assert partition.log.may_be_closed
+    assert partition.log.flushes.may_be_closed

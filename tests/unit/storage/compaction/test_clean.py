@@ -19,7 +19,7 @@ from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE
 from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, TIME_INDEX
 from poison import sealed
-from storage_kit import NOW, Store, memory_store, read_batches, read_records
+from storage_kit import NOW, Store, memory_store, read_batches, read_records, record_at
 
 CONFIG = LogConfig(
     segment_bytes=400,
@@ -102,7 +102,7 @@ def test_the_greatest_timestamp_is_that_of_what_stays(store: Store) -> None:
     put(closed(store), batch_of((b"z", b"")))
     Cleaner(store).run()
     assert headers(store.log)[0].max_timestamp == NOW - 1
-    found = store.log.offset_for_timestamp(NOW - 2)
+    found = record_at(store.log, NOW - 2)
     assert found is not None and found[:2] == (NOW - 1, 2)
 
 
@@ -234,7 +234,7 @@ def test_what_no_checksum_covers_is_looked_at(
 ) -> None:
     """A base offset that the batch before has already used, and a magic of the past."""
     put(store.log, batch_of((b"a", b"1"), (b"b", b"1")))
-    second = store.log.active_segment.size
+    second = store.log.segments.active.size
     put(store.log, batch_of((b"a", b"2"), (b"b", b"2")))
     log = closed(store)
     log.segments[0].open().file.write_at(second + position, bytes([value]))

@@ -16,7 +16,15 @@ from lakelog.storage.compaction.plan import CleanerLimits
 from lakelog.storage.log import Log
 from lakelog.testing.disk import DiskStopped, MemoryDisk
 from lakelog.testing.randomness import SeededRandom
-from storage_kit import NOW, Store, index_entries, memory_store, read_records
+from storage_kit import (
+    NOW,
+    Store,
+    index_entries,
+    memory_store,
+    newest_record,
+    read_records,
+    record_at,
+)
 
 RETENTION_MS = 5000
 CONFIG = LogConfig(
@@ -107,10 +115,10 @@ def check_reading(log: Log) -> None:
         assert not [record for record in records if record.offset in skipped]
     for time in range(NOW - 400, NOW + 40_000, 1700):
         expected = next((r for r in records if r.timestamp >= time), None)
-        at = log.offset_for_timestamp(time)
+        at = record_at(log, time)
         assert (at and at[:2]) == (expected and (expected.timestamp, expected.offset))
     newest = max(records, key=lambda r: (r.timestamp, -r.offset))
-    greatest = log.max_timestamp()
+    greatest = newest_record(log)
     assert greatest is not None and greatest[:2] == (newest.timestamp, newest.offset)
 
 
@@ -216,7 +224,7 @@ def test_a_stop_at_every_step_of_a_compaction(first: int, how: str, is_long: boo
         for record in before:
             if (
                 newest[record.key] == record.offset
-                or record.offset >= log.active_segment.base_offset
+                or record.offset >= log.segments.active.base_offset
             ):
                 assert record.offset in kept, stop
         assert log.log_end_offset == model.end

@@ -56,7 +56,7 @@ def test_nothing_undecided_is_cleaned(stable: int, end: int) -> None:
 
 def test_nothing_is_cleaned_that_is_not_durable() -> None:
     _, log = filled()
-    log.recovery_point = 5
+    log.flushes.recovery_point = 5
     assert look(log).first_uncleanable_offset == 4
 
 
@@ -71,7 +71,7 @@ def test_nothing_is_cleaned_whose_decision_is_not_durable() -> None:
     assert log.recovery_point == 6
     assert (log.last_stable_offset, look(log).first_uncleanable_offset) == (7, 0)
     log.flush()
-    assert look(log).first_uncleanable_offset == log.active_segment.base_offset > 0
+    assert look(log).first_uncleanable_offset == log.segments.active.base_offset > 0
 
 
 @pytest.mark.parametrize(("hours", "end"), [(10, 0), (9, 2), (5, 6), (4, 6), (3, 8)])
@@ -104,10 +104,10 @@ def test_records_of_the_future_are_as_old_as_their_file() -> None:
     for _ in range(3):
         append(log, make_batch(timestamp=NOW + 100_000 * HOUR))
     log.flush()
-    written_ms = max(log.handles.disk.modified_ms(each.path(LOG)) for each in log.segments[:-1])
+    written_ms = max(log.segments.disk.modified_ms(each.path(LOG)) for each in log.segments[:-1])
     assert look(log, now_ms=written_ms + HOUR - 1).first_uncleanable_offset == 0
     found = look(log, now_ms=written_ms + HOUR)
-    assert found.first_uncleanable_offset == log.active_segment.base_offset
+    assert found.first_uncleanable_offset == log.segments.active.base_offset
     assert not look(log, now_ms=written_ms + 2 * HOUR).is_overdue
     assert look(log, now_ms=written_ms + 2 * HOUR + 1).is_overdue
 

@@ -97,7 +97,7 @@ def test_the_file_is_durable_and_so_is_its_removal(store: Store) -> None:
 def test_after_a_failure_of_the_device_it_is_not_believed(store: Store, operation: str) -> None:
     disk = disk_of(store)
     disk.fail(operation, errno.EIO, suffix=LOG)  # type: ignore[arg-type]
-    file = store.log.active_segment.open().file
+    file = store.log.segments.active.open().file
     calls = {"write": lambda: file.write_at(300, b"x"), "truncate": lambda: file.truncate(1)}
     with pytest.raises(OSError, match="Input/output"):
         calls.get(operation, file.sync)()
@@ -122,7 +122,7 @@ def test_what_failed_without_touching_a_page_changes_nothing(
 ) -> None:
     disk = disk_of(store)
     disk.fail(operation, code, suffix=LOG)  # type: ignore[arg-type]
-    file = store.log.active_segment.open().file
+    file = store.log.segments.active.open().file
     calls = {"write": lambda: file.write_at(300, b"x"), "read": lambda: file.read_at(0, 1)}
     with pytest.raises(OSError):
         calls.get(operation, file.sync)()
@@ -140,14 +140,14 @@ def test_where_the_file_cannot_be_removed_the_log_says_so(
     disk = disk_of(store)
     disk.fail("sync", errno.EIO, times=2)
     with pytest.raises(OSError, match="Input/output"):
-        store.log.active_segment.open().file.sync()
+        store.log.segments.active.open().file.sync()
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "remove it before the next start" in record.getMessage()
 
 
 def test_what_recovery_cuts_is_lost_though_the_page_cache_is_the_same(store: Store) -> None:
     disk = disk_of(store)
-    disk.flip(store.log.active_segment.path(LOG), 8 * 70)
+    disk.flip(store.log.segments.active.path(LOG), 8 * 70)
     assert has_lost_after(store, disk.kill)
     assert store.log.log_end_offset == 0
 

@@ -140,8 +140,8 @@ def prepared(log: Log, disk: ColdDisk, offset: int, end: int | None = None) -> L
 
 def forget(log: Log, disk: ColdDisk) -> None:
     disk.resident.clear()
-    log.sought = ()
-    log._known.clear()
+    log.segments.sought = ()
+    log.segments.known.clear()
     for segment in log.segments[:-1]:
         segment.unload()
 
@@ -150,7 +150,7 @@ def forget(log: Log, disk: ColdDisk) -> None:
 def test_the_loop_never_waits_where_it_looks_for_an_offset(
     log: Log, disk: ColdDisk, monkeypatch: pytest.MonkeyPatch, is_checked: bool
 ) -> None:
-    for offset in range(0, log.active_segment.base_offset, 17):
+    for offset in range(0, log.segments.active.base_offset, 17):
         forget(log, disk)
         for segment in log.segments if not is_checked else ():
             segment.find(segment.size)
@@ -218,7 +218,7 @@ def test_an_index_that_a_check_finds_wrong_is_rebuilt_by_a_job(
     log: Log, disk: ColdDisk, rebuilt_here: list[Path]
 ) -> None:
     """Also of a segment that is appended to, while a thread reads it."""
-    segment = log.active_segment
+    segment = log.segments.active
     for number in range(40):
         append(log, make_batch(5, size=3_000, timestamp=NOW + number))
     log.flush()
@@ -265,7 +265,7 @@ def test_a_segment_without_a_possible_index_is_walked_once(
 
 
 def _refused(log: Log) -> None:
-    log._known.clear()
+    log.segments.known.clear()
     with pytest.raises(CorruptLog):
         read(log, 17)
 

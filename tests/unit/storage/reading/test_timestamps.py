@@ -14,7 +14,7 @@ from lakelog.records.crc import crc32c
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.reading import timestamps
 from lakelog.testing.randomness import SeededRandom
-from storage_kit import NOW, append, make_batch, memory_store
+from storage_kit import NOW, append, make_batch, memory_store, newest_record, record_at
 
 BOMB_HEADERS = 100_000
 
@@ -37,9 +37,9 @@ def test_headers_by_the_million_are_passed_over() -> None:
     append(log, bomb())
     append(log, make_batch(1, timestamp=NOW + 5))
     for ask in (
-        lambda: log.offset_for_timestamp(NOW),
-        lambda: log.offset_for_timestamp(NOW + 5),
-        log.max_timestamp,
+        lambda: record_at(log, NOW),
+        lambda: record_at(log, NOW + 5),
+        lambda: newest_record(log),
     ):
         assert lines_run(ask) < BOMB_HEADERS / 50
 
@@ -49,16 +49,16 @@ def test_a_search_ends_at_the_record_it_finds() -> None:
     builder = BatchBuilder()
     builder.extend(NOW, [b""] * 100_000, 1 << 30)
     append(log, builder.build())
-    assert lines_run(lambda: log.offset_for_timestamp(NOW)) < 1000
+    assert lines_run(lambda: record_at(log, NOW)) < 1000
 
 
 def test_a_batch_that_claims_a_time_it_has_not_is_passed_by() -> None:
     log = memory_store().create()
     append(log, claiming(make_batch(3), NOW + 100))
     append(log, make_batch(1, timestamp=NOW + 50))
-    assert log.offset_for_timestamp(NOW + 20) == (NOW + 50, 3, 3)
-    assert log.offset_for_timestamp(NOW + 60) is None
-    assert log.max_timestamp() == (NOW + 50, 3, 3)
+    assert record_at(log, NOW + 20) == (NOW + 50, 3, 3)
+    assert record_at(log, NOW + 60) is None
+    assert newest_record(log) == (NOW + 50, 3, 3)
 
 
 def test_of_batches_with_the_greatest_time_the_first_is_found_before_one_that_claims_more() -> None:
@@ -66,7 +66,7 @@ def test_of_batches_with_the_greatest_time_the_first_is_found_before_one_that_cl
     append(log, make_batch(1))
     append(log, make_batch(1, timestamp=NOW + 50))
     append(log, claiming(make_batch(1, timestamp=NOW + 50), NOW + 100))
-    assert log.max_timestamp() == (NOW + 50, 1, 3)
+    assert newest_record(log) == (NOW + 50, 1, 3)
 
 
 def test_a_search_among_too_many_such_batches_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,8 +74,8 @@ def test_a_search_among_too_many_such_batches_gives_up(monkeypatch: pytest.Monke
     log = memory_store().create()
     for _ in range(300):
         append(log, claiming(make_batch(1, size=100), NOW + 100))
-    assert log.offset_for_timestamp(NOW) == (NOW, 0, 3)
-    for ask in (lambda: log.offset_for_timestamp(NOW + 50), log.max_timestamp):
+    assert record_at(log, NOW) == (NOW, 0, 3)
+    for ask in (lambda: record_at(log, NOW + 50), lambda: newest_record(log)):
         with pytest.raises(CorruptLog, match="claim"):
             ask()
 
@@ -88,11 +88,11 @@ def test_the_greatest_after_a_start_within_a_batch_and_its_cost() -> None:
         builder.append(time, b"k", b"v")
     append(log, builder.build())
     log.advance_log_start(1)
-    assert log.max_timestamp() == (NOW + 7, 1, 3)
+    assert newest_record(log) == (NOW + 7, 1, 3)
     for number in range(20):
         append(log, make_batch(200, timestamp=NOW + number))
-    assert log.max_timestamp() == (NOW + 218, 4002, 3)
-    assert lines_run(log.max_timestamp) < 16_000
+    assert newest_record(log) == (NOW + 218, 4002, 3)
+    assert lines_run(lambda: newest_record(log)) < 16_000
 
 
 LIMITED = LogConfig.from_values({"max.decompressed.message.bytes": "500"})
@@ -104,9 +104,9 @@ def test_a_lower_limit_for_clients_makes_nothing_corrupt(codec: Codec) -> None:
     append(log, make_batch(10, size=100, codec=codec))
     append(log, make_batch(10, size=100, timestamp=NOW + 100, codec=codec))
     log.config = LIMITED
-    assert log.offset_for_timestamp(NOW + 3) == (NOW + 3, 3, 3)
-    assert log.offset_for_timestamp(NOW + 105) == (NOW + 105, 15, 3)
-    assert log.max_timestamp() == (NOW + 109, 19, 3)
+    assert record_at(log, NOW + 3) == (NOW + 3, 3, 3)
+    assert record_at(log, NOW + 105) == (NOW + 105, 15, 3)
+    assert newest_record(log) == (NOW + 109, 19, 3)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
@@ -118,13 +118,13 @@ def test_of_a_batch_that_is_too_large_to_look_into_the_header_is_told(
     append(log, make_batch(2, size=10, codec=codec))
     append(log, make_batch(10, size=100, timestamp=NOW + 100, codec=codec))
     append(log, make_batch(2, size=10, timestamp=NOW + 200, codec=codec))
-    assert log.offset_for_timestamp(NOW + 1) == (NOW + 1, 1, 3)
-    assert log.offset_for_timestamp(NOW + 105) == (NOW + 109, 2, 3)
-    assert log.offset_for_timestamp(NOW + 201) == (NOW + 201, 13, 3)
+    assert record_at(log, NOW + 1) == (NOW + 1, 1, 3)
+    assert record_at(log, NOW + 105) == (NOW + 109, 2, 3)
+    assert record_at(log, NOW + 201) == (NOW + 201, 13, 3)
     log.advance_log_start(5)
-    assert log.offset_for_timestamp(NOW + 105) == (NOW + 109, 5, 3)
+    assert record_at(log, NOW + 105) == (NOW + 109, 5, 3)
     log.truncate_to(12)
-    assert log.max_timestamp() == (NOW + 109, 5, 3)
+    assert newest_record(log) == (NOW + 109, 5, 3)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_only_much_that_is_compressed_is_handed_to_a_thread(
     builder = BatchBuilder(codec)
     builder.append(NOW, b"key", SeededRandom(1).bytes(size))
     append(log, builder.build())
-    search = timestamps.search_timestamp(log, NOW)
+    search = log.search_time(NOW)
     steps = []
     try:
         while True:

@@ -25,15 +25,16 @@ from lakelog.storage.indexes.txn_index import (
 )
 from lakelog.storage.log import Log
 from lakelog.storage.names import SNAPSHOT, TXN_INDEX
-from lakelog.storage.preparation import NotReady, Preparation, wait_for
+from lakelog.storage.preparation import NotReady, Preparation
 from lakelog.storage.producers.verification import Verification
-from lakelog.storage.reading.aborted_check import AbortedJob, aborted_in
+from lakelog.storage.reading.aborted_check import AbortedJob
 from lakelog.storage.reading.transactions import are_in, holder
 from lakelog.testing.disk import MemoryDisk
 from storage_kit import (
     DATA,
     NOW,
     Store,
+    aborted_by_segment,
     append,
     append_in_transaction,
     append_marker,
@@ -68,8 +69,7 @@ def aborted(log: Log, offset: int = 0) -> list[AbortedTransaction]:
 
 
 def indexed(log: Log) -> list[AbortedTransaction]:
-    found = (wait_for(partial(aborted_in, log, segment)) for segment in log.segments)
-    return [entry for entries in found for entry in entries]
+    return [entry for entries in aborted_by_segment(log) for entry in entries]
 
 
 def verify(log: Log, producer: tuple[int, int, int], *, bump: bool = False) -> Verification | None:
@@ -387,7 +387,7 @@ def test_a_segment_without_aborted_transactions_has_no_index() -> None:
         append_in_transaction(log, (1, 0, sequence))
         append_marker(log, 1, 0, commit=True)
     assert not [name for name in store.disk.list(FOLDER) if name.endswith(TXN_INDEX)]
-    assert not log.has_aborted
+    assert not log.segments.has_aborted
 
 
 def test_the_index_is_bytes_as_kafka_writes_them() -> None:
@@ -488,7 +488,7 @@ def test_a_marker_goes_with_its_entry_where_a_full_segment_is_found_after_a_stop
     append_marker(log, 1, 0, commit=False)
     for number in range(3):
         append_in_transaction(log, (2, 0, number))
-    assert (log.active_segment.full, len(log.segments)) == (True, 1)
+    assert (log.segments.active.full, len(log.segments)) == (True, 1)
     log = store.restart()
     append_marker(log, 2, 0, commit=False)
     assert [segment.base_offset for segment in log.segments] == [0, 5]
@@ -655,7 +655,7 @@ def test_what_a_job_read_of_a_log_that_was_cut_meanwhile_is_not_told() -> None:
     log = _many_aborted().restart()
     index = log.segments[0].txn_index
     assert index is not None
-    job = AbortedJob(log, log.segments[0], index)
+    job = AbortedJob(log.segments, log.snapshots, log.segments[0], index)
     job.run()
     log.truncate_to(20)
     job.finish()

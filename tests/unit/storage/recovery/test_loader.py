@@ -24,7 +24,9 @@ from storage_kit import (
     index_entries,
     make_batch,
     memory_store,
+    newest_record,
     read_batches,
+    record_at,
 )
 
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200)
@@ -60,12 +62,12 @@ def test_what_only_the_page_cache_has_is_not_recovered_after_a_failed_sync() -> 
     store.disk.fail("sync", errno.EIO, suffix=LOG)
     with pytest.raises(OSError, match="error"):
         log.flush()
-    store.disk.lose_writes(log.active_segment.path(LOG))
+    store.disk.lose_writes(log.segments.active.path(LOG))
     log = store.killed()
     assert read_batches(log) == kept
     assert not store.disk.exists(log.folder / SYNC_FAILED), "what is left is on the device"
     assert log.log_end_offset == log.recovery_point == end
-    assert log.active_segment.size == store.disk.size(log.active_segment.path(LOG))
+    assert log.segments.active.size == store.disk.size(log.segments.active.path(LOG))
 
 
 @pytest.mark.parametrize(("durability", "dropped"), [("page-cache", 0), ("fsync", 1)])
@@ -129,7 +131,7 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch_and_kept_aside(keep: int) ->
     store = memory_store(SMALL)
     log = store.create()
     batches = fill(log, 5)
-    position = log.active_segment.size
+    position = log.segments.active.size
     append(log, make_batch(1))
     file = store.disk.open(FOLDER / f"{0:020d}.log")
     tail = file.read_at(position, keep)
@@ -137,7 +139,7 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch_and_kept_aside(keep: int) ->
     file.close()
     log = store.killed()
     assert read_batches(log) == batches
-    assert log.active_segment.size == position
+    assert log.segments.active.size == position
     assert store.disk.size(FOLDER / f"{0:020d}.log") == position
     cut = FOLDER / f"{0:020d}.{position}.cut"
     assert store.disk.exists(cut) == (keep > 0)
@@ -197,7 +199,7 @@ def test_durable_records_that_are_missing_take_the_log_offline(clean: bool) -> N
     log = store.create()
     fill(log, 5)
     log.flush()
-    size = log.active_segment.size
+    size = log.segments.active.size
     store.directory.write_checkpoints()
     if clean:
         store.directory.close()
@@ -354,8 +356,8 @@ def test_whatever_happens_to_an_index_reads_are_the_same(
     offsets = range(log.log_end_offset)
     times = range(NOW - 5, NOW + 81 * 10, 3)
     expected = [read_batches(log, offset)[0] for offset in offsets]
-    expected_times = [log.offset_for_timestamp(time) for time in times]
-    greatest = log.max_timestamp()
+    expected_times = [record_at(log, time) for time in times]
+    greatest = newest_record(log)
     paths = [segment.path(suffix) for segment in log.segments]
     store.directory.close()
     for path in paths:
@@ -365,8 +367,8 @@ def test_whatever_happens_to_an_index_reads_are_the_same(
     if not clean:
         store.disk.remove(DATA / ".kafka_cleanshutdown")
     log = store.start().logs["topic", 0]
-    assert [log.offset_for_timestamp(time) for time in times] == expected_times
-    assert log.max_timestamp() == greatest
+    assert [record_at(log, time) for time in times] == expected_times
+    assert newest_record(log) == greatest
     assert [read_batches(log, offset)[0] for offset in offsets] == expected
     fill(log, 5)
 
@@ -438,7 +440,7 @@ def test_an_offset_that_was_raised_below_the_recovery_point_cuts_nothing() -> No
     fill(log, 5)
     log.flush()
     store.directory.write_checkpoints()
-    path = log.active_segment.path(LOG)
+    path = log.segments.active.path(LOG)
     raise_offset(store.disk, path, 0)
     content = store.disk.read(path)
     assert isinstance(store.disk, MemoryDisk)
@@ -459,7 +461,7 @@ def test_offsets_that_were_raised_above_the_recovery_point_are_cut_off(
     batches = fill(log, 5)
     for number in range(1, 1 + raised):
         place = sum(map(len, batches[:number]))
-        raise_offset(store.disk, log.active_segment.path(LOG), place)
+        raise_offset(store.disk, log.segments.active.path(LOG), place)
     assert read_batches(store.killed()) == batches[:1]
 
 
@@ -467,7 +469,7 @@ def test_the_offset_of_the_last_batch_must_follow_in_a_log_that_was_never_compac
     store = memory_store(SMALL)
     log = store.create()
     batches = fill(log, 3)
-    raise_offset(store.disk, log.active_segment.path(LOG), len(batches[0]) + len(batches[1]))
+    raise_offset(store.disk, log.segments.active.path(LOG), len(batches[0]) + len(batches[1]))
     log = store.killed()
     assert read_batches(log) == batches[:2]
     assert log.log_end_offset == 3
@@ -521,7 +523,7 @@ def test_leader_epochs_of_what_was_durable_are_not_those_of_a_damaged_batch() ->
     position = len(batches[0]) + 12
     bit = 8 * (position + 3)
     assert isinstance(store.disk, MemoryDisk)
-    store.disk.flip(log.active_segment.path(LOG), bit + 2)  # 3 becomes 7
+    store.disk.flip(log.segments.active.path(LOG), bit + 2)  # 3 becomes 7
     assert store.killed().leader_epochs.entries == [(3, 0), (4, 2)]
 
 
@@ -570,5 +572,5 @@ def test_what_is_torn_behind_a_gap_is_not_laid_to_the_batch_before_it(torn: str)
         "cut": bytes(make_batch(3))[:100],
         "old bytes": bytes(make_batch(3))[:-1] + b"?",
     }[torn]
-    store.disk.write_atomic(log.active_segment.path(LOG), b"".join(kept) + tail)
+    store.disk.write_atomic(log.segments.active.path(LOG), b"".join(kept) + tail)
     assert read_batches(store.killed()) == kept

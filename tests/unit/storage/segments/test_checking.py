@@ -13,7 +13,7 @@ from lakelog.records.batch import iter_batches, read_header
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.log import Log
 from lakelog.storage.segments.checking import UncheckedSlice, begin_check
-from storage_kit import Store, append, make_batch, memory_store
+from storage_kit import Store, append, make_batch, memory_store, record_at
 
 SEGMENT = Path("/data/topic-0") / f"{0:020d}.log"
 
@@ -160,7 +160,7 @@ def test_times_are_not_told_from_damaged_batches() -> None:
     _change(store, flip)
     log = store.start().logs["topic", 0]
     with pytest.raises(CorruptLog):
-        log.offset_for_timestamp(store.clock.now_ms + 1_000)
+        record_at(log, store.clock.now_ms + 1_000)
 
 
 def test_an_active_segment_is_held_against_its_recovery_point() -> None:
@@ -283,7 +283,7 @@ def test_what_is_appended_behind_two_raised_offsets_can_be_read(bits: tuple[int,
         store = _active_store(11)
         _raise(store, number, 1 << bits[0], 1 << bits[1])
         log = store.start().logs["topic", 0]
-        log.active_segment.rebuild_index("asked for")
+        log.segments.active.rebuild_index("asked for")
         for _ in range(3):
             append(log, make_batch(2))
         for offset in range(22, log.log_end_offset, 2):

@@ -14,7 +14,7 @@ def test_a_batch_is_forgotten_however_long_ago_it_was_noted() -> None:
     append(log, make_batch())
     known = KnownBatches()
     for offset in range(200):
-        known.note(offset, (log.active_segment, offset, None))
+        known.note(offset, (log.segments.active, offset, None))
     for offset in (150, 199):
         assert known.find(offset) is not None
         known.forget(offset)

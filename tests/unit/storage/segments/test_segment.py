@@ -21,6 +21,7 @@ from storage_kit import (
     make_batch,
     memory_store,
     read_batches,
+    record_at,
 )
 
 DENSE = LogConfig(index_interval_bytes=1)
@@ -110,7 +111,7 @@ def test_the_index_files_of_a_cut_log_lead_to_nothing_above_the_cut() -> None:
     log.flush()
     log = store.restart()
     log.truncate_to(18)
-    segment = log.active_segment
+    segment = log.segments.active
     files = (store.disk.open(segment.path(suffix)) for suffix in (INDEX, TIME_INDEX, LOG))
     offsets, times, data = (file.read_at(0, file.size()) for file in files)
     index = SegmentIndex.decode(offsets, times)
@@ -133,7 +134,7 @@ def test_the_greatest_time_of_a_cut_log_is_a_records_in_spite_of_a_wrong_entry()
     file.close()
     log.truncate_to(18)
     assert (segment.max_timestamp, segment.max_timestamp_offset) == (NOW + 52, 17)
-    found = log.offset_for_timestamp(NOW + 53)
+    found = record_at(log, NOW + 53)
     assert found is None
 
 
@@ -145,12 +146,12 @@ def test_a_start_rebuilds_an_index_whose_last_entry_names_another_batch() -> Non
         for _ in range(12):
             append(log, make_batch(1))
         store.directory.close()
-        file = store.disk.open(log.active_segment.path(INDEX))
+        file = store.disk.open(log.segments.active.path(INDEX))
         file.write_at(file.size() - ENTRY_SIZE, struct.pack(">i", offset))
         file.close()
         store.start()
         assert store.log.log_end_offset == 12
-        assert store.log.active_segment.has_trusted_index
+        assert store.log.segments.active.has_trusted_index
 
 
 def test_no_index_is_made_for_a_sealed_segment_that_does_not_reach_the_next() -> None:

@@ -1,0 +1,151 @@
+"""Reads by offset: whole batches as a slice of a segment file, and what was aborted in them.
+
+No record byte is read here. A reader in sequence finds its next batch among the known ones; others
+are found by the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.storage.errors import CorruptLog
+from lakelog.storage.indexes.txn_index import AbortedTransaction
+from lakelog.storage.preparation import wait_for
+from lakelog.storage.producers.snapshots import ProducerSnapshots
+from lakelog.storage.reading.aborted_check import aborted_in
+from lakelog.storage.reading.seeking import (
+    check_before,
+    check_end,
+    check_end_of_reads,
+    check_seek,
+)
+from lakelog.storage.reading.transactions import collect_aborted
+from lakelog.storage.segments.checking import slice_of
+from lakelog.storage.segments.handles import LogSlice
+from lakelog.storage.segments.known_batches import Place
+from lakelog.storage.segments.segment import Segment
+from lakelog.storage.segments.segment_list import SegmentList
+
+
+class LogReader:
+    """Reads from the segments of one log. Offsets are of records, sizes in bytes."""
+
+    __slots__ = ("_segments", "_snapshots")
+
+    def __init__(self, segments: SegmentList, snapshots: ProducerSnapshots) -> None:
+        self._segments = segments
+        self._snapshots = snapshots
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, min_one: bool, may_wait: bool
+    ) -> LogSlice | None:
+        """Return whole batches from the one that holds `offset` on, or `None` if there are none.
+
+        `offset` lies within the log and before `end_offset`, which no batch reaches. The slice has
+        at most `max_bytes`; with `min_one` the first batch even if it is larger.
+
+        Raises `KafkaError` -1 for a negative limit; `CorruptLog` for stored bytes that are wrong;
+        `OSError`; and, unless it `may_wait` for the device, `NotReady` where it looks for the
+        offset.
+        """
+        if max_bytes <= 0 and not _may_exceed(max_bytes, min_one=min_one):
+            return None
+        known_batches = self._segments.known
+        known = known_batches.find(offset)
+        segment, position, first = known or self._locate(offset, may_wait=may_wait)
+        limit = segment.size
+        is_resident: bool | None = None
+        if end_offset < segment.next_offset:
+            if not (may_wait or segment.has_trusted_index):
+                check_seek(self._segments, segment, end_offset)
+            limit = segment.position_of(end_offset)
+        size = limit - position
+        if size > max_bytes:
+            if not (may_wait or segment.has_trusted_index):
+                check_end(self._segments, segment, position, position + max_bytes)
+            size = segment.whole_batches(position, limit, max_bytes, first)
+            if size > max_bytes and not min_one:
+                return None
+            following = position + size
+            if following < limit:  # what a reader in sequence asks for next
+                found = segment.batch_at(following)
+                if found is not None:
+                    known_batches.note(found[0], (segment, following, found[1]))
+                is_resident = segment.is_resident(position, size, is_next_read=found is not None)
+        if position < segment.unchecked and size > 0:
+            again = partial(self.read, offset, max_bytes, end_offset, min_one, may_wait)
+            known_again = again if known else None
+            return self._older(segment, position, size, offset, known_again, may_wait=may_wait)
+        return LogSlice(segment.open(), position, size, is_resident) if size > 0 else None
+
+    def _older(
+        self,
+        segment: Segment,
+        position: int,
+        size: int,
+        offset: int,
+        again: Callable[[], LogSlice | None] | None,
+        *,
+        may_wait: bool,
+    ) -> LogSlice | None:
+        """Return a slice of bytes that are older than the process.
+
+        `again` reads once more without the known batch: a batch with a wrong base offset may have
+        been known for the one that has that offset.
+        """
+        if not may_wait:
+            check_before(self._segments, segment, position)
+        try:
+            return slice_of(segment, position, size, offset)
+        except CorruptLog:
+            if again is None:
+                raise
+            self._segments.known.forget(offset)
+            return again()
+
+    def _locate(self, offset: int, *, may_wait: bool) -> Place:
+        """Return the batch that holds `offset`, or the next one where compaction removed that."""
+        segments = self._segments
+        number = segments.number_of(offset)
+        while True:
+            segment = segments[number]
+            if not may_wait:
+                check_seek(segments, segment, offset)
+            position = segment.position_of(offset)
+            number += 1
+            if position < segment.size or number == len(segments):
+                return segment, position, None
+            if segment.next_offset > offset:
+                raise segment.too_short(offset)
+
+    def aborted_transactions(
+        self, offset: int, found: LogSlice, stable_offset: int, *, may_wait: bool
+    ) -> list[AbortedTransaction]:
+        """Return aborted transactions with records in what was read from `offset` on.
+
+        Sorted by first offset. Records at or beyond `stable_offset`, the last stable one, were not
+        read. Some transactions that begin shortly after the read may be among them.
+
+        Raises `CorruptLog`, `OSError`, and, unless it `may_wait`, `NotReady` for an index that has
+        to be loaded and compared with the log.
+        """
+        segments = self._segments
+        number = segments.number_of(offset)
+        while (handle := segments[number].handle) is None or handle.file is not found.file:
+            number += 1
+        segment, position = segments[number], found.position + found.size
+        if not may_wait:
+            check_end_of_reads(segments, segment, position)
+        end = min(segment.end_of_reads(position), stable_offset)
+        ask = partial(aborted_in, segments, self._snapshots)
+        aborted = (lambda segment: wait_for(partial(ask, segment))) if may_wait else ask
+        return collect_aborted(segments[number:], offset, end, aborted)
+
+
+def _may_exceed(max_bytes: int, *, min_one: bool) -> bool:
+    """Return whether one batch may be read where none is within the limit."""
+    if max_bytes < 0:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {max_bytes} bytes")
+    return min_one

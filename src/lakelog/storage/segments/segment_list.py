@@ -1,0 +1,243 @@
+"""The segments of one log, and what happens to whole files: begin, cut, replace, delete.
+
+Segments are contiguous: each ends where the next one begins, unless its file is damaged. Only the
+last one, the active segment, grows; there always is one. Where the log starts within its first
+segment is known to `log.Log` alone.
+
+Source: `LocalLog` and `LogSegments` of `org.apache.kafka.storage.internals.log`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+from lakelog.base.config.log_config import LogConfig
+from lakelog.base.shortage import is_shortage
+from lakelog.runtime.api import Disk
+from lakelog.storage.files import remove_if_exists
+from lakelog.storage.names import SEGMENT_SUFFIXES, file_name
+from lakelog.storage.segments.handles import HandleCache
+from lakelog.storage.segments.known_batches import KnownBatches
+from lakelog.storage.segments.removed_files import RemovedFiles
+from lakelog.storage.segments.segment import Segment
+
+_SOUGHT_MAX = 8
+"""Places in `sought`: one read may need six, and other readers of the log may come in between."""
+
+SoughtPlace = tuple[int, int]
+"""A segment's base offset, and the position in its file that a search reads."""
+
+
+class SegmentList(Sequence[Segment]):
+    """The segments by offset. Every change of the list drops known batches that it may move."""
+
+    __slots__ = (
+        "_bases",
+        "_segments",
+        "active",
+        "folder",
+        "generation",
+        "handles",
+        "has_aborted",
+        "known",
+        "removed",
+        "sought",
+        "swapping",
+        "unsynced",
+    )
+
+    def __init__(
+        self,
+        folder: Path,
+        handles: HandleCache,
+        segments: Sequence[Segment],
+        *,
+        created: bool = False,
+    ) -> None:
+        """`created`: the folder is new, so that its own name is not durable either."""
+        assert segments, "a log has an active segment"
+        self.folder = folder
+        self.handles = handles
+        self._segments = list(segments)
+        self._bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+        self.generation = 0
+        """Rises with each truncation: jobs that began before it prove nothing any more."""
+        self.has_aborted = False
+        """Whether any segment has the marker of an aborted transaction."""
+        self.known = KnownBatches()
+        self.removed = RemovedFiles(handles.disk)
+        self.sought: tuple[SoughtPlace, ...] = ()
+        """The places that searches have last read ahead; see `reading.seeking`."""
+        self.swapping = False
+        """Whether a compaction is replacing segments; until it ends, no segment is deleted."""
+        self.unsynced: set[Path] = {folder, folder.parent} if created else set()
+        """Small files, and folders with new names, that the next flush has to sync."""
+        self._check()
+
+    def _check(self) -> None:
+        bases = self._bases
+        assert self.active is self._segments[-1]
+        assert len(bases) == len(self._segments)
+        for segment, base, following in zip(self._segments, bases, bases[1:], strict=False):
+            assert segment.base_offset == base
+            assert base < following
+            assert segment.sealed, "only the last segment grows"
+            assert segment.next_offset <= following, "segments do not overlap"
+
+    @overload
+    def __getitem__(self, number: int) -> Segment: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Segment]: ...
+
+    def __getitem__(self, number: int | slice) -> Segment | list[Segment]:
+        return self._segments[number]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __contains__(self, segment: object) -> bool:
+        return segment in self._segments
+
+    @property
+    def disk(self) -> Disk:
+        return self.handles.disk
+
+    @property
+    def size(self) -> int:
+        """Bytes of all `.log` files."""
+        return sum(segment.size for segment in self._segments)
+
+    def number_of(self, offset: int) -> int:
+        """Return the number of the last segment that begins at or before `offset`, else 0."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def count_from(self, offset: int) -> int:
+        """Return how many segments begin at or before `offset`."""
+        return bisect_right(self._bases, offset)
+
+    def note_sought(self, place: SoughtPlace) -> None:
+        """Remember that `place` was just read ahead, so that no search waits for it again."""
+        self.sought = (*self.sought[1 - _SOUGHT_MAX :], place)
+
+    def begin(self, base: int, config: LogConfig, *, created_ms: int, jitter_ms: int) -> Segment:
+        """Append an empty active segment at `base`, where the sealed one before it ends.
+
+        Raises `OSError`; the caller then calls `take_back`.
+        """
+        assert self.active.sealed
+        assert base == self.active.next_offset
+        segment = Segment(
+            self.handles,
+            self.folder,
+            base,
+            config,
+            created_ms=created_ms,
+            jitter_ms=jitter_ms,
+        ).create()
+        self._segments.append(segment)
+        self._bases.append(base)
+        self.active = segment
+        self.known.clear()
+        self.unsynced.add(self.folder)
+        return segment
+
+    def take_back(self, base: int) -> None:
+        """Remove the files of a segment that could not begin at `base`. Raises `OSError`.
+
+        The active segment goes on. If a file stayed, the next start would end the log at `base`,
+        however far the active segment had grown beyond it.
+        """
+        self.active.sealed = False
+        self.unsynced.add(self.folder)
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.folder / file_name(base, suffix)
+            remove_if_exists(self.disk, path)
+
+    def cut(self, keep: int, end: int) -> None:
+        """Keep the first `keep` segments, and of the last of them what is below offset `end`.
+
+        Raises `OSError`. The deletions are durable before this returns: nothing may be written at
+        an offset that a file of before may still claim after a power failure.
+        """
+        assert 0 < keep <= len(self._segments)
+        if keep < len(self._segments):
+            for segment in reversed(self._segments[keep:]):
+                self._delete(segment, 0)
+            self.disk.sync_dir(self.folder)
+            del self._segments[keep:], self._bases[keep:]
+        self.active = segment = self._segments[-1]
+        segment.truncate(end)
+        self.known.clear()
+
+    def restart_at(self, offset: int, config: LogConfig) -> None:
+        """Delete every segment and begin again, empty, at `offset`. Raises `OSError`."""
+        created_ms = self._segments[0].created_ms
+        for segment in reversed(self._segments):
+            self._delete(segment, 0)
+        self.disk.sync_dir(self.folder)
+        segment = Segment(self.handles, self.folder, offset, config, created_ms=created_ms)
+        self.active = segment.create()
+        self._segments, self._bases = [segment], [offset]
+        self.known.clear()
+        self.unsynced.add(self.folder)
+
+    def replace(self, old: Sequence[Segment], new: Segment, due_ms: int) -> None:
+        """Replace a run of sealed segments by `new`, whose files get their names afterwards.
+
+        `due_ms` is when the old files are removed (wall clock). Raises `OSError`; after one for
+        want of space or descriptors nothing has changed.
+        """
+        assert old[-1] is not self.active
+        assert new.base_offset == old[0].base_offset
+        first, removed = self._segments.index(old[0]), len(self.removed)
+        try:
+            for segment in old:
+                self._delete(segment, due_ms)
+        except OSError as error:
+            if is_shortage(error):
+                self.removed.restore(removed)
+            raise
+        self._segments[first : first + len(old)] = [new]
+        self._bases = [segment.base_offset for segment in self._segments]
+        self.note_aborted()
+        self.known.clear()
+        self.unsynced.add(self.folder)
+        self._check()
+
+    def delete_first(self, due_ms: int) -> None:
+        """Delete the oldest segment; its files are removed at `due_ms`. Raises `OSError`."""
+        assert len(self._segments) > 1, "the active segment stays"
+        self._delete(self._segments[0], due_ms)
+        del self._segments[0], self._bases[0]
+
+    def _delete(self, segment: Segment, due_ms: int) -> None:
+        self.handles.close(segment)
+        self.removed.add(segment, due_ms)
+
+    def note_aborted(self) -> None:
+        """Find out again whether any segment has the marker of an aborted transaction."""
+        self.has_aborted = any(segment.txn_index is not None for segment in self._segments)
+
+    def finish(self) -> None:
+        """Write what the index files lack before a close. Raises `OSError` or `CorruptLog`."""
+        for segment in self._segments:
+            segment.finish()
+
+    def abandon(self) -> None:
+        """Close all files without writing anything."""
+        for segment in self._segments:
+            self.handles.close(segment)
+
+    def move_to(self, folder: Path) -> None:
+        """Take note that the log's folder has been renamed."""
+        self.folder = folder
+        for segment in self._segments:
+            segment.folder = folder
