@@ -84,6 +84,19 @@ def package_figures(package: Path, project: Path) -> PackageFigures:
     )
 
 
+def large_parts(source: Path) -> list[tuple[str, int]]:
+    """Return names and lines of the files and functions with more lines than the constants."""
+    found = []
+    for path in source.rglob("*.py"):
+        text, name = path.read_text(), path.relative_to(source).as_posix()
+        if text.count("\n") > FILE_LINES_MAX:
+            found.append((name, text.count("\n")))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, Function) and _lines(node) > FUNCTION_LINES_MAX:
+                found.append((f"{name}: {node.name}", _lines(node)))
+    return sorted(found, key=lambda part: (-part[1], part[0]))
+
+
 def _mirror(module: Path, project: Path) -> Path:
     place = module.relative_to(project / "src").parent.parts[1:]
     return project.joinpath("tests", "unit", *place, f"test_{module.name}")

@@ -1,4 +1,4 @@
-"""The structure of the source in figures: folders, import circles, tests, docstrings, phrases.
+"""The structure of the source in figures: folders, import circles, tests, sizes, text.
 
 Nothing is timed or run; the figures follow from the files alone.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 _PROJECT = Path(__file__).parent.parent
 sys.path.insert(0, str(_PROJECT / "tests"))
 
-from package_figures import PackageFigures, package_figures  # noqa: E402
+from package_figures import PackageFigures, large_parts, package_figures  # noqa: E402
 from tables import Table, record, repeat_command, section, show  # noqa: E402
 
 from import_graph import Kind, circles, package_circles, package_of, read_imports, union  # noqa: E402
@@ -116,6 +116,12 @@ def _packages(phrases: dict[Path, Counter[str]]) -> list[Table]:
     ]
 
 
+def _large() -> Table:
+    parts = large_parts(_SOURCE)
+    rows = [[name, "", str(lines)] for name, lines in parts]
+    return Table(("files over 400 lines, functions over 40", "", "lines"), rows, len(rows))
+
+
 def _phrases(phrases: dict[Path, Counter[str]]) -> Table:
     """How often each phrase occurs, and where."""
     places: dict[str, Counter[str]] = {
@@ -134,7 +140,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--record", action="store_true", help="add to benchmarks/RESULTS.md")
     options = parser.parse_args(argv)
     phrases = {path: count_phrases(path) for path in prose_files(_PROJECT)}
-    tables = [_folders(), _circles(), *_packages(phrases), _phrases(phrases)]
+    tables = [_folders(), _circles(), *_packages(phrases), _large(), _phrases(phrases)]
     show(tables)
     if options.record:
         about = (

@@ -1,4 +1,4 @@
-"""Rules of the house that no linter knows: no ambient world in decisions, sizes, docstrings."""
+"""Rules of the house that no linter knows: no ambient world in decisions, docstrings."""
 
 from __future__ import annotations
 
@@ -50,17 +50,6 @@ _DISK_METHODS = {"exists", "is_dir", "rename"}
 _PATH_METHODS = {"open", "replace"}
 _PATH_NAMES = ("path", "folder", "file", "dir", "parent")
 _CALENDAR = {"date", "datetime"}
-
-_FILE_LINES_MAX = 400
-_FUNCTION_LINES_MAX = 70
-# Larger ones from before, each with its present size: it may shrink (and then so must this).
-_LARGE_FILES: dict[str, int] = {
-    "lakelog/replica/partition.py": 406,
-    "lakelog/storage/folder/directory.py": 428,
-    "lakelog/testing/disk.py": 420,
-    "lakelog/testing/simulation/world.py": 405,
-}
-_LARGE_FUNCTIONS: dict[str, int] = {}
 
 
 def _modules() -> list[Path]:
@@ -151,17 +140,6 @@ def _is_ambient_module(module: str) -> bool:
     return module.partition(".")[0] in _AMBIENT_MODULES
 
 
-def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, int]]:
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            name = f"{prefix}.{node.name}"
-            if not isinstance(node, ast.ClassDef):
-                yield name, (node.end_lineno or node.lineno) - node.lineno + 1
-            yield from _functions(node, name)
-        else:
-            yield from _functions(node, prefix)
-
-
 def test_decisions_do_not_reach_for_the_world() -> None:
     found = [
         f"{_name(path)}:{text}" for path in _decision_modules() for text in _ambient(_tree(path))
@@ -224,27 +202,6 @@ def test_ambient_code_is_recognised(code: str) -> None:
 )
 def test_the_world_as_an_argument_is_allowed(code: str) -> None:
     assert not _ambient(ast.parse(code))
-
-
-def test_files_stay_small() -> None:
-    sizes = {_name(path): len(path.read_text().splitlines()) for path in _modules()}
-    _check_ratchet(sizes, _LARGE_FILES, _FILE_LINES_MAX)
-
-
-def test_functions_stay_small() -> None:
-    sizes = dict(
-        function
-        for path in _modules()
-        for function in _functions(_tree(path), _name(path).removesuffix(".py"))
-    )
-    _check_ratchet(sizes, _LARGE_FUNCTIONS, _FUNCTION_LINES_MAX)
-
-
-def _check_ratchet(sizes: dict[str, int], allowed: dict[str, int], limit: int) -> None:
-    too_large = {n: s for n, s in sizes.items() if s > allowed.get(n, limit)}
-    assert not too_large, f"over {limit} lines: split by noun: {too_large}"
-    shrunk = {n: sizes.get(n, 0) for n, size in allowed.items() if sizes.get(n, 0) < size}
-    assert not shrunk, f"smaller than listed: lower or drop the exception: {shrunk}"
 
 
 def test_every_public_module_says_what_it_is() -> None:
