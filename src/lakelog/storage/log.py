@@ -253,7 +253,7 @@ class Log:
         if len(batches) > 1 or segment.loaded_index is None:  # for one `full` tells
             batches = batches[: segment.index_room]
         headers, offsets, producer = place_run(
-            batches, self._config, segment, self.producers, leader_epoch, now_ms
+            batches, self._config, segment, end, self.producers, leader_epoch, now_ms
         )
         if not headers:
             return []
@@ -537,12 +537,8 @@ class Log:
             return 0
         committed = self.log_end_offset if high_watermark is None else high_watermark
         ask = wait_for if may_wait else _ask_once
-        start = self.log_start_offset
-        count = ask(
-            partial(
-                count_deletable, segments, self._config, now_ms, start=start, committed=committed
-            )
-        )
+        start, end = self.log_start_offset, self.log_end_offset
+        count = ask(partial(count_deletable, segments, self._config, now_ms, start, end, committed))
         if not count:
             return 0
         if count == len(segments):
@@ -555,6 +551,7 @@ class Log:
         self.snapshots.remove_before(start)
         for _ in range(count):
             segments.delete_first(now_ms + self._config.file_delete_delay_ms)
+        assert segments[0].base_offset <= self.log_start_offset <= self.log_end_offset
         return count
 
     def _roll_to_retain(self, now_ms: int) -> bool:
@@ -593,7 +590,6 @@ class Log:
         segments = self.segments
         keep = segments.count_from(offset)
         end = segments[keep - 1].end_before(offset) if keep else offset
-        assert 0 <= end <= offset
         segments.generation += 1
         self.log_start_offset = min(self.log_start_offset, end)
         # The recovery point goes back durably before anything is cut off: after a crash in between,
@@ -617,7 +613,7 @@ class Log:
         The transaction indexes of `reindexed` segments are rebuilt on the way. Raises `CorruptLog`
         or `OSError`.
         """
-        rebuild(self.producers, self.snapshots, self.segments, reindexed)
+        rebuild(self.producers, self.snapshots, self.segments, self.log_end_offset, reindexed)
 
     def replace_segments(self, old: Sequence[Segment], new: Segment, due_ms: int) -> None:
         """Replace a run of sealed segments by a compacted one; as `SegmentList.replace`."""

@@ -15,32 +15,35 @@ from lakelog.storage.segments.segment_list import SegmentList
 
 
 def count_deletable(
-    segments: SegmentList, config: LogConfig, now_ms: int, *, start: int, committed: int
+    segments: SegmentList, config: LogConfig, now_ms: int, start: int, end: int, committed: int
 ) -> int:
-    """Return how many segments from the oldest on are expired, surplus or before `start`.
+    """Return how many segments from the oldest on are expired, surplus or before the log's start.
 
-    `start` is the log's first offset; nothing at or beyond the offset `committed` is deletable. The
-    count includes the active segment if all of it has expired. Raises `NotReady` if an index has to
-    be loaded first.
+    The log's offsets are from `start` up to `end`, exclusive; nothing at or beyond the offset
+    `committed` is deletable. The count includes the active segment if all of it has expired. Raises
+    `NotReady` if an index has to be loaded first.
     """
-    count = _leading(segments, committed, 0, lambda segment, end: end <= start)
+    assert start <= end
+
+    def leading(first: int, test: Callable[[Segment, int], bool]) -> int:
+        return _leading(segments, end, committed, first, test)
+
+    count = leading(0, lambda segment, segment_end: segment_end <= start)
     if "delete" not in config.cleanup_policy:
         return min(count, len(segments) - 1)
     if config.retention_bytes >= 0:
         surplus = sum(segment.size for segment in segments[count:]) - config.retention_bytes
 
-        def is_surplus(segment: Segment, end: int) -> bool:
+        def is_surplus(segment: Segment, segment_end: int) -> bool:
             nonlocal surplus
             surplus -= segment.size
             return surplus >= 0
 
-        count = _leading(segments, committed, count, is_surplus)
+        count = leading(count, is_surplus)
     if config.retention_ms >= 0:
-        count = _leading(
-            segments,
-            committed,
+        count = leading(
             count,
-            lambda segment, end: (
+            lambda segment, segment_end: (
                 now_ms - last_time(segments, segment, now_ms) > config.retention_ms
             ),
         )
@@ -61,14 +64,21 @@ def last_time(segments: SegmentList, segment: Segment, now_ms: int) -> int:
 
 
 def _leading(
-    segments: SegmentList, committed: int, start: int, test: Callable[[Segment, int], bool]
+    segments: SegmentList,
+    end: int,
+    committed: int,
+    first: int,
+    test: Callable[[Segment, int], bool],
 ) -> int:
-    """Return the number of leading segments, from `start` on, that pass and are all committed."""
-    for number in range(start, len(segments)):
+    """Return the number of the first segment, from `first` on, that fails or is not all committed.
+
+    `test` is asked for a segment and where it ends; the active one ends at `end`.
+    """
+    for number in range(first, len(segments)):
         segment = segments[number]
         is_last = number + 1 == len(segments)
-        end = segment.next_offset if is_last else segments[number + 1].base_offset
+        segment_end = end if is_last else segments[number + 1].base_offset
         empty_last = is_last and segment.size == 0
-        if empty_last or committed < end or not test(segment, end):
+        if empty_last or committed < segment_end or not test(segment, segment_end):
             return number
     return len(segments)

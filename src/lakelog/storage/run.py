@@ -56,15 +56,19 @@ def place_run(
     batches: Sequence[memoryview],
     config: LogConfig,
     segment: Segment,
+    end_offset: int,
     producers: ProducerStateTable,
     leader_epoch: int,
     now_ms: int,
 ) -> Run:
-    """Find the run, and write offsets, from the end of `segment` on, and epoch into its batches."""
+    """Find the run, and write its offsets and leader epoch into its batches.
+
+    `segment` is the active one; `end_offset` is the log's end, where the first offset is due.
+    """
     unpack, place, checksum = HEADER.unpack_from, PLACE.pack_into, crc32c_function()
     headers: list[HeaderFields] = []
     offsets: list[int] = []
-    offset, room = segment.next_offset, config.segment_bytes - segment.size
+    offset, room = end_offset, config.segment_bytes - segment.size
     size_max, offset_max = config.max_message_bytes, segment.base_offset + RELATIVE_OFFSET_MAX
     timestamp_max = min(now_ms + config.message_timestamp_after_max_ms, segment.roll_after - 1)
     producer, expected = None, (-1, -1, -1)

@@ -103,6 +103,7 @@ def _decode(row: list[Any]) -> tuple[TopicPartition, KnownLog]:
 
 def known_of(log: Log, high_watermark: int, cleaned: int) -> KnownLog:
     point = log.recovery_point
+    assert point <= log.log_end_offset
     return KnownLog(
         log.topic_id,
         point,

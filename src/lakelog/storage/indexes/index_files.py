@@ -22,12 +22,16 @@ class IndexFiles:
         self._base_offset = base_offset
 
     def read(self) -> SegmentIndex:
+        """Return the entries of both files, not compared with the log. Raises `OSError`."""
         offsets = read_if_exists(self._disk, self._path(INDEX))
         times = read_if_exists(self._disk, self._path(TIME_INDEX))
         return SegmentIndex.decode(offsets or b"", times or b"")
 
     def read_last(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-        """The last (relative offset, position) and the last (timestamp, relative offset)."""
+        """Return the last (relative offset, position) and the last (timestamp, relative offset).
+
+        `None` for an empty file. Raises `OSError`.
+        """
         offset = self._last(INDEX, ENTRY_SIZE)
         time = self._last(TIME_INDEX, TIME_ENTRY_SIZE)
         return (
@@ -36,7 +40,7 @@ class IndexFiles:
         )
 
     def append(self, index: SegmentIndex) -> None:
-        """Writes the entries that the files lack."""
+        """Write the entries that the files lack. Raises `OSError`."""
         if len(index.offsets) > index.written:
             self._write(INDEX, index.written * ENTRY_SIZE, index.encode_offsets(index.written))
             index.written = len(index.offsets)
@@ -46,7 +50,10 @@ class IndexFiles:
             index.written_times = len(index.times)
 
     def cut(self, index: SegmentIndex) -> None:
-        """Cuts or creates the files to what `index` counts as written."""
+        """Create the files, or cut them to the entries that `index` counts as written.
+
+        Raises `OSError`.
+        """
         self._truncate(INDEX, index.written * ENTRY_SIZE)
         self._truncate(TIME_INDEX, index.written_times * TIME_ENTRY_SIZE)
 

@@ -5,8 +5,8 @@ Files, big-endian; offsets are relative to the segment's base:
     .index      4 last offset of a batch   4 that batch's byte position
     .timeindex  8 greatest timestamp yet   4 last offset of the earliest batch that has it
 
-In memory both are arrays. Entries reach the files later, in runs (`segment`): what the files say
-is only ever a hint, checked against the log when it is loaded.
+In memory both are arrays. Entries are written to the files later, in runs (`segments.segment`). The
+files are only hints, which are compared with the log when they are loaded.
 
 Source: `OffsetIndex` and `TimeIndex` of `org.apache.kafka.storage.internals.log`.
 """
@@ -49,43 +49,44 @@ class SegmentIndex:
         self.written_times = 0
 
     def room(self, bytes_max: int) -> int:
-        """Entries that still fit, if each of the two files may take `bytes_max`."""
+        """Return how many entries still fit, if each of the two files may take `bytes_max`."""
         return min(
             bytes_max // ENTRY_SIZE - len(self.offsets),
             bytes_max // TIME_ENTRY_SIZE - 1 - len(self.times),
         )
 
     def add(self, offset: int, position: int) -> None:
+        """Append an entry; `offset` is relative. Both numbers have to rise from entry to entry."""
         self.offsets.append(offset)
         self.positions.append(position)
 
     def add_time(self, timestamp: int, offset: int) -> None:
-        """Does nothing unless `timestamp` is above the last entry's."""
+        """Append an entry, unless `timestamp` (ms) is not above that of the last entry."""
         times = self.times
         if timestamp >= 0 and (not times or timestamp > times[-1]):
             times.append(timestamp)
             self.time_offsets.append(offset)
 
     def floor(self, offset: int) -> int:
-        """The last entry at or before a relative offset; -1 when there is none."""
+        """Return the last entry at or before a relative offset; -1 when there is none."""
         return bisect_right(self.offsets, offset) - 1
 
     @property
     def last_time_position(self) -> int:
-        """Where a reader of headers must begin to come by the batch of the last time entry."""
+        """A position from which a scan of headers meets the batch of the last time entry."""
         floor = self.floor(self.time_offsets[-1]) if self.times else -1
         return self.positions[floor] if floor >= 0 else 0
 
     def floor_position(self, position: int) -> int:
-        """The last entry at or before a byte position; -1 when there is none."""
+        """Return the last entry at or before a byte position; -1 when there is none."""
         return bisect_right(self.positions, position) - 1
 
     def floor_time(self, timestamp: int) -> int:
-        """The last entry with a time below `timestamp`; -1 when there is none."""
+        """Return the last entry with a time below `timestamp` (ms); -1 when there is none."""
         return bisect_left(self.times, timestamp) - 1
 
     def truncate(self, offset: int) -> None:
-        """Drops entries for relative offsets at or above `offset`."""
+        """Drop entries for relative offsets at or above `offset`."""
         keep = bisect_left(self.offsets, offset)
         del self.offsets[keep:], self.positions[keep:]
         keep_times = bisect_left(self.time_offsets, offset)
@@ -94,16 +95,18 @@ class SegmentIndex:
         self.written_times = min(self.written_times, keep_times)
 
     def encode_offsets(self, start: int) -> bytes:
+        """Return the entries of `.index` from number `start` on, as its file has them."""
         pairs = zip(self.offsets[start:], self.positions[start:], strict=True)
         return struct.pack(f">{2 * (len(self.offsets) - start)}i", *chain.from_iterable(pairs))
 
     def encode_times(self, start: int) -> bytes:
+        """Return the entries of `.timeindex` from number `start` on, as its file has them."""
         pairs = zip(self.times[start:], self.time_offsets[start:], strict=True)
         return struct.pack(">" + "qi" * (len(self.times) - start), *chain.from_iterable(pairs))
 
     @classmethod
     def decode(cls, offsets: bytes, times: bytes) -> SegmentIndex:
-        """From the two files; a partial entry at the end is left out."""
+        """Return the index in the two files' contents, without partial entries at their ends."""
         index = cls()
         pairs = _numbers(offsets, ENTRY_SIZE)
         index.offsets, index.positions = pairs[0::2], pairs[1::2]
@@ -117,7 +120,7 @@ class SegmentIndex:
         return index
 
     def is_ordered(self, size: int) -> bool:
-        """Whether this can be an index of a segment of `size` bytes."""
+        """Return whether this can be an index of a segment of `size` bytes."""
         return (
             _rises(self.offsets)
             and _rises(self.positions)

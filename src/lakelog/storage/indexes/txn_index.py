@@ -3,14 +3,14 @@
     0 version i16 (0)   2 producer id i64   10 first offset i64   18 last offset i64 (the marker's)
     26 last stable offset i64, right after the marker was written
 
-Entries rise by their last offset. A segment without any has no such file, and most have none. An
-entry is written before its marker, so that no marker is ever missing from the index; what a failed
-write leaves behind is cut off at once, or else before the next write.
+Entries rise by their last offset. A segment without entries has no such file, and most segments
+have none. An entry is written before its marker, so that no marker is ever missing from the index.
+The rest of a failed write is cut off at once, or else before the next write.
 
-The file is never synced, because a power failure that takes it is always noticed. `known-logs` has
-its checksum together with the recovery point. Beyond that point recovery rebuilds it from the log;
-below, a file with another checksum is rebuilt before it is first used. Without `known-logs` an
-unclean start rebuilds all of them.
+The file is never synced, because a start notices its loss in a power failure. `known-logs` has its
+checksum together with the recovery point. Beyond that point recovery rebuilds it from the log.
+Below that point a file with another checksum is rebuilt before it is first used. Without
+`known-logs` an unclean start rebuilds all of them.
 
 Source: `TransactionIndex` and `AbortedTxn` of `org.apache.kafka.storage.internals.log`.
 """
@@ -38,23 +38,27 @@ _OFFSET_MAX = (1 << 63) - 1
 
 
 class AbortedTransaction(NamedTuple):
-    """Its records lie from `first_offset` on; `last_offset` is the marker's."""
+    """A transaction with records from `first_offset` on; `last_offset` is that of its marker."""
 
     producer_id: int
     first_offset: int
     last_offset: int
     last_stable_offset: int
-    """Everything before it was decided when the marker had been written."""
+    """The last stable offset right after the marker was written."""
 
 
 def encode_aborted(entries: Sequence[AbortedTransaction]) -> bytes:
+    """Return entries as the file has them."""
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
 
 def decode_aborted(
     data: bytes, base_offset: int, end_offset: int
 ) -> list[AbortedTransaction] | None:
-    """The entries of a segment's file; `None` if it cannot be that segment's."""
+    """Return the entries of a segment's file; `None` if it cannot be that segment's.
+
+    The segment's records are from `base_offset` up to `end_offset`, exclusive.
+    """
     if len(data) % ENTRY_SIZE:
         return None
     entries = []
@@ -76,7 +80,11 @@ def decode_aborted(
 
 
 def _is_stable(entries: Sequence[AbortedTransaction]) -> bool:
-    """What is aborted later but had begun was not decided: searches rely on it to end."""
+    """Return whether last stable offsets agree with later entries.
+
+    A transaction that had begun and is aborted later was not decided. A search ends at the first
+    entry with a last stable offset beyond its range, and would miss one otherwise.
+    """
     earliest = previous = _OFFSET_MAX
     for entry in reversed(entries):
         earliest = min(earliest, previous)
@@ -87,39 +95,39 @@ def _is_stable(entries: Sequence[AbortedTransaction]) -> bool:
 
 
 class TxnIndex:
-    """What is in a segment's file, or is to be. `None` entries have not been read."""
+    """The transaction index of one segment. `None` entries have not been read."""
 
     __slots__ = ("_checksum", "entries", "error", "torn")
 
     def __init__(
         self, entries: list[AbortedTransaction] | None, checksum: int | None = None
     ) -> None:
-        """`checksum` is that of the file, if it is known from elsewhere."""
+        """`checksum` is the CRC-32C that the file should have, if that is known."""
         self.entries = entries
         self._checksum = checksum
         self.torn = False
-        """Whether the file may have more than the entries."""
+        """Whether the file may have more than the entries, after a failed write."""
         self.error: CorruptLog | None = None
-        """Why the entries cannot be made from the log; a restart tries again."""
+        """Why the entries cannot be rebuilt from the log; a restart tries again."""
 
     def unread(self) -> TxnIndex:
-        """A copy that has yet to be read."""
+        """Return a copy whose entries have not been read."""
         return TxnIndex(None, self._checksum)
 
     def read(self, disk: Disk, path: Path, base_offset: int, end_offset: int) -> bool:
-        """Fills `entries`; false if the file is not to be believed."""
+        """Read `entries`; return false for a file that is damaged. Raises `OSError`."""
         if self.entries is None:
             data = read_if_exists(disk, path) or b""
             if self._checksum in (None, crc32c(data)):
                 self.entries = decode_aborted(data, base_offset, end_offset)
             if self.entries is None:
                 _logger.warning(
-                    "%s is damaged; it is made anew", path, extra=event("file_rebuilt", path=path)
+                    "%s is damaged; rebuilding it", path, extra=event("file_rebuilt", path=path)
                 )
         return self.entries is not None
 
     def checksum(self, disk: Disk, path: Path) -> int:
-        """CRC-32C of what is to be in the file."""
+        """Return the CRC-32C of the file as it should be. Raises `OSError`."""
         if self.entries is not None:
             return crc32c(encode_aborted(self.entries))
         if self._checksum is None:
@@ -127,19 +135,20 @@ class TxnIndex:
         return self._checksum
 
     def write(self, disk: Disk, path: Path, entry: AbortedTransaction) -> None:
-        """Puts an entry into the file, which `keep` makes one of the index."""
+        """Write an entry to the file; `keep` adds it to the index. Raises `OSError`."""
         assert self.entries is not None
         self.torn = True
         self._put(disk, path, len(self.entries) * ENTRY_SIZE, encode_aborted([entry]))
 
     def keep(self, entry: AbortedTransaction) -> None:
-        """The marker of the entry last written has been appended."""
+        """Add the entry last written: its marker has been appended."""
         assert self.entries is not None
+        assert not self.entries or self.entries[-1].last_offset < entry.last_offset
         self.entries.append(entry)
         self.torn = False
 
     def cut(self, disk: Disk, path: Path) -> None:
-        """Leaves in the file what is in the entries."""
+        """Cut off what the file has beyond the entries. Raises `OSError`."""
         if self.torn:
             assert self.entries is not None
             self._put(disk, path, len(self.entries) * ENTRY_SIZE, b"")

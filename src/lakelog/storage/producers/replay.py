@@ -24,15 +24,15 @@ def rebuild(
     table: ProducerStateTable,
     snapshots: ProducerSnapshots,
     segments: SegmentList,
-    reindexed: Collection[Segment] = (),
+    end_offset: int,
+    reindexed: Collection[Segment],
 ) -> None:
-    """Make the state from the newest snapshot and the log after it.
+    """Make the state at `end_offset`, the log's end, from the newest snapshot and what follows it.
 
     The transaction indexes of `reindexed` segments are rebuilt on the way. Raises `CorruptLog` or
     `OSError`.
     """
-    end = segments.active.next_offset
-    before = min((segment.base_offset for segment in reindexed), default=end)
+    before = min((segment.base_offset for segment in reindexed), default=end_offset)
     start, entries = snapshots.newest(before)
     assert start <= before, "a snapshot of later records does not tell how they began"
     table.load(entries)
@@ -40,7 +40,7 @@ def rebuild(
         aborted = replay(table, segment, start)
         if segment in reindexed:
             segment.replace_aborted(aborted)
-    table.end_offset = end
+    table.end_offset = end_offset
     segments.note_aborted()
 
 

@@ -1,7 +1,7 @@
 """The producer snapshots of one log: one at each segment's base, and the newest.
 
-A snapshot saves replaying the log before its offset. It is believed only if its checksum is right
-and the log reaches its offset; otherwise an older one or the log itself is used.
+With a snapshot, the log before its offset need not be replayed. It is used only if its checksum is
+right and the log reaches its offset; otherwise an older one, or the log itself, is used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakelog.storage.producers.state import ProducerEntry, ProducerStateTable
 
 
 class ProducerSnapshots:
-    """`offsets` are those of the existing files, rising."""
+    """The snapshot files of one log; `offsets` has their offsets, sorted."""
 
     __slots__ = ("_disk", "folder", "offsets")
 
@@ -36,15 +36,19 @@ class ProducerSnapshots:
         return ProducerSnapshots(self._disk, self.folder, self.offsets)
 
     def write(self, table: ProducerStateTable) -> None:
-        """A snapshot at the table's end, unless there is one. It is not synced."""
+        """Write a snapshot at the table's end, unless there is one. Raises `OSError`."""
         offset = table.end_offset
         if offset in self.offsets[-1:]:
             return
+        assert not self.offsets or self.offsets[-1] < offset, "of a part of the log that is gone"
         replace(self._disk, self._path(offset), encode_snapshot(table.entries))
         insort(self.offsets, offset)
 
     def newest(self, end_offset: int) -> tuple[int, dict[int, ProducerEntry]]:
-        """The newest usable snapshot at or before `end_offset`; (-1, {}) when there is none."""
+        """Return the newest usable snapshot at or before `end_offset`; (-1, {}) without one.
+
+        Removes unusable ones. Raises `OSError`.
+        """
         for offset in reversed(self.offsets[: bisect_right(self.offsets, end_offset)]):
             data = read_if_exists(self._disk, self._path(offset))
             try:
@@ -54,10 +58,10 @@ class ProducerSnapshots:
         return -1, {}
 
     def remove_beyond(self, offset: int) -> None:
-        """Removes durably those of a part of the log that no longer exists.
+        """Remove, durably, the snapshots of a part of the log that no longer exists.
 
-        A power failure must not bring one back: the log may have reached its offset again by then,
-        with other producers.
+        A power failure must not restore one: by then the log may have reached its offset again,
+        with other producers. Raises `OSError`.
         """
         removed = self.offsets[bisect_right(self.offsets, offset) :]
         for beyond in removed:
@@ -66,17 +70,17 @@ class ProducerSnapshots:
             self._disk.sync_dir(self.folder)
 
     def remove_before(self, offset: int) -> None:
-        """Removes those that the first segment, which begins at `offset`, does not need."""
+        """Remove snapshots that the first segment, which begins at `offset`, does not need."""
         for before in [known for known in self.offsets if known < offset]:
             self._remove(before)
 
     def remove_at(self, offset: int) -> None:
-        """Removes the one of a segment that has been merged into the one before it."""
+        """Remove the snapshot of a segment that was merged into the one before it."""
         if offset in self.offsets[:-1]:
             self._remove(offset)
 
     def prune(self, bases: Collection[int]) -> None:
-        """Keeps the newest and those at a segment's base."""
+        """Remove all snapshots but the newest and those at a segment's base."""
         for offset in self.offsets[:-1]:
             if offset not in bases:
                 self._remove(offset)

@@ -1,9 +1,9 @@
-"""Whether stored batches are still what was written, asked once in a process before it serves them.
+"""Checks of stored batches, once in a process, before it serves them.
 
-A batch that this process appended, or has scanned in a recovery, is known to be whole. What lay in
-a segment before is checked range by range as it is first read: checksums, and, as these leave out
-a batch's place and length, that each batch follows the one before it and fits the index and the
-leader epochs. What does not pass is never served, and what follows it only from the next index
+A batch that this process appended, or scanned in a recovery, is known to be whole. Older batches
+are checked range by range when they are first read. A checksum does not cover a batch's offset and
+length; therefore each batch must also follow the one before it and agree with the index and the
+leader epochs. A batch that fails is never served; batches after it are served from the next index
 entry on.
 
 `CheckJob.run` reads and may be in a thread; the rest belongs to the segment's owner.
@@ -35,7 +35,7 @@ _WINDOW = 256 * 1024
 
 
 class UncheckedSlice(LogSlice):
-    """A slice that is not to be served before `CheckJob`s have passed it."""
+    """A slice that must pass `CheckJob`s before it is served."""
 
     __slots__ = ("offset", "segment")
 
@@ -48,12 +48,12 @@ class UncheckedSlice(LogSlice):
 
 
 class CheckJob:
-    """Checks the batches from `start`, where one is known to begin, to `end`."""
+    """Checks the batches from byte `start`, where a batch is known to begin, to the slice's end."""
 
     def __init__(
         self, found: UncheckedSlice, start: int, expected: int, epochs: EpochCache
     ) -> None:
-        """`expected` is the offset that is due at `start`, -1 if that is not known."""
+        """`expected` is the offset due at `start`, -1 if it is unknown."""
         segment = found.segment
         self.key: Hashable = self
         self.path = found.file.path
@@ -69,12 +69,13 @@ class CheckJob:
         self._next = expected
         self._valid = start
         self._last: list[tuple[int, bool]] = []
-        """Of the last two batches the position, and whether nothing is missing before and in it:
-        then its offset cannot be too high unless that of the batch before it is."""
+        """Positions of the last two batches, and whether no offset is missing before and in each.
+
+        The base offset of such a batch is not too high, unless that of the batch before it is."""
         self._places: dict[int, tuple[int, int, int]] = {}
 
     def run(self) -> None:
-        """Blocks on the device; touches nothing but the file."""
+        """Read and check; blocks on the device and touches nothing but the file."""
         try:
             self._walk(self._slice.file)
         except CorruptRecord as error:
@@ -119,14 +120,14 @@ class CheckJob:
             raise CorruptRecord(f"offset {last} where {self._slice.offset} was to be")
 
     def _first_doubtful(self, position: int) -> int:
-        """Where the first of the last two batches begins whose offset may be too high."""
+        """Return where the first of the last two batches begins whose offset may be too high."""
         return next((at for at, is_whole in self._last if not is_whole), position)
 
     def _check_following(self, file: File) -> None:
-        """The last batch ends where the segment does, or before the next one begins.
+        """Check that the last batch ends where the segment does, or before the next one begins.
 
-        Which of the two is wrong cannot be told, so neither is served. Behind a gap both may be too
-        high, so that only the batch after them tells.
+        If they overlap, either may have the wrong offset, so neither is served. After a gap the
+        offsets of both may be too high; then the batch after them is compared as well.
         """
         following, end = self._next, self._end
         last, is_whole = self._last[-1]
@@ -135,7 +136,7 @@ class CheckJob:
             try:
                 header = None if is_end else self._header_at(file, end)
             except CorruptRecord:
-                return  # the check of that batch tells
+                return  # found when that batch is checked
             following = self._limit if header is None else header.base_offset
             if following < due or (is_end and following != due):
                 self._valid = self._first_doubtful(last)
@@ -148,11 +149,11 @@ class CheckJob:
         return read_header(_read(file, position, HEADER_SIZE, self._size))
 
     def abandon(self) -> None:
-        """Gives up the slice of a job that is not to be run."""
+        """Release the slice of a job that will not be run."""
         self._slice.release()
 
     def finish(self) -> None:
-        """To be called by the owner, once; the slice is released."""
+        """Hand over the result and release the slice; called once, by the owner, after `run`."""
         segment, checks = self._segment, self._segment.checks
         self._slice.release()
         if self.failure is not None or checks is None or segment.size < self._size:
@@ -179,7 +180,7 @@ class CheckJob:
         return None
 
     def _fits(self, index: SegmentIndex) -> bool:
-        """Whether the index's entries are of the batches that were found."""
+        """Return whether the entries of the index in the checked range name batches found there."""
         first, end = (bisect_left(index.positions, at) for at in (self.start, self._valid))
         base = self._segment.base_offset
         return all(
@@ -198,12 +199,12 @@ def _read(file: File, position: int, size: int, end: int) -> bytes:
 
 
 def slice_of(segment: Segment, position: int, size: int, offset: int) -> LogSlice:
-    """A slice of a segment that is older than the process; unchecked unless it has been checked.
+    """Return a slice of bytes that are older than the process; an `UncheckedSlice` if need be.
 
-    It ends before what is known to be damaged. Raises `CorruptLog` where nothing is left.
+    It ends before known damage. Raises `CorruptLog` if nothing is left, and `OSError`.
 
-    That `position` lies in what is whole does not mean that a batch begins there: the way to it may
-    have led over a length that is wrong.
+    A batch need not begin at `position`, even in a checked range: the search may have followed a
+    wrong batch length. Therefore the range from the anchor on must be checked.
     """
     checks = segment.checks
     assert checks is not None
@@ -219,7 +220,7 @@ def slice_of(segment: Segment, position: int, size: int, offset: int) -> LogSlic
 
 
 def check_now(segment: Segment, start: int, end: int, epochs: EpochCache) -> None:
-    """Checks a short range of whole batches. Raises `CorruptLog` or `OSError`."""
+    """Check a short range of whole batches; blocks. Raises `CorruptLog` or `OSError`."""
     if start >= segment.unchecked or start >= end:
         return
     checks = segment.checks
@@ -237,7 +238,7 @@ def check_now(segment: Segment, start: int, end: int, epochs: EpochCache) -> Non
 
 
 def begin_check(found: UncheckedSlice, epochs: EpochCache) -> CheckJob:
-    """Takes over the slice."""
+    """Return a job that checks the slice and will release it. Raises `CorruptLog` or `OSError`."""
     segment = found.segment
     assert segment.checks is not None
     start, expected = _anchor(segment, segment.checks, found.position, found.offset)
@@ -245,11 +246,10 @@ def begin_check(found: UncheckedSlice, epochs: EpochCache) -> CheckJob:
 
 
 def _anchor(segment: Segment, checks: Checks, position: int, offset: int) -> tuple[int, int]:
-    """Where a batch begins at or before `position`, the offset due there, and all is well before.
+    """Return where a batch begins at or before `position`, and the offset due there (or -1).
 
-    Not behind the index entry from which `position` was found for `offset`.
-
-    Strictly before it, unless it is the first or known to follow: a reader must get the very next.
+    That is not after the index entry from which `position` was found for `offset`. It is before
+    `position`, unless a batch is known to begin there: a reader must get the very next batch.
     """
     end, expected = checks.last_end(position)
     if end == position:

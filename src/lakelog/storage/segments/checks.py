@@ -8,24 +8,32 @@ _RANGES_MAX = 64
 
 
 class Checks:
-    """What is known of one segment that is older than the process."""
+    """Checked ranges and damages of one segment that is older than the process.
+
+    Positions are bytes of the segment file.
+    """
 
     __slots__ = ("damages", "ranges")
 
     def __init__(self) -> None:
         self.ranges: list[tuple[int, int, int]] = []
-        """Start, end and the offset that follows, by position; what lies within is whole."""
+        """Start, end, and the offset that follows; sorted, disjoint, without damage."""
         self.damages: list[tuple[int, str]] = []
 
     def covers(self, start: int, end: int) -> bool:
+        """Return whether one checked range contains `start` to `end`."""
         return any(first <= start and end <= last for first, last, _ in self.ranges)
 
     def last_end(self, position: int) -> tuple[int, int]:
-        """The nearest end of a range at or before `position`, and the offset there; (0, -1)."""
+        """Return the nearest end of a range at or before `position`, and the offset there.
+
+        Return (0, -1) without such a range.
+        """
         ends = [(end, offset) for _, end, offset in self.ranges if end <= position]
         return max(ends, default=(0, -1))
 
     def add(self, start: int, end: int, next_offset: int) -> None:
+        """Add a range without damage; merge it with those that it overlaps or touches."""
         if end <= start:
             return
         kept = []
@@ -39,15 +47,17 @@ class Checks:
         added = (start, end, next_offset)
         insort(kept, added)
         if len(kept) > _RANGES_MAX:
-            del kept[kept[0] is added]  # the reader that waits for the new one would ask forever
+            # Never the new range: the reader that waits for it would ask for it again for ever.
+            del kept[kept[0] is added]
         self.ranges = kept
 
     def note_damage(self, position: int, reason: str) -> None:
+        """Remember the first reason given for a damaged batch."""
         if all(known != position for known, _ in self.damages):
             insort(self.damages, (position, reason))
 
     def damage_in(self, start: int, end: int) -> tuple[int, str] | None:
-        """The first that is known from `start` on and before `end`."""
+        """Return position and reason of the first known damage from `start` up to `end`."""
         at = bisect_left(self.damages, (start, ""))
         found = self.damages[at : at + 1]
         return found[0] if found and found[0][0] < end else None

@@ -1,8 +1,8 @@
-"""A segment for a thread: it reads the files of one that the loop owns, and changes nothing.
+"""A copy of a segment for a thread: it reads the files of a segment that the loop owns.
 
-To load an index of a large segment may mean to walk through all of its batch headers. A thread does
-that with a copy of the segment, while the loop goes on with the segment itself; the loop then takes
-over what the copy found (`IndexedSegment.adopt`).
+To load the index of a large segment may require a walk over all of its batch headers. A thread does
+that with a copy, while the loop continues to use the segment itself. The loop then adopts the
+indexes of the copy (`IndexedSegment.adopt`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakelog.storage.segments.segment import Segment
 
 
 class UnwrittenIndexFiles(IndexFiles):
-    """Index files that are read only: what is to be written stays in memory."""
+    """Index files that are only read; new entries stay in memory."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class UnwrittenIndexFiles(IndexFiles):
 class DetachedSegment(Segment):
     """A copy of an open segment as it is now, without its indexes.
 
-    It shares the open file, so its reader must hold that, unless it `opens` one of its own.
+    It shares the open file, which its user must hold open, unless it `opens` one of its own.
     """
 
     __slots__ = ()
@@ -43,13 +43,13 @@ class DetachedSegment(Segment):
         self.loaded_index = self.checks = None
 
     def open(self) -> Handle:
-        """Raises `FileNotFoundError` if the segment was deleted."""
+        """Return the open file. Raises `OSError`: `FileNotFoundError` for a deleted segment."""
         if self.handle is None:
             self.handle = Handle(self.disk.open(self.path(LOG)))
         return self.handle
 
     def close(self) -> None:
-        """Closes the file of a copy that opens one."""
+        """Close the file of a copy that opened one."""
         if self.handle is not None:
             self.handle.file.close()
             self.handle = None

@@ -1,8 +1,8 @@
 """Open segment files: counted readers, and a bound on how many are open.
 
-A file is closed when its segment has let go of it and the last reader has too, whichever is
-later, so a response half sent outlives a roll, a deletion and an eviction. Eviction is second
-chance: whoever was used since the last round stays.
+A file is closed once its segment has retired it and its last reader has released it. So a response
+that is half sent survives a roll, a deletion and an eviction. Eviction is second chance: a file
+that was used since the last round stays open.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from lakelog.runtime.api import Disk, File
 
 MAX_OPEN_DEFAULT = 512
 _CLOSED_FOR_ONE_MAX = 8
-"""Files that are closed to open another; a file that is being read keeps its descriptor."""
+"""Files that are closed to open another one; a file with readers keeps its descriptor."""
 _INDEX_BYTES_MAX = 64 << 20
-"""What the loaded indexes of sealed segments may take."""
+"""Memory for the loaded indexes of sealed segments."""
 
 
 class Handle:
-    """An open file and how many still read from it."""
+    """An open file and the number of its readers."""
 
     __slots__ = ("file", "readers", "retired", "used")
 
@@ -33,17 +33,19 @@ class Handle:
         self.used = True
 
     def release(self) -> None:
+        """End one read; close a retired file with the last one."""
         self.readers -= 1
+        assert self.readers >= 0
         if self.retired:
             self.close_unread()
 
     def retire(self) -> None:
-        """Lets the file be closed as soon as nobody reads from it."""
+        """Close the file as soon as it has no readers."""
         self.retired = True
         self.close_unread()
 
     def close_unread(self) -> None:
-        """Closes a retired file unless somebody reads from it."""
+        """Close a retired file unless it has readers."""
         if not self.readers:
             self.file.close()
 
@@ -57,12 +59,12 @@ class Evictable(Protocol):
         ...
 
     def unload(self) -> None:
-        """Gives up the handle and whatever else can be loaded again."""
+        """Give up the handle and everything else that can be loaded again."""
         ...
 
 
 class HandleCache:
-    """Opens the files of one data folder, `max_open` at a time. Files being read come on top."""
+    """Opens the files of one data folder, `max_open` at a time, plus evicted files with readers."""
 
     def __init__(self, disk: Disk, max_open: int = MAX_OPEN_DEFAULT) -> None:
         assert max_open > 0
@@ -71,13 +73,16 @@ class HandleCache:
         self._owners: OrderedDict[Evictable, None] = OrderedDict()
         self._loads: dict[Evictable, int] = {}
         self._loaded = 0
-        """Bytes, of all in `_loads`: to count them anew at each load would cost what all have."""
+        """Sum of the bytes in `_loads`, kept because adding them up at each load is quadratic."""
 
     def __len__(self) -> int:
         return len(self._owners)
 
     def open(self, owner: Evictable, path: Path) -> Handle:
-        """`FileNotFoundError` if the file is gone: a segment is never created by reading it."""
+        """Open the file of `owner` and set its handle. Raises `OSError`.
+
+        That is a `FileNotFoundError` if the file is gone: a read never creates a segment.
+        """
         while len(self._owners) >= self.max_open:
             self._next_victim().unload()
         owner.handle = handle = Handle(self._open(path))
@@ -85,7 +90,7 @@ class HandleCache:
         return handle
 
     def _open(self, path: Path) -> File:
-        """Closes other files where the process has no descriptor left."""
+        """Open a file; close others while the process has no descriptor left."""
         for _ in range(_CLOSED_FOR_ONE_MAX):
             try:
                 return self.disk.open(path)
@@ -96,15 +101,17 @@ class HandleCache:
         return self.disk.open(path)
 
     def close(self, owner: Evictable) -> None:
+        """Retire the handle of `owner`, if it has one."""
         handle = owner.handle
         if handle is not None:
             owner.handle = None
             del self._owners[owner]
             self._loaded -= self._loads.pop(owner, 0)
+            assert self._loaded >= 0
             handle.retire()
 
     def make_room(self, newest: Evictable) -> None:
-        """Called when `newest` can give up what it could not: others do if all have too much."""
+        """Count what `newest` can unload now; unload others while all together have too much."""
         size = newest.unloadable_bytes
         if not size or newest not in self._owners:
             return
@@ -129,8 +136,7 @@ class HandleCache:
 class LogSlice:
     """Whole batches in a segment file, for `sendfile` or `read`. Release it exactly once.
 
-    `is_resident` tells whether the page cache holds it by what has just been seen, `None` if
-    nobody has looked.
+    `is_resident` is a guess whether the page cache holds the range; `None` if that is unknown.
     """
 
     __slots__ = ("_handle", "file", "is_resident", "position", "size")
@@ -149,14 +155,16 @@ class LogSlice:
         return self.size
 
     def read(self) -> bytes:
+        """Return the bytes. Raises `OSError`."""
         return self.file.read_at(self.position, self.size)
 
     def beside(self, position: int, size: int) -> LogSlice:
-        """Another range of the same file, which need not be of whole batches or within it."""
+        """Return any other range of the same file; the caller releases it too."""
         return LogSlice(self._handle, position, size)
 
     def release(self) -> None:
         handle = self._handle
         handle.readers -= 1
+        assert handle.readers >= 0
         if handle.retired:
             handle.close_unread()

@@ -1,8 +1,8 @@
-"""A segment's file, what is known of it, and how its indexes are kept true.
+"""A segment's file, what is in memory about it, and its indexes, which agree with it.
 
-Whatever is in memory about the file's content comes from appends, from a scan, or from index files
-that were compared with the log. An index that disagrees with the log is built again. Entries are
-written in runs, and at the latest when the segment is flushed, sealed or closed.
+What is in memory about the file's content comes from appends, from a scan, or from index files that
+were compared with the log. An index that disagrees with the log is rebuilt. Entries are written in
+runs, and at the latest when the segment is flushed, sealed or closed.
 """
 
 from __future__ import annotations
@@ -86,36 +86,36 @@ class IndexedSegment:
         self.size = 0
         self.handle: Handle | None = None
         self.loaded_index: SegmentIndex | None = None
-        """`None` until `index` is asked for, and once unloaded."""
+        """`None` until `index` is first used, and again once unloaded."""
         self.bytes_since_entry = 0
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
         self.first_timestamp = -1
-        """Greatest timestamp of the first batch; -1 when it has not been read."""
+        """Greatest timestamp (ms) of the first batch; -1 when it has not been read."""
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         """Last offset of the earliest batch with `max_timestamp`."""
         self.full = False
         """Whether an index has no room for another entry."""
         self.roll_after = -1
-        """A batch with a timestamp above this is to go into another segment; -1 when not known."""
+        """A batch with a timestamp (ms) above this begins another segment; -1 when not known."""
         self.sealed = False
-        """Whether a later segment has taken over."""
+        """Whether the segment has ended: only the last one of a log has not."""
         self.torn = False
         """Whether a failed write may have left bytes beyond `size`."""
         self.unchecked = 0
-        """What lies before it was there before this process, which has not checked all of it."""
+        """Bytes before it are older than this process, which has not checked all of them."""
         self.checks: Checks | None = None
-        """What it has checked of that."""
+        """Which of these bytes it has checked."""
         self.index_is_wrong = False
         """Whether the indexes, loaded or not, are known to disagree with the log."""
         self.index_error: CorruptLog | None = None
-        """Why no index can be made from the log; nobody needs to try again."""
+        """Why no index can be made from the log; further attempts would fail as well."""
         self.txn_index: TxnIndex | None = None
         """`None` when no transaction was aborted here."""
 
     def create(self) -> Self:
-        """Makes the files of a new, empty segment; what has these names is cut off."""
+        """Make the files of a new, empty segment; existing ones are emptied. Raises `OSError`."""
         file = self.disk.open(self.path(LOG), create=True)
         file.truncate(0)
         file.close()
@@ -137,6 +137,7 @@ class IndexedSegment:
         return self.folder / file_name(self.base_offset, suffix)
 
     def open(self) -> Handle:
+        """Return the open file. Raises `OSError`."""
         handle = self.handle
         if handle is None:
             handle = self._handles.open(self, self.path(LOG))
@@ -144,7 +145,7 @@ class IndexedSegment:
         return handle
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Takes a batch into the indexes, as every one of them in turn has to be."""
+        """Take a batch into the indexes; every batch, in order. Raises as `index`."""
         index = self.loaded_index if self.loaded_index is not None else self.index
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -156,7 +157,7 @@ class IndexedSegment:
         self.bytes_since_entry += size
 
     def note_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
-        """As `note` for each of some batches that were written where the segment ended."""
+        """Take in batches that were written where the segment ended, as `note` does one."""
         index = self.loaded_index
         assert index is not None, "the write has loaded it"
         position, end, greatest = self.size, self.next_offset, self.max_timestamp
@@ -184,14 +185,14 @@ class IndexedSegment:
 
     @property
     def index_room(self) -> int:
-        """Entries after which it is `full`; a batch adds one at most."""
+        """The number of entries that still fit; a batch adds one at most."""
         index = self.loaded_index if self.loaded_index is not None else self.index
         return index.room(self._index_bytes)
 
     def try_write_index(self) -> None:
-        """Where an index that cannot be written must not fail what is done to the log.
+        """Write the index unless that fails, so that the log can be used nevertheless.
 
-        A later try writes the same entries again; roll and close report that they cannot.
+        A later attempt writes the same entries again; roll and close raise the error.
         """
         try:
             self.write_index()
@@ -202,7 +203,7 @@ class IndexedSegment:
     def index(self) -> SegmentIndex:
         """Both indexes, loaded and compared with the log on first use.
 
-        After a `CorruptLog` or `OSError` nothing is known of the segment but where it ends.
+        Raises `CorruptLog` and `OSError`; only the end of the segment is known then.
         """
         index = self.loaded_index
         if index is None:
@@ -229,14 +230,14 @@ class IndexedSegment:
         return index
 
     def _check_end(self, end: int) -> None:
-        """Where another segment begins must be where this one ends."""
+        """Check that this sealed segment ends where the next one begins."""
         if self.next_offset != end:
             text = f"it ends at offset {self.next_offset}, the next segment begins at {end}"
             raise CorruptLog(self.path(LOG), self.size, text)
 
     @property
     def has_trusted_index(self) -> bool:
-        """Whether one is loaded that was made from the log by this process."""
+        """Whether an index is loaded that this process made from the log."""
         index = self.loaded_index
         return index is not None and index.trusted
 
@@ -247,7 +248,7 @@ class IndexedSegment:
             raise CorruptLog(error.path, error.position, error.reason)
 
     def distrust_index(self) -> None:
-        """Have the indexes rebuilt before they are used again, by a thread if a reader can wait.
+        """Have the indexes rebuilt before their next use, by a thread if a reader can wait.
 
         Those of an active segment stay loaded, as appends need them; each entry that is used is
         compared with the log.
@@ -279,7 +280,7 @@ class IndexedSegment:
         self._handles.make_room(self)
 
     def rebuild_index(self, reason: str) -> None:
-        """Makes both indexes from the log, in memory and on disk. Raises as `index`."""
+        """Make both indexes from the log, in memory and on disk. Raises as `index`."""
         end = self.next_offset
         try:
             self._rebuilt(reason, end)
@@ -290,7 +291,7 @@ class IndexedSegment:
     def _rebuilt(self, reason: str, end: int) -> SegmentIndex:
         path, times = self.path(INDEX), self.path(TIME_INDEX).name
         _logger.warning(
-            "%s: %s; it and %s are made anew",
+            "%s: %s; rebuilding it and %s",
             path,
             reason,
             times,
@@ -310,12 +311,12 @@ class IndexedSegment:
         return self.loaded_index
 
     def _pass_over(self, header: BatchHeader) -> None:
-        """No entry leads to a batch with wrong offsets; the next one has an entry to go on from."""
+        """Skip a batch with wrong offsets. No entry leads to it, and the next batch gets one."""
         self.bytes_since_entry = self._interval + 1
         self.next_offset = header.last_offset + 1
 
     def begin_rebuild(self) -> None:
-        """Empties the indexes; every batch must then be noted again, in order."""
+        """Empty the indexes; every batch must then be noted again, in order. Raises `OSError`."""
         self._greatest_known = True
         self.index_is_wrong, self.index_error = False, None
         self.loaded_index = SegmentIndex()
@@ -325,22 +326,26 @@ class IndexedSegment:
         self.next_offset = self.base_offset
 
     def end_rebuild(self) -> None:
+        """Write the indexes after every batch has been noted. Raises `OSError`."""
         if self.sealed:
             self.seal()
         else:
             self.write_index()
 
     def knows_greatest(self) -> bool:
-        """Whether `max_timestamp` is that of all its records; if not, the indexes must be loaded.
+        """Return whether `max_timestamp` is that of all records; if not, load the indexes.
 
-        Without them it is known where time rose with the offsets.
+        They need not be loaded if timestamps rose with the offsets.
         """
         if not self._greatest_known:
             self._greatest_known = self._learn_greatest()
         return self._greatest_known
 
     def load_tail(self) -> None:
-        """Finds the end of a cleanly closed segment from the last index entries on."""
+        """Find the end of a cleanly closed segment from the last index entries on.
+
+        Raises `CorruptLog` and `OSError`.
+        """
         entry, time = self._files.read_last()
         if entry is None and time is None and not self.size:
             self.loaded_index, self._greatest_known = SegmentIndex(), True
@@ -358,19 +363,22 @@ class IndexedSegment:
             self.rebuild_index("it does not lead to the end of the log")
 
     def write_index(self) -> None:
-        """Appends the entries that the index files lack. They are not synced."""
+        """Append the entries that the index files lack, without a sync. Raises `OSError`."""
         if self.loaded_index is not None:
             self._files.append(self.loaded_index)
 
     def note_header(self, position: int, header: BatchHeader) -> None:
-        """`note` for a batch that is found in the file; `CorruptLog` if it cannot be of this."""
+        """Note a batch found in the file. Raises `CorruptLog` if it cannot be of this segment."""
         if header.last_offset - self.base_offset >= 1 << 31:
             raise CorruptLog(self.path(LOG), position, f"offset {header.last_offset} is impossible")
         self.note(position, header.size, header.last_offset, header.newest_timestamp)
         self.next_offset = header.last_offset + 1
 
     def seal(self) -> None:
-        """Ends the segment's growth: the greatest timestamp gets its entry, all are written."""
+        """End the segment: add the entry of the greatest timestamp, and write all entries.
+
+        Raises `CorruptLog` and `OSError`.
+        """
         index = self.index
         index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         self.write_index()
@@ -385,7 +393,7 @@ class IndexedSegment:
         return len(index.offsets) * ENTRY_SIZE + len(index.times) * TIME_ENTRY_SIZE
 
     def unload(self) -> None:
-        """Gives up the descriptor and, once sealed, the indexes."""
+        """Give up the descriptor and, once sealed, the indexes."""
         if self.sealed and self.loaded_index is not None:
             self.try_write_index()
             self.loaded_index = None

@@ -1,7 +1,7 @@
-"""Where the batches begin that are likely to be read next.
+"""Positions of the batches that are likely to be read next.
 
-Those are the ones appended last, which consumers at the tail ask for, and the one that follows what
-was just read, which the same consumer asks for then. Everybody else is looked up in the index.
+These are the newest batches, which consumers at the tail fetch, and the batch after each read,
+which the same consumer fetches next. All other batches are looked up in the index.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ Place = tuple[Segment, int, int | None]
 
 
 class KnownBatches:
-    """Places by base offset. Two generations, so that forgetting is cheap and never touches what
-    was noted last.
+    """Places by base offset, in two generations.
+
+    Dropping the older generation is cheap and never drops the newest places.
     """
 
     __slots__ = ("_newer", "_older")
@@ -40,6 +41,6 @@ class KnownBatches:
         self._older.pop(base_offset, None)
 
     def clear(self) -> None:
-        """Called whenever files are cut off or replaced."""
+        """Forget all places; called whenever files are cut off or replaced."""
         self._newer = {}
         self._older = {}

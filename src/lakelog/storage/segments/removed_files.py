@@ -44,6 +44,7 @@ class RemovedFiles:
 
     def restore(self, first: int) -> None:
         """Give the files from number `first` on their names back. Raises `OSError`."""
+        assert 0 <= first <= len(self._due)
         while len(self._due) > first:
             path = self._due[-1][1]
             self._disk.rename(path, path.with_suffix(""))

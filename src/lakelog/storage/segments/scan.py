@@ -15,13 +15,14 @@ SPAN = struct.Struct(">qi11xi")
 """Base offset, batch length and last offset delta of a batch header."""
 _WINDOW = 4096
 _TOLD_BY = 2
-"""Batches behind one that tell whether its base offset is too high."""
+"""Batches after one that are compared with it to find out if its base offset is too high."""
 
 
 def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch from `position` to `end`, which must both be boundaries.
+    """Yield position and header of each batch from byte `position` to byte `end`.
 
-    `CorruptLog` where no header can be, or a batch reaches past `end`.
+    A batch must begin at both. Raises `OSError`, and `CorruptLog` for a header that is none and for
+    a batch that reaches past `end`.
     """
     window, start = b"", position
     while position < end:
@@ -42,11 +43,12 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 def tell_misplaced(
     batches: Iterable[tuple[int, BatchHeader]], base_offset: int
 ) -> Iterator[tuple[int, BatchHeader, bool]]:
-    """Adds to each batch of a segment whether its base offset, which no checksum covers, is wrong.
+    """Add to each batch of a segment whether its base offset is wrong.
 
-    It is if it does not follow the last batch that is right, or if the batch reaches beyond one of
-    the next two, which do, unless nothing is missing before it and in it. The next one alone does
-    not tell, as its offset may be too high as well.
+    No checksum covers the base offset. It is wrong if it does not follow the last right batch. It
+    is also wrong if the batch overlaps one of the next two batches, unless no offset is missing
+    before the batch and in it. The next batch alone is not enough evidence: its own base offset may
+    be too high as well.
     """
     due = base_offset
     held: deque[tuple[int, BatchHeader]] = deque()

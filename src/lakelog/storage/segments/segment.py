@@ -22,22 +22,26 @@ from lakelog.storage.segments.indexed_segment import LAST_BYTES_MAX, IndexedSegm
 from lakelog.storage.segments.scan import SPAN, scan_headers
 
 READ_SIZE = 2048
-"""Bytes read at a time where batch headers are looked for."""
+"""Bytes read at a time in a search for a batch header."""
 _LENGTH_MIN = 49
 _SPAN_SIZE = SPAN.size
 _ENDS_TELL_MAX = 32 * 1024
-"""Of so short a range the middle is not looked at: it is copied to be sent, and found out."""
+"""A range up to this size is copied to be sent; the copy finds out what is not resident."""
 
 
 class Segment(IndexedSegment):
-    """The batches from `base_offset` on. `next_offset` follows the last record."""
+    """The batches from `base_offset` on. `next_offset` follows the last record.
+
+    Positions are bytes of the `.log` file. Whatever reads raises `OSError`, and `CorruptLog` for
+    bytes that cannot be batches of this segment.
+    """
 
     __slots__ = ()
 
     # Appending
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Writes one whole batch at the end. After an `OSError` the segment is what it was."""
+        """Write one whole batch at the end. After an `OSError` nothing has changed."""
         position, size = self.size, len(batch)
         self._write(batch)
         self.note(position, size, last_offset, max_timestamp)
@@ -45,12 +49,12 @@ class Segment(IndexedSegment):
         self.next_offset = last_offset + 1
 
     def append_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
-        """As `append`, with one write for all of them; the offsets follow from the headers."""
+        """Append batches with one write; as `append`. Their offsets follow from the headers."""
         self._write(*batches)
         self.note_run(batches, headers)
 
     def _write(self, *batches: Buffer) -> None:
-        """The index is loaded before: if that fails, nothing has been written."""
+        """Write at the end. The index is loaded first: if that fails, nothing has been written."""
         if self.loaded_index is None:
             _ = self.index
         handle = self.handle
@@ -65,7 +69,7 @@ class Segment(IndexedSegment):
             raise
 
     def _open_whole(self) -> Handle:
-        """The file, without what a failed write has left beyond its end."""
+        """Return the open file, after cutting off what a failed write left beyond `size`."""
         handle = self.open()
         if self.torn:
             handle.file.truncate(self.size)
@@ -80,10 +84,10 @@ class Segment(IndexedSegment):
         self.torn = False
 
     def is_due(self, timestamp: int, now_ms: int, roll_ms: int) -> bool:
-        """Whether `timestamp` is more than `roll_ms` after the first batch's.
+        """Return whether `timestamp` is more than `roll_ms` after that of the first batch.
 
-        The clock decides without timestamps, and where the first one is in the future: no record
-        would ever be late enough (KIP-937).
+        All times are in milliseconds. The clock decides if there are no timestamps or the first one
+        is in the future: otherwise no record might ever be late enough (KIP-937).
         """
         if self.first_timestamp < 0:
             for _, header in scan_headers(self.open().file, 0, self.size):
@@ -97,9 +101,9 @@ class Segment(IndexedSegment):
     # Finding
 
     def position_before_time(self, timestamp: int) -> int:
-        """A batch's position before which every timestamp is below `timestamp`.
+        """Return the position of a batch before which every timestamp is below `timestamp`.
 
-        The entry must be true: see `has_time`.
+        `has_time` must be true of the index entry that this uses.
         """
         entry = self.index.floor_time(timestamp)
         if entry < 0:
@@ -107,7 +111,7 @@ class Segment(IndexedSegment):
         return self.position_of(self.base_offset + self.index.time_offsets[entry])
 
     def has_time(self, entry: int) -> bool:
-        """Whether the batch that an entry of the time index names has its timestamp."""
+        """Return whether the batch named by an entry of the time index has its timestamp."""
         index = self.index
         offset = self.base_offset + index.time_offsets[entry]
         batches = scan_headers(self.open().file, self.position_of(offset), self.size)
@@ -117,7 +121,7 @@ class Segment(IndexedSegment):
         )
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that ends at or after `offset`; `size` when none does."""
+        """Return where the first batch that ends at or after `offset` begins, else `size`."""
         index = self.loaded_index if self.loaded_index is not None else self.index
         entry = index.floor(offset - self.base_offset)
         if not index.trusted and not self.is_true(index, entry):
@@ -137,9 +141,9 @@ class Segment(IndexedSegment):
         return size
 
     def search_range(self, offset: int) -> tuple[int, int]:
-        """From where to where `position_of` may read, if the index is right.
+        """Return the range that `position_of` may read, if the index is right.
 
-        And `entry_before` what that finds, which tells where a check has to begin.
+        It includes the batches from which a check of the result has to begin (`entry_before`).
         """
         positions = self.index.positions
         entry = self.index.floor(offset - self.base_offset)
@@ -148,10 +152,10 @@ class Segment(IndexedSegment):
         return positions[first] if first >= 0 else 0, min(following + READ_SIZE, self.size)
 
     def whole_batches(self, position: int, end: int, max_bytes: int, first: int | None) -> int:
-        """Bytes of whole batches from `position`: at most `max_bytes` up to `end`, or one batch.
+        """Return the bytes of whole batches from `position`: at most `max_bytes`, or one batch.
 
-        May fall short of `max_bytes` by an index interval and a batch. `first` is the size of the
-        batch at `position` if it is known.
+        They end at or before `end`, and may fall short of `max_bytes` by an index interval and a
+        batch. `first` is the size of the batch at `position` if it is known.
         """
         if first is not None and first >= max_bytes:
             return first
@@ -174,26 +178,29 @@ class Segment(IndexedSegment):
         return at - position
 
     def last_time_position(self) -> int:
-        """Where the batch of the last time entry begins, or one before it."""
+        """Return where the batch of the last time entry begins, or a batch before it."""
         position = self.last_entry_position()
         return self.index.last_time_position if position is None else position
 
     def last_entry_position(self) -> int | None:
-        """The same without the indexes, which it takes where that is far before the end."""
+        """Return the same without loading the indexes; `None` if only they can answer.
+
+        They are needed if the files disagree with the log or end far before it.
+        """
         entry, time = self._files.read_last()
         if entry is None or time is None or entry[0] > time[1] or not self._starts(*entry):
             return None
         return entry[1] if self.size - entry[1] <= LAST_BYTES_MAX else None
 
     def _starts(self, offset: int, position: int) -> bool:
-        """Whether a batch that ends at a relative offset begins at `position`."""
+        """Return whether a batch that ends at a relative offset begins at `position`."""
         if not 0 <= position < self.size:
             return False
         base, _, delta = self._span(self.open().file.read_at(position, SPAN.size), 0, position)
         return base + delta == self.base_offset + offset
 
     def entry_before(self, position: int) -> int:
-        """The position of the last index entry before `position`; 0 without one."""
+        """Return the position of the last index entry before `position`; 0 without one."""
         index = self.index
         entry = index.floor_position(position - 1)
         if not index.trusted and not self.is_true(index, entry):
@@ -202,19 +209,19 @@ class Segment(IndexedSegment):
         return index.positions[entry] if entry >= 0 else 0
 
     def entry_for(self, offset: int) -> int:
-        """The position of the index entry from which an offset is looked for; 0 without one."""
+        """Return the position of the index entry where a search for `offset` starts, else 0."""
         entry = self.index.floor(offset - self.base_offset)
         return self.index.positions[entry] if entry >= 0 else 0
 
     def too_short(self, offset: int) -> CorruptLog:
-        """What is wrong with a segment that does not reach an offset before the next one's."""
+        """Return the error for a segment whose file ends before an offset that it should hold."""
         reason = f"the file ends before offset {offset}, the segment at {self.next_offset}"
         return CorruptLog(self.path(LOG), self.size, reason)
 
     def batch_at(self, position: int) -> tuple[int, int] | None:
-        """Base offset and size of the batch at `position`.
+        """Return base offset and size of the batch at `position`.
 
-        `None` where no header can be, and where the device would have to be waited for.
+        `None` if there is no header, or if reading it would wait for the device.
         """
         handle = self.handle or self.open()
         head = self._handles.disk.read_resident(handle.file, position, _SPAN_SIZE)
@@ -224,10 +231,12 @@ class Segment(IndexedSegment):
         return None if length < _LENGTH_MIN else (base, length + LENGTH_OVERHEAD)
 
     def is_resident(self, position: int, size: int, *, is_next_read: bool) -> bool:
-        """A guess from the middle of a range: that tells most of one whose ends are often read.
+        """Guess whether the page cache holds a range, from its middle and the byte after it.
 
-        And from what follows it. That this could not be read may also be for the file system, which
-        does not tell what it would wait for: then nothing is said to be missing.
+        The ends of a range are often resident because of other reads, so they prove less. With
+        `is_next_read` the header after the range was just read and is resident. Without it, that
+        byte is asked for: the read may also have failed because the file system cannot report what
+        is resident.
         """
         if is_next_read and size <= _ENDS_TELL_MAX:
             return True
@@ -247,7 +256,7 @@ class Segment(IndexedSegment):
         return base, length, delta
 
     def end_of_reads(self, position: int) -> int:
-        """An offset that no batch before `position` reaches, not far from the first such."""
+        """Return an offset that no batch before `position` reaches, close to the lowest such."""
         index = self.index
         entry = bisect_left(index.positions, position)
         if entry == len(index.positions):
@@ -260,7 +269,7 @@ class Segment(IndexedSegment):
     # Aborted transactions
 
     def aborted(self) -> list[AbortedTransaction] | None:
-        """Those whose markers are here; `None` if the index file is not to be believed."""
+        """Return the transactions whose abort markers are here; `None` for a damaged index."""
         index = self.txn_index
         if index is None:
             return []
@@ -269,28 +278,28 @@ class Segment(IndexedSegment):
         return index.entries
 
     def aborted_checksum(self) -> int:
-        """Of its transaction index, which it must have."""
+        """Return the CRC-32C of its transaction index, which it must have."""
         assert self.txn_index is not None
         return self.txn_index.checksum(self.disk, self.path(TXN_INDEX))
 
     def write_aborted(self, entry: AbortedTransaction) -> None:
-        """Before the marker is appended; then `keep_aborted` or `cut_aborted`."""
+        """Write an entry before its marker is appended; then `keep_aborted` or `cut_aborted`."""
         if self.txn_index is None:
             self.txn_index = TxnIndex([])
         self.txn_index.write(self.disk, self.path(TXN_INDEX), entry)
 
     def keep_aborted(self, entry: AbortedTransaction) -> None:
-        """The marker has been appended."""
+        """Keep the entry: its marker has been appended."""
         assert self.txn_index is not None
         self.txn_index.keep(entry)
 
     def cut_aborted(self) -> None:
-        """Takes back what was written for a marker that could not be appended."""
+        """Cut off the entry of a marker that could not be appended."""
         if self.txn_index is not None:
             self.txn_index.cut(self.disk, self.path(TXN_INDEX))
 
     def replace_aborted(self, entries: list[AbortedTransaction]) -> None:
-        """Replaces the index; a segment without entries has no file."""
+        """Replace the transaction index; a segment without entries has no file."""
         if entries:
             aside = write_aside(self.disk, self.path(TXN_INDEX), encode_aborted(entries))
             self.adopt_aborted(entries, aside)
@@ -298,7 +307,7 @@ class Segment(IndexedSegment):
             self.adopt_aborted(entries, None)
 
     def adopt_aborted(self, entries: list[AbortedTransaction], aside: Path | None) -> None:
-        """As `replace_aborted`, with entries that have been written to the file `aside`."""
+        """Replace the transaction index by entries that were written to the file `aside`."""
         if aside is None:
             remove_if_exists(self.disk, self.path(TXN_INDEX))
             self.txn_index = None
@@ -309,23 +318,27 @@ class Segment(IndexedSegment):
     # Older than the process
 
     def find(self, size: int) -> None:
-        """Takes note of a file that is older than the process."""
+        """Take note of a file of `size` bytes that is older than the process."""
         self.size = self.unchecked = size
         self.checks = Checks() if size else None
 
     def note_checked(self) -> None:
-        """All of the file has been checked."""
+        """Take note that all of the file has been checked."""
         self.unchecked, self.checks = 0, None
 
     # Ending
 
     def cut_at(self, position: int) -> None:
-        """Ends the file at `position`, up to which every batch has been noted."""
+        """End the file at `position`, up to which every batch has been noted."""
         self.shorten(position)
         self.write_index()
 
     def shorten(self, position: int) -> None:
-        """Durably, lest old batches reappear after new ones that are written in their place."""
+        """Cut the file at `position`, durably.
+
+        Otherwise a power failure could restore old batches behind new ones of the same offsets.
+        """
+        assert 0 <= position <= self.size
         file = self.open().file
         file.truncate(position)
         file.sync()
@@ -334,7 +347,10 @@ class Segment(IndexedSegment):
             self.find(position)
 
     def end_before(self, offset: int) -> int:
-        """Where the log ends if the batch that holds `offset` is cut off; below it, mid-batch."""
+        """Return where the log ends if the batch that holds `offset` is cut off.
+
+        That is below `offset` if the batch begins before it.
+        """
         position = self.position_of(offset)
         if position == self.size:
             return offset
@@ -342,7 +358,7 @@ class Segment(IndexedSegment):
         return min(offset, self._span(head, 0, position)[0])
 
     def truncate(self, end: int) -> None:
-        """Cuts off everything from `end` on, which must not lie within a batch."""
+        """Cut off everything from offset `end` on, which must not lie within a batch."""
         position = self.position_of(end)
         self.shorten(position)
         self.torn = self.sealed = False
@@ -356,6 +372,6 @@ class Segment(IndexedSegment):
         self.next_offset = end
 
     def finish(self) -> None:
-        """Writes what the index files lack before the log is closed."""
+        """Write the entries that the index files lack, before the log is closed."""
         if self.loaded_index is not None:
             self.seal()

@@ -86,7 +86,6 @@ class SegmentList(Sequence[Segment]):
             assert segment.base_offset == base
             assert base < following
             assert segment.sealed, "only the last segment grows"
-            assert segment.next_offset <= following, "segments do not overlap"
 
     @overload
     def __getitem__(self, number: int) -> Segment: ...
@@ -133,7 +132,7 @@ class SegmentList(Sequence[Segment]):
         Raises `OSError`; the caller then calls `take_back`.
         """
         assert self.active.sealed
-        assert base == self.active.next_offset
+        assert base > self.active.base_offset
         segment = Segment(
             self.handles,
             self.folder,
