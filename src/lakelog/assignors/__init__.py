@@ -1,7 +1,8 @@
-"""Who of a consumer group reads which partition; plain functions, shared by both sides.
+"""Assignment of partitions to the members of a group: plain functions for client and coordinator.
 
-In the classic protocol the leader of a group assigns, with one of `ASSIGNORS`; in the consumer
-protocol the coordinator does (KIP-848), with one of `SERVER_ASSIGNORS`.
+In the classic protocol the leader of a group computes the assignment with one of `ASSIGNORS`; in
+the consumer protocol (KIP-848) the coordinator does, with one of `SERVER_ASSIGNORS`. Read
+`member.py` first, which declares arguments and result.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ __all__ = ["ASSIGNORS", "SERVER_ASSIGNORS", "Assignment", "Assignor", "Member", 
 
 Assignor = Callable[[Sequence[Member], Mapping[str, int]], Assignment]
 ServerAssignor = Callable[[Sequence[Member], Mapping[str, int], Assignment], Assignment]
-"""The last argument is the assignment until now."""
+"""The last argument is the current assignment."""
 
 ASSIGNORS: dict[str, Assignor] = {
     range_assignor.NAME: range_assignor.assign,
     roundrobin.NAME: roundrobin.assign,
 }
-"""By the name that members send in JoinGroup."""
+"""The assignors of the classic protocol, by their names in JoinGroup."""
 
 
 def _range(
@@ -35,4 +36,4 @@ SERVER_ASSIGNORS: dict[str, ServerAssignor] = {
     uniform.NAME: uniform.assign,
     range_assignor.NAME: _range,
 }
-"""By the name that members send in ConsumerGroupHeartbeat."""
+"""The assignors of the consumer protocol, by their names in ConsumerGroupHeartbeat."""

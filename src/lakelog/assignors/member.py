@@ -1,4 +1,4 @@
-"""What every assignor is given and what it returns."""
+"""The arguments and the result of assignors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, frozen=True)
 class Member:
-    """A member of a consumer group: its id, its static id if it has one, what it subscribed to."""
+    """A member of a group with its subscription; `instance_id` is the id of a static member."""
 
     member_id: str
     topics: frozenset[str]
@@ -16,13 +16,13 @@ class Member:
 
 
 Assignment = dict[str, dict[str, list[int]]]
-"""Member id to topic to partitions, every member present."""
+"""The partitions by member id and topic; it contains every member."""
 
 
 def in_order(members: Sequence[Member]) -> list[Member]:
-    """Static members first by their static id, then the others by member id.
+    """Return static members by their static ids, then the other members by member id.
 
-    Kafka's order (KIP-345), which gives a static member the same partitions after a restart.
+    This is Kafka's order (KIP-345): a static member gets the same partitions after a restart.
     """
     return sorted(members, key=_order)
 

@@ -1,7 +1,7 @@
-"""The range assignor: each topic by itself is cut into runs of neighbouring partitions.
+"""The range assignor: each topic is divided into ranges of consecutive partitions.
 
-Topics with the same number of partitions are cut alike, so a member gets the same partitions of
-both, which joins need. Same result as Kafka's `range` without racks.
+Topics with the same number of partitions are divided in the same way, so that a member gets the
+same partitions of each, as joins require. The result equals that of Kafka's `range` without racks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NAME = "range"
 
 
 def assign(members: Sequence[Member], partition_counts: Mapping[str, int]) -> Assignment:
-    """Who reads what. Topics without a count (they do not exist) are left out."""
+    """Return the assignment; topics without a count do not exist and are ignored."""
     assignment: Assignment = {member.member_id: {} for member in members}
     ordered = in_order(members)
     for topic, count in sorted(partition_counts.items()):

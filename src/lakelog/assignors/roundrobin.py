@@ -1,6 +1,7 @@
-"""The round robin assignor: all partitions of all topics are dealt out one by one.
+"""The round robin assignor: members take turns for the partitions of all topics.
 
-More even than `range` over several topics, and less stable. Same result as Kafka's `roundrobin`.
+With several topics it is more even than `range`, and less stable. The result equals that of Kafka's
+`roundrobin`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ NAME = "roundrobin"
 
 
 def assign(members: Sequence[Member], partition_counts: Mapping[str, int]) -> Assignment:
-    """Who reads what. Topics without a count (they do not exist) are left out."""
+    """Return the assignment; topics without a count do not exist and are ignored."""
     assignment: Assignment = {member.member_id: {} for member in members}
     ordered = in_order(members)
     subscribed = frozenset[str]().union(*(member.topics for member in members))

@@ -1,9 +1,9 @@
-"""The uniform assignor: as many partitions for each as for the others, and as few moved as can be.
+"""The uniform assignor: equal numbers of partitions for all members, with as few moves as possible.
 
-It is the coordinator's own (KIP-848): it is told what everybody is to have now. With the same
-subscription for all, numbers differ by one at most, and everything stays where it is that may.
-With different ones, no partition could be moved to a member with two less. Which member gets which
-is not always what Kafka's `uniform` says, where that follows the order of a hash table.
+Only the coordinator uses it (KIP-848), because it needs the current assignment. When all members
+have the same subscription, their numbers of partitions differ by at most one. With different
+subscriptions, no partition can move to a member that has at least two fewer. The members can get
+other partitions than from Kafka's `uniform`, whose result depends on the order of a hash table.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _Shares = dict[str, set[_Partition]]
 def assign(
     members: Sequence[Member], partition_counts: Mapping[str, int], current: Assignment
 ) -> Assignment:
-    """Who reads what. Topics without a count (they do not exist) are left out.
+    """Return the assignment; topics without a count do not exist and are ignored.
 
     Args:
-        current: who is to read what until now; may name members and topics that are gone.
+        current: the current assignment, which may contain removed members and topics.
     """
     ordered = in_order(members)
     topics = {each.member_id: each.topics.intersection(partition_counts) for each in ordered}
@@ -57,7 +57,7 @@ def _by_topic(share: set[_Partition]) -> dict[str, list[int]]:
 
 
 def _share_alike(shares: _Shares, free: set[_Partition], total: int) -> None:
-    """Those who have most keep the odd partition, so that fewest are moved."""
+    """The members with most partitions get the remainder, so that the fewest partitions move."""
     if not shares:
         return
     quota, extra = divmod(total, len(shares))
@@ -69,12 +69,12 @@ def _share_alike(shares: _Shares, free: set[_Partition], total: int) -> None:
         surplus = sorted(share)[quotas[member_id] :]
         share.difference_update(surplus)
         free.update(surplus)
-    hungry = deque(each for each in shares if len(shares[each]) < quotas[each])
+    below_quota = deque(each for each in shares if len(shares[each]) < quotas[each])
     for partition in sorted(free):
-        member_id = hungry.popleft()
+        member_id = below_quota.popleft()
         shares[member_id].add(partition)
         if len(shares[member_id]) < quotas[member_id]:
-            hungry.append(member_id)
+            below_quota.append(member_id)
 
 
 def _share_by_subscription(
@@ -93,9 +93,9 @@ def _share_by_subscription(
 
 
 def _balance(topic: str, readers: list[str], shares: _Shares) -> bool:
-    """Moves partitions of one topic to whoever has two less; whether there was any to move.
+    """Move partitions of one topic to members with at least two fewer; return whether any moved.
 
-    It ends: each move brings two numbers closer together, and none apart.
+    The loop ends, because each move brings two numbers closer together and no numbers apart.
     """
     owned = {each: sorted(p for p in shares[each] if p[0] == topic) for each in readers}
     moved = False

@@ -9,7 +9,7 @@ _ENDPOINT = re.compile(r"([A-Za-z0-9._-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\]]
 
 
 class Endpoint(NamedTuple):
-    """One listener. `host` is empty for every interface and has no brackets."""
+    """The name and address of one listener; an empty `host` stands for every interface."""
 
     name: str
     host: str
@@ -17,7 +17,7 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """Raises `ValueError`."""
+    """Return the endpoint. Raises `ValueError` for malformed text."""
     match = _ENDPOINT.fullmatch(text.strip())
     if match is None or int(match[4]) > 65_535:
         raise ValueError(f"{text!r} is not NAME://HOST:PORT")

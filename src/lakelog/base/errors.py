@@ -1,8 +1,8 @@
 """The protocol's error codes and the exception that carries one.
 
 Codes, names and retriability are those of Apache Kafka 4.4
-(`org.apache.kafka.common.protocol.Errors`). A code must tell "definitely not done" from "unknown":
-only a retriable code may be answered when the outcome of a request is not known.
+(`org.apache.kafka.common.protocol.Errors`). A code must distinguish "definitely not done" from
+"unknown": when the outcome of a request is unknown, the broker returns only a retriable code.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may send the same request again."""
+        """Whether a client may retry the same request."""
         return self in _RETRIABLE
 
 
@@ -197,9 +197,9 @@ _RETRIABLE = frozenset(
 
 
 class KafkaError(Exception):
-    """A failure that the protocol has a code for.
+    """A failure with an error code of the protocol.
 
-    `message` is what a person reads; it may be sent to the peer, so it names nothing private.
+    `message` is meant for people. It may be sent to the peer and must not contain anything private.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
@@ -212,4 +212,4 @@ class KafkaError(Exception):
 
 
 class AddressError(ValueError):
-    """Broker addresses that somebody gave are malformed. The text says how."""
+    """The given addresses of brokers are malformed; the text says how."""

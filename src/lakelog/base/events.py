@@ -2,8 +2,8 @@
 
     logger.info("Created topic '%s'", name, extra=event("topic_created", topic=name))
 
-The name is what an operator searches for: it never changes with the wording of the message, nor
-from version to version. docs/monitoring.md lists all names.
+Operators search for the name, so it stays the same when the wording of the message changes, and in
+later versions. docs/monitoring.md lists all names.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ def event(name: str, *, code: str | None = None, **fields: object) -> dict[str, 
     """Return the `extra` of a log line.
 
     Args:
-        name: a few words in lower case with underscores, the noun first: `topic_created`.
-        code: an error code that `lakelog explain` knows.
-        fields: what a JSON line carries beside the message.
+        name: up to four lower-case words with underscores, the noun first: `topic_created`.
+        code: an error code of `lakelog explain`.
+        fields: the fields of a JSON line besides the message.
     """
     return {"event": name, "code": code, "fields": fields}

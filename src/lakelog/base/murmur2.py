@@ -8,7 +8,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The hash as an unsigned number; Java's is the same 32 bits read as signed."""
+    """Return the hash as an unsigned number; Java's is the same 32 bits as a signed number."""
     length = len(data)
     value = _SEED ^ length
     whole = length & ~3
@@ -23,5 +23,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Where Java's producer puts a record with this key."""
+    """Return the partition that Java's producer chooses for a record with this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

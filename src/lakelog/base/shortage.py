@@ -1,7 +1,7 @@
-"""Errors of the operating system that pass without a restart: no space left, no descriptors left.
+"""Temporary errors of the operating system: no space left, no file descriptors left.
 
-The call that raised one was not carried out. Every other `OSError` of a device leaves its outcome
-unknown.
+A call that raises one was not carried out. After any other `OSError` of a device the outcome of the
+call is unknown.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _PASSING = NO_SPACE | NO_DESCRIPTORS
 
 
 def is_shortage(error: BaseException | None) -> TypeGuard[OSError]:
-    """Return whether the failed call may be repeated once there is room again.
+    """Return whether the failed call may be repeated when there is space again.
 
-    Not for an fsync that reports ENOSPC: its pages may be lost.
+    Do not ask this about an fsync: after ENOSPC its pages may be lost.
     """
     return isinstance(error, OSError) and error.errno in _PASSING
 
 
 def lacks_descriptors(error: BaseException | None) -> TypeGuard[OSError]:
-    """Return whether the call failed before it reached the device, for want of a descriptor."""
+    """Return whether the call failed for lack of a descriptor, before it reached the device."""
     return isinstance(error, OSError) and error.errno in NO_DESCRIPTORS
 
 
@@ -36,7 +36,7 @@ def no_space(filename: str | None = None) -> OSError:
 
 
 class OutOfRoomError(KafkaError):
-    """KAFKA_STORAGE_ERROR of an operation that was definitely not carried out, for a shortage."""
+    """KAFKA_STORAGE_ERROR of an operation that was not carried out because of a shortage."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.strerror}; try again")

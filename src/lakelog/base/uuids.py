@@ -7,7 +7,7 @@ import binascii
 from typing import Protocol
 
 ZERO_UUID = bytes(16)
-"""Stands for "no id" on the wire."""
+"""The value that means "no id" on the wire."""
 
 _RESERVED = frozenset({ZERO_UUID, bytes(15) + b"\x01"})
 _TEXT_LENGTH = 22
@@ -20,9 +20,9 @@ class RandomBytes(Protocol):
 
 
 def random_uuid(random: RandomBytes) -> bytes:
-    """A version 4 UUID that is neither reserved by Kafka nor begins with `-` in text.
+    """Return a version 4 UUID that Kafka does not reserve and whose text does not begin with `-`.
 
-    A leading dash would read as an option on a command line.
+    A command line would treat a leading dash as an option.
     """
     while True:
         value = _version_4(random)
@@ -31,7 +31,7 @@ def random_uuid(random: RandomBytes) -> bytes:
 
 
 def random_uuid_text(random: RandomBytes) -> str:
-    """A version 4 UUID as 32 hexadecimal digits with dashes, for the ids of members."""
+    """Return a version 4 UUID as 32 hexadecimal digits with dashes, for the ids of members."""
     digits = _version_4(random).hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
@@ -44,14 +44,16 @@ def _version_4(random: RandomBytes) -> bytes:
 
 
 def encode_uuid(value: bytes) -> str:
+    """Return the 22 characters of URL-safe base64 for 16 bytes."""
     assert len(value) == 16
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
 
 def decode_uuid(text: str) -> bytes:
-    """Raises `ValueError` for anything but 22 characters of URL-safe base64, as they are encoded.
+    """Return the 16 bytes of an encoded UUID.
 
-    Of the last character only two bits count; one with others set is damaged.
+    Raises `ValueError` for any text that `encode_uuid` does not produce. Only two bits of the last
+    character are significant; text with other bits set is damaged.
     """
     try:
         value = base64.b64decode(text + "==", altchars=b"-_", validate=True)

@@ -1,5 +1,6 @@
-"""The seams to the outside world: clock, disk, network, randomness and task spawning.
+"""The interfaces to the outside world: clock, disk, network, randomness, tasks and processes.
 
-`api` declares them; `posix` and `aio` are the real ones. Everything above this package takes
-them as constructor arguments, so that the same broker runs in a seeded simulation.
+Read `api.py` first, which declares them; `posix.py`, `aio.py` and `processes.py` implement them for
+a real host. All code above this package takes them as constructor arguments, so that the same
+broker runs in a seeded simulation.
 """

@@ -1,4 +1,4 @@
-"""The real network and tasks, on the standard asyncio loop."""
+"""Network and tasks on the standard asyncio loop."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 _NOT_SENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 _NOT_SENT_MAX = 512 * 1024
-"""Bytes that a socket takes before the peer has room for them.
+"""Maximum number of unsent bytes that a socket accepts.
 
-The kernel's own limit is 4 MiB, so that 1,500 peers that do not read fill the memory of all TCP
-connections (`tcp_mem`), and others stall. SO_SNDBUF would also bound what is on its way to a
-distant peer, and so its speed.
+The kernel's own limit is 4 MiB: 1,500 peers that do not read would fill the memory of all TCP
+connections (`tcp_mem`), and other connections would stall. SO_SNDBUF would also limit the bytes in
+flight, and so the throughput to a distant peer.
 """
 _LANE_THREADS_MAX = 4
 _LANE_THREADS = {"close": 16}
-"""Lanes whose work only waits for the device, and the sooner the more of it waits together."""
+"""Lanes of pure waits for the device, which are faster when more of them wait at the same time."""
 
 
 class TcpListener:
@@ -117,6 +117,6 @@ class AsyncioTasks:
         return self._loop.run_in_executor(executor, work)
 
     def close(self) -> None:
-        """Waits for the work under way."""
+        """Wait for the running work and end all threads."""
         for executor in self._lanes.values():
             executor.shutdown()

@@ -1,12 +1,12 @@
-"""What the world looks like to the broker.
+"""The interfaces of the broker to the outside world.
 
-Each protocol here is a constructor argument of whatever uses it; nothing above `runtime` reaches
-for `time`, `random`, `os`, `socket` or `asyncio` by itself. The implementations must agree in the
-contract suite, so a simulated disk may be swapped for a real one without the caller noticing
-anything but the failures it was asked to inject.
+Each protocol is a constructor argument of the code that uses it; code above `runtime` does not
+import `time`, `random`, `os`, `socket` or `asyncio` for its effects. All implementations pass the
+same contract suite, so that a simulated disk can replace a real one; it differs only in the
+failures that a test injects.
 
-Not in the contract: durability of anything not synced, atomicity of appends, and order between
-files. Only `write_atomic` and `rename` promise all or nothing.
+Not in the contract: durability of unsynced writes, atomicity of appends, and the order of writes to
+different files. Only `write_atomic` and `rename` are atomic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    import asyncio  # half the start of a command that never runs a loop
+    import asyncio  # half the start-up time of a command without a loop
     from pathlib import Path
 
 T = TypeVar("T")
@@ -24,31 +24,31 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
-    """Wall and monotonic time, kept apart because they are skewed apart."""
+    """Wall time and monotonic time, which the simulation skews independently."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch; may jump either way."""
+        """Return the milliseconds since the Unix epoch; may jump in both directions."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start; never goes back."""
+        """Return the seconds since an arbitrary moment; never decreases."""
         ...
 
 
 class Random(Protocol):
-    """Unpredictable in production, seeded in simulation."""
+    """Random numbers: unpredictable in production, seeded in the simulation."""
 
     def bytes(self, size: int) -> bytes: ...
 
     def below(self, end: int) -> int:
-        """A whole number from 0 to `end` - 1."""
+        """Return a whole number from 0 to `end` - 1."""
         ...
 
 
 class File(Protocol):
-    """A random-access file that is read and written at explicit positions.
+    """A file that is read and written at explicit positions.
 
-    Every method may raise `OSError`. A failed `append` or `write_at` may have written a part.
+    Every method may raise `OSError`. A failed `write_at` may have written a part of its data.
     """
 
     @property
@@ -59,23 +59,25 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes; shorter only at the end of the file."""
+        """Return `size` bytes, or fewer at the end of the file."""
         ...
 
     def write_at(self, offset: int, *data: Buffer) -> None:
-        """All of `data`, one after the other, or an `OSError`."""
+        """Write all buffers of `data` one after the other."""
         ...
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Blocks until data and size are durable."""
+        """Block until data and size are durable."""
         ...
 
     def close(self) -> None: ...
 
 
 class FileLock(Protocol):
+    """An exclusive lock that this process holds."""
+
     def release(self) -> None: ...
 
 
@@ -83,33 +85,36 @@ class Disk(Protocol):
     """A file system. Paths are absolute. Every method may raise `OSError`."""
 
     def watch(self, on_failure: Callable[[], object]) -> None:
-        """Calls `on_failure` before a failed write, truncation or sync raises, in its thread.
+        """Call `on_failure` before a failed write, truncation or sync raises, in the same thread.
 
-        Not for a write or truncation that failed for want of space.
+        A write or truncation that fails for lack of space is not reported.
         """
         ...
 
     def page_cache_id(self, path: Path) -> str:
-        """Identifies the page cache that unsynced writes are in, and the file at `path`.
+        """Return an id of the page cache that holds unsynced writes, and of the file at `path`.
 
-        While it stays the same, no other file was put in that place, and whatever was written to
-        the file system can be read, unless the device has failed. `OSError` when the kernel does
-        not name its boot.
+        While the id stays the same, the file was not replaced, and everything that was written to
+        the file system is readable, unless the device failed. Raises `OSError` when the kernel has
+        no boot id.
         """
         ...
 
     def open(self, path: Path, *, create: bool = False) -> File:
-        """For reading and writing; `FileNotFoundError` unless `create`, for its owner alone."""
+        """Open a file for reading and writing; `create` it if needed, accessible to its owner only.
+
+        Raises `FileNotFoundError`.
+        """
         ...
 
     def read(self, path: Path) -> bytes: ...
 
     def write_atomic(self, path: Path, data: Buffer) -> None:
-        """Replaces `path` durably: a crash leaves the old content or the new, never a mixture."""
+        """Replace `path` durably: a crash leaves either the old content or the new."""
         ...
 
     def allocate(self, path: Path, size: int) -> None:
-        """Creates a file that takes `size` bytes of the device; what they are is not said."""
+        """Create a file that occupies `size` bytes of the device, with undefined content."""
         ...
 
     def exists(self, path: Path) -> bool: ...
@@ -121,17 +126,17 @@ class Disk(Protocol):
     def set_modified_ms(self, path: Path, time_ms: int) -> None: ...
 
     def list(self, path: Path) -> list[str]:
-        """The names in a folder, sorted."""
+        """Return the names in a folder, sorted."""
         ...
 
     def is_dir(self, path: Path) -> bool: ...
 
     def make_dirs(self, path: Path) -> None:
-        """Creates a folder, for its owner alone, and missing parents. Not durable."""
+        """Create a folder, accessible to its owner only, and missing parents. Not durable."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Atomic; replaces a file of that name. Durable only after `sync_dir` of the parent."""
+        """Rename atomically, replacing `target`. Durable only after `sync_dir` of the parent."""
         ...
 
     def remove(self, path: Path) -> None: ...
@@ -141,36 +146,39 @@ class Disk(Protocol):
     def sync_dir(self, path: Path) -> None: ...
 
     def space(self, path: Path) -> tuple[int, int]:
-        """Total and usable bytes of the file system that holds `path`."""
+        """Return the total and the usable bytes of the file system of `path`."""
         ...
 
     def lock(self, path: Path) -> FileLock:
-        """An exclusive lock that dies with the process; `BlockingIOError` when it is held."""
+        """Take an exclusive lock that ends with the process.
+
+        Raises `BlockingIOError` while another process holds it.
+        """
         ...
 
     def mutex(self) -> AbstractContextManager[object]:
-        """Within it is one thread at a time; never to be entered twice."""
+        """Return a lock between threads, which is not reentrant."""
         ...
 
     def is_resident(self, file: File, offset: int, size: int) -> bool:
-        """Whether reading this range would not wait for the device (a guess, never an error)."""
+        """Return whether this range is probably in the page cache. Never raises."""
         ...
 
     def read_resident(self, file: File, offset: int, size: int) -> Buffer | None:
-        """Exactly this range if reading it does not wait for the device, else none."""
+        """Return this range if it is in the page cache, else none."""
         ...
 
     def read_ahead(self, file: File, offset: int, size: int) -> bool:
-        """Blocks until the range has been read into the page cache; for use off the loop.
+        """Block until the range is in the page cache; call it in a thread.
 
-        Whether this has asked the device for something, of the range or what follows it.
+        Return whether the device was read, for this range or for the kernel's own read-ahead.
         """
         ...
 
     def drop_cached(self, file: File) -> None:
-        """Has the next reads ask the device, save for what it has yet to be given.
+        """Drop clean pages, so that the next reads hit the device; dirty pages stay.
 
-        As far as the page cache goes along with it; never an error.
+        The kernel may keep pages. Never raises.
         """
         ...
 
@@ -192,20 +200,22 @@ class Socket(Protocol):
 
 
 class Listener(Protocol):
+    """A listening socket."""
+
     @property
     def address(self) -> tuple[str, int]:
-        """Host and the port really bound."""
+        """The host and the port that is bound."""
         ...
 
     def accept(self) -> Socket:
-        """The next connection, non-blocking; `BlockingIOError` when there is none."""
+        """Return the next connection, non-blocking. Raises `BlockingIOError` without one."""
         ...
 
     def close(self) -> None: ...
 
 
 class Net(Protocol):
-    """Sockets and their readiness. Callbacks run on the loop; `None` removes one."""
+    """Sockets and their readiness. Callbacks run on the loop; `None` removes a callback."""
 
     MSG_MORE: int
 
@@ -218,16 +228,21 @@ class Net(Protocol):
     def on_writable(self, sock: Socket, callback: Callable[[], None] | None) -> None: ...
 
     def send_file(self, sock: Socket, file: File, offset: int, count: int) -> int:
-        """Bytes taken, at least 1; `BlockingIOError` when the socket is full."""
+        """Send a range of a file; return the number of bytes sent, at least 1.
+
+        Raises `BlockingIOError` when the socket is full.
+        """
         ...
 
 
 class Timer(Protocol):
+    """A scheduled call."""
+
     def cancel(self) -> None: ...
 
 
 class Tasks(Protocol):
-    """The loop: callbacks, timers, tasks, and threads for what blocks."""
+    """The event loop: callbacks, timers, tasks, and threads for blocking work."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None: ...
 
@@ -238,29 +253,30 @@ class Tasks(Protocol):
     def future(self) -> asyncio.Future[Any]: ...
 
     def offload(self, lane: str, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Runs `work` in a thread. Work of one lane never waits behind another lane's."""
+        """Run `work` in a thread of the lane. Lanes do not wait for each other."""
         ...
 
 
 class Child(Protocol):
-    """Another process of this program, which is talked to in lines and ends with this one."""
+    """A helper process that exchanges lines with this process and ends with it."""
 
     async def send(self, line: bytes) -> None:
-        """A line without its end. `OSError` when the process is gone."""
+        """Send a line, given without its end. Raises `OSError` when the process has ended."""
         ...
 
     async def receive(self) -> bytes:
-        """The next line without its end; empty when the process has ended."""
+        """Return the next line without its end; empty when the process has ended."""
         ...
 
     async def end(self) -> int:
-        """Kills it if need be, waits for it, and returns its exit status."""
+        """Kill the process if it still runs, wait for it, and return its exit status."""
         ...
 
 
 class ProcessUsage(NamedTuple):
-    """What a process takes of its machine. Processor seconds are of user and system together;
-    `start_time_s` is in seconds since the Unix epoch.
+    """The resource usage of a process.
+
+    `cpu_s` is the sum of user and system time. `start_time_s` is in seconds since the Unix epoch.
     """
 
     cpu_s: float
@@ -272,15 +288,18 @@ class ProcessUsage(NamedTuple):
 
 
 class Processes(Protocol):
-    """This process as the kernel counts it, and helpers.
+    """The resource usage of this process, and helper processes.
 
-    A helper does work that would hold up the loop if it ran in this process.
+    A helper does work that would block the event loop of this process.
     """
 
     async def start(self, module: str) -> Child:
-        """Runs `module` as a program. `OSError` when that is not possible."""
+        """Start a helper that runs `module` as a program. Raises `OSError`."""
         ...
 
     def usage(self) -> ProcessUsage:
-        """Of this process. `OSError` when the kernel does not say, as without descriptors."""
+        """Return the usage of this process.
+
+        Raises `OSError`, for example when no descriptors are left.
+        """
         ...

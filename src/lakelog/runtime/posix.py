@@ -1,4 +1,4 @@
-"""The real clock, disk and randomness of a Linux host."""
+"""Clock, disk and randomness of a Linux host."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from lakelog.runtime.api import Buffer, File, FileLock
 
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _OWN_FILE, _OWN_FOLDER = 0o600, 0o700
-"""Permissions: records and metadata concern nobody but the user that the broker runs as."""
+"""Permissions: only the user of the broker may read records and metadata."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PROBE = (bytearray(1),)
-"""Takes bytes that nobody looks at."""
+"""A buffer for bytes that are ignored."""
 
 
 @cache
-def _nowhere() -> int:
-    """A descriptor that takes everything; one for the process, opened with the disk."""
+def _dev_null() -> int:
+    """Return a descriptor of /dev/null, one for the process, opened with the disk."""
     return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def _blocks_read() -> int:
-    """What this thread has had the device read."""
+    """Return the number of blocks that the device has read for this thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
 
 
-def _nobody_asks(_: float) -> None:
-    """For durations that are not wanted."""
+def _ignore(_: float) -> None:
+    """Ignore the duration of a sync."""
 
 
 class _Watch:
-    """What to call when a sync takes its time or the device fails; one for all files of a disk."""
+    """The callbacks for durations of syncs and for failures of the device; one for each disk."""
 
     __slots__ = ("on_failure", "on_sync")
 
-    def __init__(self, on_sync: Callable[[float], object] = _nobody_asks) -> None:
+    def __init__(self, on_sync: Callable[[float], object] = _ignore) -> None:
         self.on_sync = on_sync
         self.on_failure: Callable[[], object] = tuple
 
     def sync(self, sync: Callable[[int], None], fd: int) -> None:
-        """Any error counts: after ENOSPC, too, pages may be lost."""
+        """Sync and report. Every error is a failure: after ENOSPC, too, pages may be lost."""
         begin = time.monotonic()
         try:
             sync(fd)
@@ -60,7 +60,7 @@ class _Watch:
         self.on_sync(time.monotonic() - begin)
 
     def note(self, error: OSError) -> None:
-        """Takes note of a failed write or truncation."""
+        """Report a failed write or truncation, unless it failed for a shortage."""
         if not is_shortage(error):
             self.on_failure()
 
@@ -83,7 +83,7 @@ class SystemRandom:
 
 
 class PosixFile:
-    """An open descriptor; positions are always explicit, so it may be read from any thread."""
+    """An open descriptor. Positions are always explicit, so any thread may read it."""
 
     __slots__ = ("_fd", "_path", "_watch")
 
@@ -147,7 +147,7 @@ class PosixFile:
 
 
 class PosixFileLock:
-    """`flock` on a file that stays: removing it would let two processes hold two locks."""
+    """A `flock` on a file that is never removed: removal would let two processes hold a lock."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -157,19 +157,23 @@ class PosixFileLock:
 
 
 class PosixDisk:
-    """`on_sync` is told, in the thread concerned, how many seconds each fsync has taken."""
+    """The file system.
 
-    def __init__(self, on_sync: Callable[[float], object] = _nobody_asks) -> None:
+    `on_sync` is called in the thread of each fsync, with its duration in seconds.
+    """
+
+    def __init__(self, on_sync: Callable[[float], object] = _ignore) -> None:
         self._watch = _Watch(on_sync)
-        _nowhere()
+        _dev_null()
 
     def watch(self, on_failure: Callable[[], object]) -> None:
         self._watch.on_failure = on_failure
 
     def page_cache_id(self, path: Path) -> str:
-        """The kernel's boot, and device, inode and time of change of the file, which no copy keeps.
+        """Return the boot id of the kernel with device, inode and ctime of the file.
 
-        A file system that was forced off its device and mounted again looks the same.
+        No copy of the file has the same. A file system that was forcibly unmounted and mounted
+        again does, so that this loss of the page cache is not detected.
         """
         boot = _BOOT_ID.read_text().strip()
         if not boot.strip("-0"):
@@ -182,7 +186,7 @@ class PosixDisk:
         return PosixFile(path, os.open(path, flags, _OWN_FILE), self._watch)
 
     def read(self, path: Path) -> bytes:
-        """Without the layers of `open()`, which cost a small file five times as much."""
+        """Avoids the layers of `open()`, which take five times as long for a small file."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return PosixFile(path, fd, self._watch).read_at(0, os.fstat(fd).st_size)
@@ -236,7 +240,7 @@ class PosixDisk:
         path.unlink()
 
     def remove_tree(self, path: Path) -> None:
-        import shutil  # with three compressions, which a start has no use for
+        import shutil  # it imports three compression modules, which a start does not need
 
         shutil.rmtree(path)
 
@@ -264,7 +268,7 @@ class PosixDisk:
         return threading.Lock()
 
     def is_resident(self, file: File, offset: int, size: int) -> bool:
-        """Probes the first and last byte: eviction and read-ahead both work on whole runs."""
+        """Probes the first and the last byte: eviction and read-ahead work on whole ranges."""
         fd = file.fileno()
         try:
             os.preadv(fd, _PROBE, offset, _RWF_NOWAIT)
@@ -285,14 +289,14 @@ class PosixDisk:
         return buffer if got == size else None
 
     def read_ahead(self, file: File, offset: int, size: int) -> bool:
-        """Without a copy: it is sent to where nothing arrives.
+        """Reads without a copy, by `sendfile` to /dev/null.
 
-        `POSIX_FADV_WILLNEED` would have it read into single pages, which cost several times as
-        much as those that the kernel reads ahead of a reader.
+        `POSIX_FADV_WILLNEED` would fill single pages, which cost several times as much as the
+        larger folios that the kernel's read-ahead allocates for a reader.
         """
         fd, position, end = file.fileno(), offset, offset + size
         before = _blocks_read()
-        while position < end and (got := os.sendfile(_nowhere(), fd, position, end - position)):
+        while position < end and (got := os.sendfile(_dev_null(), fd, position, end - position)):
             position += got
         return _blocks_read() != before
 
@@ -302,7 +306,7 @@ class PosixDisk:
 
 
 def raise_descriptor_limit() -> int:
-    """Raises the soft limit of open files to the hard one, and returns it."""
+    """Raise the soft limit of open files to the hard limit, and return the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         with contextlib.suppress(OSError, ValueError):

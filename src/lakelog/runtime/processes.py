@@ -1,7 +1,7 @@
-"""Helper processes: starting them, and being one.
+"""Helper processes: their start, and their set-up in the new process.
 
-A helper dies with the process that started it, however that ends: it may be writing files which
-the next start of the broker is about to remove.
+A helper dies with the process that started it, even if that process is killed: otherwise the helper
+could still write files that the next start of the broker removes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NICENESS = 10
 
 
 class ChildProcess:
-    """See `lakelog.runtime.api.Child`."""
+    """A `Child` of `lakelog.runtime.api`, over pipes."""
 
     def __init__(self, process: Process) -> None:
         assert process.stdin is not None and process.stdout is not None
@@ -45,7 +45,7 @@ class ChildProcess:
 
 
 class PythonProcesses:
-    """See `lakelog.runtime.api.Processes`."""
+    """The `Processes` of `lakelog.runtime.api`, with the Python of this process."""
 
     async def start(self, module: str) -> Child:
         command = (sys.executable, "-m", module, str(os.getpid()))
@@ -56,10 +56,13 @@ class PythonProcesses:
 
 
 def become_helper(parent: int) -> None:
-    """Called first in a helper: it yields to the broker, and dies when process `parent` does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is for the broker, which then ends this
+    """Make this process a helper of the process `parent`: niced, and killed when `parent` dies.
+
+    A helper calls this first. Exits if `parent` is dead already.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the broker handles ^C and then ends its helpers
     with contextlib.suppress(OSError, AttributeError):
-        import ctypes  # in the helper alone
+        import ctypes  # only helpers pay for the import
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""What this process takes of the machine, as the kernel counts it (proc(5))."""
+"""The resource usage of this process, as reported by the kernel (proc(5))."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lakelog.runtime.api import ProcessUsage
 _STATUS, _BOOT = Path("/proc/self/stat"), Path("/proc/stat")
 _DESCRIPTORS = Path("/proc/self/fd")
 _START_TICKS, _VIRTUAL_BYTES, _RESIDENT_PAGES = 19, 20, 21
-"""Fields of /proc/self/stat after the name of the command."""
+"""Indexes of fields in /proc/self/stat after the name of the command."""
 
 
 def process_usage() -> ProcessUsage:
-    """Return what the process takes now. Raises `OSError`, for example without descriptors."""
+    """Return the current usage. Raises `OSError`, for example when no descriptors are left."""
     fields = _STATUS.read_text().rpartition(")")[2].split()
     cpu = resource.getrusage(resource.RUSAGE_SELF)
     ticks_per_s = os.sysconf("SC_CLK_TCK")
@@ -23,7 +23,7 @@ def process_usage() -> ProcessUsage:
         cpu_s=cpu.ru_utime + cpu.ru_stime,
         resident_bytes=int(fields[_RESIDENT_PAGES]) * os.sysconf("SC_PAGE_SIZE"),
         virtual_bytes=int(fields[_VIRTUAL_BYTES]),
-        open_fds=len(list(_DESCRIPTORS.iterdir())) - 1,  # the listing itself has one
+        open_fds=len(list(_DESCRIPTORS.iterdir())) - 1,  # the listing itself uses one
         fds_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         start_time_s=_boot_time_s() + int(fields[_START_TICKS]) / ticks_per_s,
     )

@@ -1,4 +1,4 @@
-"""Encodes and decodes messages by functions that are compiled when first used.
+"""Encodes and decodes messages with functions that are compiled on first use.
 
 ```python
 message = decode(ProduceRequest, frame, version=13, offset=header_end)
@@ -31,10 +31,11 @@ def decode(
     *,
     max_elements: int = MAX_REQUEST_ELEMENTS,
 ) -> M:
-    """The message in exactly `buffer[offset:end]`.
+    """Return the message in exactly `buffer[offset:end]`.
 
-    Raises `WireError` for anything malformed, left-over bytes included. `bytes` and `records`
-    fields are views of `buffer`, which must not change while they are in use.
+    `bytes` and `records` fields are views of `buffer`, which must not change while they are in use.
+    `max_elements` limits the elements of all arrays together. Raises `WireError` for malformed
+    bytes, including remaining bytes.
     """
     message, left = decode_prefix(kind, buffer, version, offset, end, max_elements=max_elements)
     if left:
@@ -51,7 +52,10 @@ def decode_prefix(
     *,
     max_elements: int = MAX_REQUEST_ELEMENTS,
 ) -> tuple[M, int]:
-    """The message that `buffer[offset:end]` begins with, and how many bytes follow it."""
+    """Return the message at the start of `buffer[offset:end]` and the number of bytes after it.
+
+    Raises `WireError` like `decode`, except for remaining bytes.
+    """
     decoder = kind.__decoders__.get(version) or _new_decoder(kind, version)
     view = (buffer if type(buffer) is memoryview else memoryview(buffer))[offset:end]
     size = len(view)
@@ -65,7 +69,7 @@ def decode_prefix(
 
 
 def encode_parts(message: Message, version: int) -> list[Any]:
-    """Buffers in the order of the wire; each `records` value is a part of its own, as it is.
+    """Return the parts of the encoding in their order; each `records` value is a part of its own.
 
     Raises `WireError` for values that the version cannot carry.
     """
@@ -79,7 +83,10 @@ def encode_parts(message: Message, version: int) -> list[Any]:
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The whole message; `records` values must be buffers."""
+    """Return the encoding as one string of bytes; `records` values must be buffers.
+
+    Raises `WireError` for values that the version cannot carry.
+    """
     parts = encode_parts(message, version)
     return b"".join(parts)
 

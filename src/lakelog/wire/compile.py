@@ -1,11 +1,11 @@
-"""Source text of the codecs, and what both directions share.
+"""The generated source of codecs: the part that encoders and decoders share.
 
-A codec is one flat function per (message class, version): nested structs become nested loops of it,
-runs of fixed-size fields one call of a prepared `struct.Struct`, and a length of one byte (the
-usual case) rides along with the run before it. `lakelog.wire.interpret` says the same plainly and
-is what the tests compare this with.
+A codec is one flat function for each message class and version. Nested structs become nested loops.
+A run of fixed-size fields becomes one call of a prepared `struct.Struct`, which also includes a
+following length of one byte, the most frequent case. `lakelog.wire.interpret` is the readable
+reference.
 
-The text is made of attribute names, numbers and numbered variables only, never of data.
+The source contains only attribute names, numbers and numbered variables, never data.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lakelog.wire.shapes import Field
 Shape = tuple[Field, ...]
 
 SHORT_ARRAY = 8
-"""Arrays of fixed-size values below this length have a layout prepared; replicas are such."""
+"""Arrays of fixed-size values below this length have prepared layouts, for example replicas."""
 
 
 class Source:
-    """Lines of a function, the objects they refer to, and numbers for its variables."""
+    """The lines of a function, the objects that they refer to, and numbers for its variables."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -40,7 +40,7 @@ class Source:
 
     @contextmanager
     def block(self, opening: str) -> Iterator[None]:
-        """The lines added inside are the body of `opening`."""
+        """Lines that are added inside form the body of `opening`."""
         self.add(opening)
         self._depth += 1
         yield
@@ -51,7 +51,7 @@ class Source:
         return f"{prefix}{self._variables}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for `value`, the same one for the same object."""
+        """Return a name for `value`, the same name for the same object."""
         key = (prefix, id(value))
         if key not in self._known:
             self._known[key] = f"{prefix}_{len(self.names)}"
@@ -59,14 +59,14 @@ class Source:
         return self._known[key]
 
     def layout(self, characters: str, method: str) -> tuple[str, int]:
-        """A name for `pack` or `unpack_from` of that layout, and its size in bytes."""
+        """Return a name for `pack` or `unpack_from` of a layout, and the layout's size in bytes."""
         layout = Layout(">" + characters)
         name = f"{method}_{characters.replace('?', 'o')}"
         self.names.setdefault(name, getattr(layout, method))
         return name, layout.size
 
     def array_layouts(self, character: str, method: str) -> str:
-        """A name for `pack` or `unpack_from` of the shortest arrays, indexed by their length."""
+        """Return a name for `pack` or `unpack_from` of short arrays, indexed by their length."""
         name = f"{method}_array_of_{character}"
         if name not in self.names:
             layouts = (Layout(f">{length}{character}") for length in range(SHORT_ARRAY))
@@ -81,7 +81,7 @@ class Source:
 
 
 def split_fields(fields: Shape, version: int, flexible: bool) -> tuple[list[Field], list[Field]]:
-    """The fields in place and the tagged ones, each in the order of the wire."""
+    """Return the untagged and the tagged fields of a version, each in their encoded order."""
     present = [field for field in fields if version in field.versions]
     plain = [field for field in present if field.tag is None or not flexible]
     tagged = [field for field in present if field.tag is not None and flexible]
@@ -89,7 +89,7 @@ def split_fields(fields: Shape, version: int, flexible: bool) -> tuple[list[Fiel
 
 
 def smallest_size(field: Field, version: int, flexible: bool) -> int:
-    """The fewest bytes that an element of an array can take: what a count is checked by."""
+    """Return the minimum size of an array element in bytes, by which counts are checked."""
     if field.struct is None:
         if field.type_name in FIXED_FORMATS:
             return fixed_size(field.type_name)

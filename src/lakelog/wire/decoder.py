@@ -1,15 +1,15 @@
 """Generates the function that decodes one version of a message.
 
 The generated function takes `(view, end, budget)` and returns `(message, position)`; `end` is the
-length of `view`. It leans on three facts to stay short and still safe:
+length of `view`. Three facts keep it both short and safe:
 
-- fixed-size reads past the end raise `struct.error` or `IndexError` by themselves;
-- a position only ever grows, for negative lengths are refused, so a slice that Python silently cut
-  short at the end leaves a position beyond `end`, which the caller refuses;
-- a count is refused before its list exists unless count x smallest element fits into what is left
-  and into `budget`, the array elements one message may have.
+- fixed-size reads past the end raise `struct.error` or `IndexError`;
+- the position only grows, because negative lengths are rejected; a slice that Python silently
+  shortens at the end therefore leaves a position beyond `end`, which the caller rejects;
+- a count is rejected before its list is allocated, unless count x minimum element size fits the
+  remaining bytes and the count fits `budget`, the allowed number of array elements in one message.
 
-The caller turns every such exception into a `WireError`.
+The caller converts all these exceptions to `WireError`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lakelog.wire.shapes import Field
 
 
 def compile_decoder(message: Any, version: int) -> Callable[..., Any]:
-    """`(view, end, budget) -> (message, position)` for a class and one of its versions."""
+    """Return `(view, end, budget) -> (message, position)` for a class and one of its versions."""
     writer = _Writer(version, version in message.__flexible__)
     writer.source.add("position = 0")
     result = writer.struct(message)
@@ -44,7 +44,7 @@ def compile_decoder(message: Any, version: int) -> Callable[..., Any]:
 
 
 class _Writer:
-    """`run` holds the fixed-size targets that the next `flush` reads at once."""
+    """Generates the source; the next `flush` reads the fixed-size targets in `run` at once."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -78,7 +78,7 @@ class _Writer:
         self.source.add(f"{targets}{comma} = {unpack}(view, position)", f"position += {size}")
 
     def struct(self, kind: Any) -> str:
-        """Reads a struct into a new variable, whose name it returns; may leave a run open."""
+        """Read a struct into a new variable and return its name; a run may stay open."""
         target = self.source.variable("o")
         self.flush()
         self.source.add(f"{target} = new({self.source.constant('class', kind)})")
@@ -142,9 +142,9 @@ class _Writer:
 
     @contextmanager
     def _length(self, target: str, field: Field, character: str) -> Iterator[str]:
-        """Reads a length or count; what is added inside is done unless it says null.
+        """Read a length or count; the lines that are added inside are skipped for null.
 
-        The variable holds one more than the length in a flexible version, as the wire does.
+        In a flexible version the variable holds the length + 1, as it is encoded.
         """
         length = self.source.variable("n")
         if self.flexible:
@@ -164,7 +164,7 @@ class _Writer:
             yield length
 
     def _refuse_below(self, lowest: int, field: Field, length: str) -> None:
-        """A varint is never below 0."""
+        """Generate the check of a minimum; a varint is never below 0."""
         if lowest > 0 or not self.flexible:
             with self.source.block(f"if {length} < {lowest}:"):
                 self.source.add(f"refuse_null({field.name!r}, {length})")
@@ -277,8 +277,10 @@ def _refuse_string(name: str, length: int) -> NoReturn:
 
 
 def _refuse_count(name: str, count: int) -> NoReturn:
-    raise WireError(f"{name} announces {count} elements, more than the rest can hold or the limit")
+    raise WireError(
+        f"{name} has a count of {count} elements, above the limit or the remaining bytes"
+    )
 
 
 def _refuse_tag(what: str, number: int) -> NoReturn:
-    raise WireError(f"tagged fields out of order or bounds ({what}: {number})")
+    raise WireError(f"tagged fields with a wrong size or number ({what}: {number})")

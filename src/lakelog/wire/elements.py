@@ -1,6 +1,6 @@
-"""How many array elements a message holds, by the shape that its class declares.
+"""The number of array elements in a message.
 
-Arrays without arrays in their elements are counted and not walked through.
+Arrays whose elements contain no arrays are not iterated over.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _Plan = tuple[tuple[str, bool], ...]
 
 
 def count_elements(message: Struct) -> int:
-    """Of all arrays together, as the decoder counts them."""
+    """Return the number of elements of all arrays together, as the decoder counts them."""
     count = 0
     for name, has_arrays in _plan(type(message)):
         value = getattr(message, name)
@@ -28,7 +28,7 @@ def count_elements(message: Struct) -> int:
 
 @cache
 def _plan(kind: type[Struct]) -> _Plan:
-    """Fields that are arrays or structs with arrays, and whether what they hold has some."""
+    """Return the fields that are or contain arrays, and whether their elements contain arrays."""
     plan = []
     for field in kind.__fields__:
         has_arrays = field.struct is not None and bool(_plan(field.struct))

@@ -1,7 +1,7 @@
 """Generates the function that encodes one version of a message.
 
-The generated function takes the message and returns its parts: byte arrays with the values of
-`records` fields between them, untouched. The array being written is `out`.
+The generated function takes the message and returns its parts: byte arrays, and between them the
+unchanged values of `records` fields. The current byte array is `out`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_TAGS = b"\x00"
 
 
 def compile_encoder(message: Any, version: int) -> Callable[..., Any]:
-    """`message -> [bytearray, records, bytearray, ...]` for a class and one of its versions."""
+    """Return `message -> [bytearray, records, bytearray, ...]` for a class and a version."""
     writer = _Writer(version, version in message.__flexible__)
     writer.source.add("parts = []", "out = bytearray()")
     writer.struct("message", message)
@@ -37,7 +37,7 @@ def compile_encoder(message: Any, version: int) -> Callable[..., Any]:
 
 
 class _Writer:
-    """`run` holds the fixed-size values that the next `flush` writes at once."""
+    """Generates the source; the next `flush` writes the fixed-size values in `run` at once."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -74,7 +74,7 @@ class _Writer:
         self.run = []
 
     def struct(self, target: str, kind: Any) -> None:
-        """Writes the struct in variable `target`; may leave a run open."""
+        """Write the struct in variable `target`; a run may stay open."""
         plain, tagged = split_fields(kind.__fields__, self.version, self.flexible)
         for field in plain:
             self._field(f"{target}.{field.name}", field)
@@ -116,7 +116,7 @@ class _Writer:
             self.flush()
 
     def _length(self, value: str, field: Field, character: str) -> str:
-        """Writes the length of variable `value` (-1 or 0 for null) and returns its variable."""
+        """Write the length of variable `value` (-1 or 0 for null) and return its variable."""
         length = self.source.variable("n")
         plus_one = " + 1" if self.flexible else ""
         expression = f"len({value}){plus_one}"
@@ -210,7 +210,7 @@ class _Writer:
                 self._tagged_field(f"{target}.{field.name}", field)
 
     def _is_unused(self, expression: str, field: Field) -> str:
-        """True only of defaults; a struct equal to its default but not the same one may pass."""
+        """Generate a condition that is true of a default only, but not of every equal struct."""
         if field.struct is not None and not field.is_array and field.default is not None:
             return f"{expression} is {self.source.constant('default', field.default)}"
         return f"not ({self._differs(expression, field)})"
@@ -239,7 +239,9 @@ class _Writer:
 
 def _checked_string(name: str, value: bytes) -> bytes:
     if len(value) > MAX_STRING_BYTES:
-        raise WireError(f"{name} is a string of {len(value)} bytes; {MAX_STRING_BYTES} is the most")
+        raise WireError(
+            f"{name} is a string of {len(value)} bytes; at most {MAX_STRING_BYTES} are allowed"
+        )
     return value
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class WireError(ValueError):
-    """Bytes that are no message of the expected kind, or values that no message can carry.
+    """Malformed bytes, or values that a message cannot carry.
 
-    A decoder raises it for anything a peer may have sent; an encoder for a value out of range, a
-    null where the version has none, or a version that does not exist.
+    A decoder raises it for any malformed input of a peer. An encoder raises it for a value out of
+    range, for a null that the version does not allow, and for an unknown version.
     """

@@ -1,13 +1,13 @@
 """Frames and headers around the messages of a connection.
 
 ```
-frame             int32 size of what follows, header, message
+frame             int32 size of the rest, header, message
 request header    int16 api key, int16 version, int32 correlation id, int16-length client id or null
 response header   int32 correlation id
 ```
-From an API's first flexible version on, both headers end with tagged fields, and the client id
-stays an int16-length string. The ApiVersions response alone never has them: a client reads it
-before it knows which versions the broker understands.
+From the first flexible version of an API on, both headers end with tagged fields; the client id
+keeps its int16 length. Only the header of the ApiVersions response never has tagged fields: a
+client reads it before it knows the versions of the broker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakelog.wire.schema import Buffer, Message
 
 API_VERSIONS_KEY = 18
 FRAME_SIZE_BYTES = 4
-"""What a frame begins with: the size of the rest."""
+"""The size of the length at the start of a frame."""
 
 _REQUEST_START = struct.Struct(">hhih")
 _SIZE_AND_ID = struct.Struct(">ii")
@@ -32,7 +32,7 @@ _NO_TAGS = b"\x00"
 
 
 class FramedApi(Protocol):
-    """What framing must know of an API; `lakelog.protocol.registry.Api` is one."""
+    """The properties of an API that framing needs; `lakelog.protocol.registry.Api` has them."""
 
     key: int
     flexible_from: int
@@ -42,19 +42,19 @@ class FramedApi(Protocol):
 def decode_request_header(
     buffer: Buffer, offset: int, end: int, flexible: bool
 ) -> tuple[int, str | None, int]:
-    """Correlation id, client id and where the message begins, of the request at `offset`.
+    """Return correlation id, client id and start of the message, of the request at `offset`.
 
-    The client id is free text of up to 32,767 bytes that the client chose. Raises `WireError`.
+    The client id is arbitrary text of up to 32,767 bytes. Raises `WireError`.
     """
     position = offset + _REQUEST_START.size
     if position > end:
-        raise WireError("a request too short for its header")
+        raise WireError("a request shorter than its header")
     _, _, correlation_id, length = _REQUEST_START.unpack_from(buffer, offset)
     client_id = None
     if length >= 0:
         stop = position + length
         if stop > end:
-            raise WireError(f"a client id of {length} bytes passes the end")
+            raise WireError(f"a client id of {length} bytes exceeds the request")
         try:
             client_id = str(buffer[position:stop], "utf-8")
         except UnicodeDecodeError as error:
@@ -72,7 +72,7 @@ def decode_request_header(
 
 def _skip_tags(buffer: Buffer, position: int, end: int) -> int:
     if position >= end:
-        raise WireError("a header cut short before its tagged fields")
+        raise WireError("a header without its tagged fields")
     count = buffer[position]
     position += 1
     if count == 0:
@@ -80,13 +80,16 @@ def _skip_tags(buffer: Buffer, position: int, end: int) -> int:
     try:
         return skip_tagged_fields(memoryview(buffer)[:end], position, count, end)
     except IndexError as error:
-        raise WireError("a header cut short among its tagged fields") from error
+        raise WireError("a header that ends within its tagged fields") from error
 
 
 def encode_request(
     api: FramedApi, version: int, correlation_id: int, client_id: str | None, message: Message
 ) -> list[Any]:
-    """A whole frame as a list of buffers, the records among them untouched."""
+    """Return a frame as a list of buffers; record batches are separate, unchanged buffers.
+
+    Raises `WireError` for values that the version cannot carry.
+    """
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     head = _REQUEST_START.pack(api.key, version, correlation_id, length) + name
@@ -101,7 +104,10 @@ def encode_request(
 def encode_response(
     api: FramedApi, version: int, correlation_id: int, message: Message
 ) -> list[Any]:
-    """A whole frame as a list of buffers; ranges of files among the records count by `len`."""
+    """Return a frame as a list of parts; records may be ranges of files, whose size is their `len`.
+
+    Raises `WireError` for values that the version cannot carry.
+    """
     parts = encode_parts(message, version)
     size = 4 + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
     if version >= api.flexible_from and api.key != API_VERSIONS_KEY:
@@ -114,11 +120,11 @@ def encode_response(
 
 
 def decode_response(api: FramedApi, version: int, buffer: Buffer) -> tuple[int, Any]:
-    """Correlation id and message of a frame without its size. Raises `WireError`."""
+    """Return correlation id and message of a frame, given without its size. Raises `WireError`."""
     end = len(buffer)
     position = _ID.size
     if end < position:
-        raise WireError("a response too short for its header")
+        raise WireError("a response shorter than its header")
     (correlation_id,) = _ID.unpack_from(buffer)
     if version >= api.flexible_from and api.key != API_VERSIONS_KEY:
         position = _skip_tags(buffer, position, end)

@@ -1,8 +1,8 @@
-"""The codec said plainly: what the compiled one is compared with.
+"""The reference codec, with which tests compare the compiled one.
 
-It walks the declaration field by field and checks every bound where it is crossed. It is some ten
-times slower than `lakelog.wire.codec` and takes the same arguments, accepts the same bytes and
-refuses the same bytes, so that a doubt about the wire is settled by reading this module.
+It iterates over the declaration field by field and checks every bound where it applies. It is about
+ten times slower than `lakelog.wire.codec`, and accepts and rejects the same bytes. Read this module
+to find out how a message is encoded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ M = TypeVar("M", bound=Message)
 def decode(
     kind: type[M], buffer: Buffer, version: int, *, max_elements: int = MAX_REQUEST_ELEMENTS
 ) -> M:
-    """The message in exactly `buffer`; raises `WireError` as the compiled decoder does."""
+    """Return the message in exactly `buffer`. Raises `WireError` like the compiled decoder."""
     reader = _Reader(memoryview(buffer), version, version in kind.__flexible__, max_elements)
     message: M = reader.struct(kind)
     if reader.left:
@@ -39,7 +39,7 @@ def decode(
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The whole message, records included."""
+    """Return the encoding, including records. Raises `WireError`."""
     writer = _Writer(version, version in type(message).__flexible__)
     return writer.struct(message)
 
@@ -57,7 +57,7 @@ class _Reader:
 
     def take(self, size: int) -> memoryview:
         if size > self.left:
-            raise WireError(f"{size} bytes wanted, {self.left} left")
+            raise WireError(f"{size} bytes expected, {self.left} left")
         taken, self.view = self.view[:size], self.view[size:]
         return taken
 
@@ -79,7 +79,7 @@ class _Reader:
         return value
 
     def length(self, field: Field, type_name: str) -> int | None:
-        """A length or a count; none for a null that this version allows."""
+        """Read a length or a count; none for a null, if this version allows it."""
         length = self.uvarint() - 1 if self.flexible else self.fixed(type_name)
         if length == -1 and self.version in field.nullable:
             return None
@@ -120,7 +120,7 @@ class _Reader:
         return values
 
     def tagged_field(self, field: Field, payload: memoryview) -> Any:
-        """A nullable struct has its presence as a varint here and as an int8 elsewhere."""
+        """Read a value; a nullable struct begins with a varint here, and with an int8 elsewhere."""
         inner = _Reader(payload, self.version, self.flexible, self.elements_left)
         if field.struct is not None and not field.is_array and self.version in field.nullable:
             value = inner.struct(field.struct) if inner.uvarint() else None
@@ -146,14 +146,14 @@ class _Reader:
             return None
         self.elements_left -= count
         if count > self.left or self.elements_left < 0:
-            raise WireError(f"{field.name} announces {count} elements")
+            raise WireError(f"{field.name} has a count of {count} elements")
         read: Callable[[], Any] = lambda: self.value(field, element=True)  # noqa: E731
         if field.struct is not None:
             read = lambda: self.struct(field.struct)  # noqa: E731
         return [read() for _ in range(count)]
 
     def value(self, field: Field, *, element: bool = False) -> Any:
-        """Anything that is neither an array nor a struct."""
+        """Read a value that is neither an array nor a struct."""
         if field.type_name in FIXED_FORMATS:
             return self.fixed(field.type_name)
         if element:
@@ -241,7 +241,7 @@ class _Writer:
 
 
 def _element(field: Field) -> Field:
-    """What an array holds: never null."""
+    """Return the field of one element of an array, which is never null."""
     element = Field(field.type_name, versions=field.versions, default=None)
     element.name = field.name
     return element

@@ -1,4 +1,4 @@
-"""The smallest units of the protocol, and the limits every decoder keeps.
+"""The primitive types of the protocol, and the limits of every decoder.
 
 ```
 int8 int16 int32 int64 uint16 uint32 float64   big-endian
@@ -25,16 +25,16 @@ from lakelog.wire.errors import WireError
 View = memoryview
 
 MAX_REQUEST_ELEMENTS = 100_000
-"""Array elements of one request, all arrays together."""
+"""Limit for the elements of all arrays of one request together."""
 
 MAX_RESPONSE_ELEMENTS = 10_000_000
-"""The same for a response, whose sender we chose to trust with more."""
+"""Limit for the elements of all arrays of one response; a client chose the broker and trusts it."""
 
 MAX_UNKNOWN_TAGS = 64
-"""Unknown tagged fields of one struct; they are skipped, never kept."""
+"""Limit for the unknown tagged fields of one struct, which are skipped."""
 
 MAX_STRING_BYTES = 0x7FFF
-"""What an int16 length can say; flexible versions keep the limit."""
+"""The limit of an int16 length, which also applies in flexible versions."""
 
 FIXED_FORMATS = {
     "bool": "?",
@@ -47,7 +47,7 @@ FIXED_FORMATS = {
     "float64": "d",
     "uuid": "16s",
 }
-"""`struct` characters of the types whose size does not depend on their value."""
+"""The `struct` characters of the types with a fixed size."""
 
 _ELLIPSIS = "…".encode()
 _TWO_BYTES = struct.Struct("BB").pack
@@ -57,7 +57,7 @@ SHORT_UVARINTS = tuple(bytes((value,)) for value in range(128))
 
 
 def cut_text(text: str) -> bytes:
-    """`text` in UTF-8; whole characters of its beginning and an ellipsis if it is too long."""
+    """Return `text` in UTF-8, shortened to whole characters and an ellipsis if it is too long."""
     content = text.encode(errors="replace")
     if len(content) <= MAX_STRING_BYTES:
         return content
@@ -66,12 +66,12 @@ def cut_text(text: str) -> bytes:
 
 
 def fixed_size(type_name: str) -> int:
-    """Bytes on the wire of a type in `FIXED_FORMATS`."""
+    """Return the size on the wire, in bytes, of a type in `FIXED_FORMATS`."""
     return struct.calcsize(">" + FIXED_FORMATS[type_name])
 
 
 def encode_uvarint(value: int) -> bytes:
-    """For values below 2^32."""
+    """Return the encoding of a value below 2^32."""
     if value < 128:
         return SHORT_UVARINTS[value]
     if value < 1 << 14:
@@ -87,9 +87,10 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def finish_uvarint(view: View, position: int, first: int) -> tuple[int, int]:
-    """The value and the position after it, when its `first` byte announced more bytes.
+    """Return the value of a number of several bytes, and the position after it.
 
-    Raises `IndexError` at the end of `view`, `WireError` beyond 32 bits.
+    `first` is its first byte, and `position` the one after that. Raises `IndexError` at the end of
+    `view`, and `WireError` for a number of more than 32 bits.
     """
     second = view[position]
     value = first & 127 | (second & 127) << 7
@@ -108,7 +109,7 @@ def finish_uvarint(view: View, position: int, first: int) -> tuple[int, int]:
 
 
 def decode_uvarint(view: View, position: int) -> tuple[int, int]:
-    """The value at `position` and the position after it; raises as `finish_uvarint`."""
+    """Return the value at `position` and the position after it; raises like `finish_uvarint`."""
     first = view[position]
     if first < 128:
         return first, position + 1
@@ -116,9 +117,10 @@ def decode_uvarint(view: View, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(view: View, position: int, first: int, end: int) -> int:
-    """The position after a section of tagged fields none of which is known here.
+    """Return the position after a section of unknown tagged fields.
 
-    `first` is the first byte of their number and `position` follows it.
+    `first` is the first byte of their number, and `position` the one after that. Raises
+    `WireError`, and `IndexError` at the end of `view`.
     """
     count = first
     if count > 127:
@@ -138,10 +140,11 @@ def skip_tagged_fields(view: View, position: int, first: int, end: int) -> int:
 
 
 def check_tag(tag: int, previous: int) -> None:
+    """Raise `WireError` unless tags ascend."""
     if tag <= previous:
         raise WireError(f"tagged field {tag} after {previous}; they must ascend")
 
 
 def encode_fixed_array(character: str, values: Sequence[object]) -> bytes:
-    """All of `values`, each as the `struct` character says."""
+    """Return the encoding of `values`, each with the format of the `struct` character."""
     return struct.pack(f">{len(values)}{character}", *values)

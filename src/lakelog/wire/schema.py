@@ -14,17 +14,18 @@ class ExampleResponse(Message, versions="3-13", flexible="9+"):
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "10+", tag=0)
 ```
 
-Version ranges are written as Kafka writes them ("3+", "0-12", "4") and the first one says where the
-field exists; elsewhere it is neither read nor written and holds its default. `nullable` says where
-null is legal, `flexible` where lengths are varints and structs end with tagged fields. A field with
-a `tag` lives among those tagged fields, and only while its value differs from its default.
+Version ranges have Kafka's syntax ("3+", "0-12", "4"). The first range contains the versions that
+have the field; in other versions it is neither read nor written and holds its default. `nullable`
+are the versions in which null is allowed, and `flexible` those in which lengths are varints and
+structs end with tagged fields. A field with a `tag` is encoded as a tagged field, if its value
+differs from its default.
 
 The classes have slots, keyword-only constructors, `==` and a short `repr`. They are mutable, with
-one exception: the default of a `struct` field is a single shared object that refuses assignment, so
-that building a message full of unused structs costs nothing. Assign a new struct to change it.
+one exception: the default of a `struct` field is a single shared object that rejects assignment, so
+that unused structs in a message cost nothing. Assign a new struct to change it.
 
-Declaring generates no code: constructors are compiled when first called, codecs by
-`lakelog.wire.codec` when a version is first used, so that importing a message stays cheap.
+A declaration generates no code: a constructor is compiled on its first call, and
+`lakelog.wire.codec` compiles the codec of a version on its first use, so that imports stay cheap.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class _StructType(type):
-    """Turns the fields of a class body into slots and remembers them in order."""
+    """Converts the fields of a class body to slots and keeps them in order."""
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: str
@@ -81,7 +82,7 @@ class Struct(metaclass=_StructType):
 
 
 class Message(Struct):
-    """What can be sent by itself; knows its versions and keeps its compiled codecs."""
+    """A message, with its versions and its compiled codecs."""
 
     __versions__: ClassVar[Versions]
     __flexible__: ClassVar[Versions]
@@ -140,7 +141,7 @@ def float64(versions: str = "0+", *, tag: int | None = None, default: float = 0.
 
 
 def uuid(versions: str = "0+", *, tag: int | None = None) -> bytes:
-    """16 bytes, all zero by default."""
+    """Declare a UUID: 16 bytes, all zero by default."""
     result: bytes = _fixed("uuid", versions, tag, bytes(16))
     return result
 
@@ -158,7 +159,7 @@ def string(
     tag: int | None = None,
     default: str | None = "",
 ) -> Any:
-    """UTF-8, at most 32,767 bytes."""
+    """Declare a string in UTF-8 of at most 32,767 bytes."""
     return Field(
         "string", versions=parse(versions), nullable=parse(nullable), tag=tag, default=default
     )
@@ -167,9 +168,9 @@ def string(
 def error_text(
     versions: str = "0+", *, nullable: str = "0+", default: str | None = ""
 ) -> str | None:
-    """The text of an error, which may repeat what a peer has sent.
+    """Declare the text of an error, which may contain input of a peer.
 
-    As `string`, but encoding cuts a text that is too long instead of refusing the message.
+    Like `string`, but a text that is too long is shortened instead of rejected when it is encoded.
     """
     result: str | None = Field(
         "string", versions=parse(versions), nullable=parse(nullable), default=default, is_cut=True
@@ -190,17 +191,17 @@ def binary(
     tag: int | None = None,
     default: Buffer | None = b"",
 ) -> Any:
-    """Kafka's `bytes`: any buffer when encoded, a `memoryview` of the input when decoded."""
+    """Declare Kafka's `bytes`: encoded from any buffer, decoded as a `memoryview` of the input."""
     return Field(
         "bytes", versions=parse(versions), nullable=parse(nullable), tag=tag, default=default
     )
 
 
 def records(versions: str = "0+", *, nullable: str = "none") -> Any:
-    """Record batches, never looked into.
+    """Declare record batches, which are never parsed.
 
-    Decoded as a `memoryview` of the input. When encoded, anything with a length may stand here: it
-    becomes a part of its own in `encode_parts`, for instance a range of a file.
+    They are decoded as a `memoryview` of the input. When encoded, the value can be any object with
+    a length, such as a range of a file; it becomes a part of its own in `encode_parts`.
     """
     default = None if nullable != "none" else b""
     return Field("records", versions=parse(versions), nullable=parse(nullable), default=default)
@@ -225,9 +226,9 @@ def array(
     tag: int | None = None,
     default: Any = (),
 ) -> Any:
-    """A list of structs, or of `int32`, `string` and the other functions of this module.
+    """Declare a list of structs, or of `int32`, `string` and the other functions of this module.
 
-    Empty by default, each time a new list; null by default when `default=None` is given.
+    The default is a new empty list, or null with `default=None`.
     """
     struct_type = element if isinstance(element, type) else None
     return Field(
@@ -262,7 +263,7 @@ def struct(
     tag: int | None = None,
     default: Any = (),
 ) -> Any:
-    """A struct in place. Its default is the struct of all defaults, or null if `default=None`."""
+    """Declare a nested struct. Its default has all defaults, or is null with `default=None`."""
     return Field(
         kind.__name__,
         struct=kind,

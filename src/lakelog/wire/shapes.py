@@ -1,4 +1,4 @@
-"""What a declaration is made of: version ranges, fields, and the methods built from them."""
+"""The parts of a declaration: version ranges, fields, and the methods generated from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Versions:
 
 @cache
 def parse(text: str) -> Versions:
-    """`"3+"`, `"0-12"`, `"4"` or `"none"`."""
+    """Return the range of `"3+"`, `"0-12"`, `"4"` or `"none"`."""
     if text == "none":
         return Versions(0, -1)
     if text.endswith("+"):
@@ -47,9 +47,9 @@ def parse(text: str) -> Versions:
 class Field:
     """One attribute of a struct.
 
-    `type_name` is Kafka's name of the type, of the elements' type for an array. The default of an
-    array is null or empty; the empty tuple stands for a new list each time. `is_cut`: a string that
-    is shortened where it is too long to be encoded.
+    `type_name` is Kafka's name of the type, for an array that of its elements. The default of an
+    array is null or empty; the empty tuple stands for a new list each time. With `is_cut`, a string
+    that is too long is shortened when it is encoded.
     """
 
     __slots__ = (
@@ -80,11 +80,12 @@ class Field:
         self.default = default
 
     def new_default(self) -> Any:
+        """Return the default; a new list for an array."""
         return [] if self.is_array and self.default is not None else self.default
 
 
 def compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
-    """A constructor with one keyword per field, written out because it runs on the hot path."""
+    """Return a generated constructor with one keyword per field, because it is on the hot path."""
     names = {f"default_{field.name}": field.default for field in fields}
     arguments = ", ".join(f"{field.name}=default_{field.name}" for field in fields)
     lines = [f"def __init__(self, *, {arguments}):" if fields else "def __init__(self):"]
@@ -99,7 +100,7 @@ def compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
 
 
 def frozen_default(kind: Any) -> Any:
-    """The one instance that stands for "all defaults" of a struct; it refuses assignment."""
+    """Return a shared instance of a struct with all defaults, which rejects assignment."""
 
     def refuse(self: object, name: str, value: object) -> None:
         raise AttributeError(f"{kind.__name__}.{name}: a shared default; assign a new struct")
@@ -112,7 +113,7 @@ def frozen_default(kind: Any) -> Any:
 
 
 def describe(value: object, fields: tuple[Field, ...]) -> str:
-    """The class and what differs from the defaults, with long lists and buffers elided."""
+    """Return the class and the values that differ from defaults; lists and buffers are elided."""
     shown = []
     for field in fields:
         current = getattr(value, field.name)

@@ -1,4 +1,4 @@
-"""Encodings of which everything is known but a few fixed-size fields: holes between constants."""
+"""Encodings that are constant except for a few fixed-size fields, the holes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakelog.wire.schema import Buffer
 
 
 class Template:
-    """What the encodings of one message have in common.
+    """The constant part of the encodings of one message.
 
     Args:
         zeros: the encoding with 0 in every hole.
@@ -32,13 +32,13 @@ class Template:
         self._unpack_from = struct.unpack_from
 
     def pack(self, *values: int) -> bytes:
-        """The encoding with `values` in its holes."""
+        """Return the encoding with `values` in its holes."""
         fields = self._fields[:]
         fields[1::2] = values
         return self._pack(*fields)
 
     def pack_rows(self, count: int, *columns: Sequence[int]) -> bytes:
-        """`count` encodings one after the other; each column is what is in one hole of them."""
+        """Return `count` encodings one after the other; each column has the values of one hole."""
         pack = self._packs.get(count)
         if pack is None:
             pack = self._packs[count] = Struct(">" + self._layout * count).pack
@@ -48,13 +48,16 @@ class Template:
         return pack(*fields)
 
     def unpack(self, view: Buffer, start: int) -> tuple[Any, ...] | None:
-        """What is in the holes of the `size` bytes at `start`; `None` if the rest differs."""
+        """Return the values in the holes of the `size` bytes at `start`, or none if they differ."""
         fields = self._unpack_from(view, start)
         return fields[1::2] if fields[::2] == self._constants else None
 
 
 def _split(zeros: bytes, ones: bytes, holes: str) -> tuple[str, list[Any]]:
-    """A layout in which constants, some of them empty, alternate with holes; and its fields."""
+    """Return a layout in which constants (possibly empty) and holes alternate, and its fields.
+
+    Raises `ValueError` if the encodings differ elsewhere than in the holes.
+    """
     size = len(zeros)
     if len(ones) != size:
         raise ValueError(f"encodings of {size} and {len(ones)} bytes")
@@ -66,7 +69,7 @@ def _split(zeros: bytes, ones: bytes, holes: str) -> tuple[str, list[Any]]:
         width = calcsize(">" + hole)
         at = differs.find(b"\xff", position)
         if at < 0 or differs[position : at + width] != bytes(at - position) + b"\xff" * width:
-            raise ValueError(f"the holes {holes!r} are not those of the encodings")
+            raise ValueError(f"the encodings do not differ in holes {holes!r}")
         layout += f"{at - position}s", hole
         fields += zeros[position:at], 0
         position = at + width

@@ -76,7 +76,7 @@ def test_a_request_has_a_limited_number_of_elements_in_whatever_array(kind: Any)
                 data = place.saying(count) + bytes(count * place.smallest)
                 text, taken = _refusal(partial(decode, kind, data, version))
                 assert taken < _BYTES_ANYWAY + _BYTES_PER_BYTE * len(place.before), (place, text)
-                assert f"{place.name} announces {count} elements" in text
+                assert f"{place.name} has a count of {count} elements" in text
 
 
 _LYING_TAGS = {

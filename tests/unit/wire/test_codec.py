@@ -182,11 +182,11 @@ def test_impossible_counts_are_refused_before_a_list_exists(count: int) -> None:
 
 
 def test_a_count_must_fit_into_what_is_left() -> None:
-    with pytest.raises(WireError, match="announces 51 elements"):
+    with pytest.raises(WireError, match="a count of 51 elements"):
         decode(Names, binary_layout.pack(">i", 51) + bytes(100), 0)
     assert len(decode(Names, binary_layout.pack(">i", 50) + bytes(100), 0).names) == 50
     items = bytes.fromhex("0000 0000 00000011") + bytes(100)
-    with pytest.raises(WireError, match="announces 17 elements"):
+    with pytest.raises(WireError, match="a count of 17 elements"):
         decode(Cargo, items, 1)
 
 
