@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25): the offsets of a group join a transaction."""
+"""AddOffsetsToTxn (key 25): add the offsets of a group to a transaction."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from lakelog.wire.schema import Message, int16, int32, int64, string
 class AddOffsetsToTxnRequest(Message, versions="0-4", flexible="3+"):
     """Adds the partition of `__consumer_offsets` that belongs to a group.
 
-    Versions: 2 knows PRODUCER_FENCED, 3 is flexible, 4 knows TRANSACTION_ABORTABLE. A producer of
-    transaction version 2 does not send it (KIP-890).
+    Versions: 2 adds PRODUCER_FENCED, 3 is flexible, 4 adds TRANSACTION_ABORTABLE. A producer with
+    transaction version 2 does not send this request (KIP-890).
     """
 
     transactional_id: str = string()

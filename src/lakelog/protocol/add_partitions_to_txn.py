@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (key 24): partitions join a transaction."""
+"""AddPartitionsToTxn (key 24): add partitions to a transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AddPartitionsToTxnTopic(Struct):
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    """One transaction of a broker's batch."""
+    """One transaction in a request of a broker."""
 
     transactional_id: str = string("4+")
     producer_id: int = int64("4+")
@@ -24,10 +24,10 @@ class AddPartitionsToTxnTransaction(Struct):
 
 
 class AddPartitionsToTxnRequest(Message, versions="0-5", flexible="3+"):
-    """Adds partitions to the ongoing transaction of a producer, beginning one if need be.
+    """Adds partitions to the ongoing transaction of a producer, or begins one.
 
-    Versions: to 3 a client adds to its own transaction; 2 knows PRODUCER_FENCED, 3 is flexible.
-    From 4 on brokers ask for several transactions at once (KIP-890); 5 knows
+    Versions: up to 3 a client adds to its own transaction; 2 adds PRODUCER_FENCED, 3 is flexible.
+    From 4 on brokers send several transactions in one request (KIP-890); 5 adds
     TRANSACTION_ABORTABLE.
     """
 
@@ -39,14 +39,14 @@ class AddPartitionsToTxnRequest(Message, versions="0-5", flexible="3+"):
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    """The result of one partition."""
+    """The result for one partition."""
 
     partition_index: int = int32()
     partition_error_code: int = int16()
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    """Results of one topic."""
+    """Results for the partitions of one topic."""
 
     name: str = string()
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(
@@ -55,7 +55,7 @@ class AddPartitionsToTxnTopicResult(Struct):
 
 
 class AddPartitionsToTxnResult(Struct):
-    """Results of one transaction."""
+    """Results for the partitions of one transaction."""
 
     transactional_id: str = string("4+")
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "4+")

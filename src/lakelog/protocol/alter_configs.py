@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33): the older way, which replaces all settings of a resource."""
+"""AlterConfigs (key 33): replace all settings of a resource (deprecated)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """A resource and all that is to be set on it; what is not named goes back to its default."""
+    """A resource and all its new settings; other keys return to their defaults."""
 
     resource_type: int = int8()
     """As in DescribeConfigs."""
@@ -32,14 +32,17 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Message, versions="0-2", flexible="2+"):
-    """Deprecated by IncrementalAlterConfigs (KIP-339); 2 is flexible."""
+    """Replaces the settings of resources; IncrementalAlterConfigs (KIP-339) supersedes it.
+
+    Versions: 2 is flexible.
+    """
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
 
 class AlterConfigsResourceResponse(Struct):
-    """One resource."""
+    """The result for one resource."""
 
     error_code: int = int16()
     error_message: str | None = error_text()
@@ -48,7 +51,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(Message, versions="0-2", flexible="2+"):
-    """What became of each resource."""
+    """The result for each resource."""
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, boolean, error_text, int
 
 
 class ReassignablePartition(Struct):
-    """A partition and the brokers it is to be on."""
+    """A partition and its new replicas."""
 
     partition_index: int = int32()
     replicas: list[int] | None = array(int32, nullable="0+", default=None)
@@ -21,7 +21,7 @@ class ReassignableTopic(Struct):
 
 
 class AlterPartitionReassignmentsRequest(Message, versions="0-1", flexible="0+"):
-    """Version 1 can ask that the number of replicas stays (KIP-860)."""
+    """Reassigns partitions. Versions: 1 can forbid changes of the replication factor (KIP-860)."""
 
     timeout_ms: int = int32(default=60_000)
     allow_replication_factor_change: bool = boolean("1+", default=True)
@@ -29,7 +29,7 @@ class AlterPartitionReassignmentsRequest(Message, versions="0-1", flexible="0+")
 
 
 class ReassignablePartitionResponse(Struct):
-    """One partition."""
+    """The result for one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -37,14 +37,14 @@ class ReassignablePartitionResponse(Struct):
 
 
 class ReassignableTopicResponse(Struct):
-    """One topic."""
+    """Results for the partitions of one topic."""
 
     name: str = string()
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 
 class AlterPartitionReassignmentsResponse(Message, versions="0-1", flexible="0+"):
-    """What became of each partition."""
+    """The result for each partition."""
 
     throttle_time_ms: int = int32()
     allow_replication_factor_change: bool = boolean("1+", default=True)

@@ -1,7 +1,6 @@
-"""What is done of each API, and what is not: the words of docs/api-support.md.
+"""The supported and the missing parts of each API: the texts of docs/api-support.md.
 
-Every API key of Apache Kafka 4.4 has a row, so that what is absent is absent by name. A row of an
-API that is served says what its versions do; the reason of one that is not says why.
+Every API key of Apache Kafka 4.4 has a row, also the unsupported ones, which have a reason.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 
 class ApiNote(NamedTuple):
-    """`missing` is empty for an API that is whole."""
+    """One API; `missing` is empty if it is supported completely."""
 
     key: int
     name: str
@@ -18,20 +17,20 @@ class ApiNote(NamedTuple):
     missing: str = ""
 
 
-_SECURITY = "there is no authentication and no authorization yet"
-_REPLICATION = "one broker holds every replica and has no followers"
+_SECURITY = "authentication and authorization are not supported"
+_REPLICATION = "a cluster has one broker, which holds every replica"
 _QUORUM = "the metadata log is embedded; there is no Raft quorum"
-_SHARE = "there are no share groups"
-_STREAMS = "there are no streams groups"
-_QUOTAS = "there are no quotas"
-_TELEMETRY = "there is no client telemetry"
+_SHARE = "share groups are not supported"
+_STREAMS = "streams groups are not supported"
+_QUOTAS = "quotas are not supported"
+_TELEMETRY = "client telemetry is not supported"
 
 API_NOTES = (
     ApiNote(
         0,
         "Produce",
         "acks 0, 1 and all; idempotent and transactional producers; errors per record.",
-        "0 to 2 are advertised for old librdkafka and close the connection.",
+        "Versions 0 to 2 are advertised for old librdkafka but close the connection.",
     ),
     ApiNote(
         1,
@@ -42,11 +41,11 @@ API_NOTES = (
     ApiNote(
         2,
         "ListOffsets",
-        "By time and the special times, both isolation levels.",
-        "Tiered storage: times -5 and -6 find nothing.",
+        "By timestamp and special position, both isolation levels.",
+        "Tiered storage: timestamps -5 and -6 return no offset.",
     ),
     ApiNote(3, "Metadata", "By name and by id, with creation of topics."),
-    ApiNote(8, "OffsetCommit", "Both group protocols, from outside of a group, by topic id."),
+    ApiNote(8, "OffsetCommit", "Both group protocols, clients outside a group, by topic id."),
     ApiNote(9, "OffsetFetch", "One group or many, require_stable, by topic id."),
     ApiNote(10, "FindCoordinator", "Groups and transactional ids.", "Share groups."),
     ApiNote(11, "JoinGroup", "Dynamic and static members."),
@@ -56,7 +55,7 @@ API_NOTES = (
     ApiNote(15, "DescribeGroups", "Groups of the classic protocol."),
     ApiNote(16, "ListGroups", "Filters of states and types."),
     ApiNote(17, "SaslHandshake", "", _SECURITY),
-    ApiNote(18, "ApiVersions", "Features, and the check of cluster and node of version 5."),
+    ApiNote(18, "ApiVersions", "Features; version 5 checks cluster and node."),
     ApiNote(
         19,
         "CreateTopics",
@@ -64,7 +63,7 @@ API_NOTES = (
         f"At most 10,000 partitions in one request; {_REPLICATION}.",
     ),
     ApiNote(20, "DeleteTopics", "By name and by id."),
-    ApiNote(21, "DeleteRecords", "All; answered when it is durable."),
+    ApiNote(21, "DeleteRecords", "All; the response is sent when the change is durable."),
     ApiNote(
         22,
         "InitProducerId",
@@ -72,10 +71,10 @@ API_NOTES = (
         "Two-phase commit (version 6 is not stable in Kafka either).",
     ),
     ApiNote(23, "OffsetForLeaderEpoch", "All."),
-    ApiNote(24, "AddPartitionsToTxn", "From clients, and the batches of other brokers."),
+    ApiNote(24, "AddPartitionsToTxn", "Requests of clients and of other brokers."),
     ApiNote(25, "AddOffsetsToTxn", "All."),
     ApiNote(26, "EndTxn", "Both flows; version 5 raises the epoch."),
-    ApiNote(27, "WriteTxnMarkers", "From an administrator."),
+    ApiNote(27, "WriteTxnMarkers", "Requests of administrators."),
     ApiNote(28, "TxnOffsetCommit", "With the fencing of groups (KIP-447)."),
     ApiNote(29, "DescribeAcls", "", _SECURITY),
     ApiNote(30, "CreateAcls", "", _SECURITY),
@@ -89,24 +88,29 @@ API_NOTES = (
     ApiNote(
         33,
         "AlterConfigs",
-        "Topics, brokers and groups; replaces everything, as the older request does.",
+        "Topics, brokers and groups; replaces all settings of a resource.",
         "Broker loggers; client metrics.",
     ),
-    ApiNote(34, "AlterReplicaLogDirs", "", "there is one data folder"),
-    ApiNote(35, "DescribeLogDirs", "Sizes and the space of the one data folder."),
+    ApiNote(34, "AlterReplicaLogDirs", "", "a broker has one data folder"),
+    ApiNote(35, "DescribeLogDirs", "Sizes of partitions, and the space of the data folder."),
     ApiNote(36, "SaslAuthenticate", "", _SECURITY),
     ApiNote(
         37,
         "CreatePartitions",
         "With and without assignments.",
-        "Internal topics keep the number they were made with.",
+        "Internal topics, whose number of partitions is fixed.",
     ),
     ApiNote(38, "CreateDelegationToken", "", _SECURITY),
     ApiNote(39, "RenewDelegationToken", "", _SECURITY),
     ApiNote(40, "ExpireDelegationToken", "", _SECURITY),
     ApiNote(41, "DescribeDelegationToken", "", _SECURITY),
     ApiNote(42, "DeleteGroups", "All."),
-    ApiNote(43, "ElectLeaders", "Preferred and unclean.", f"{_REPLICATION}: rarely needed."),
+    ApiNote(
+        43,
+        "ElectLeaders",
+        "Preferred and unclean.",
+        f"{_REPLICATION[0].upper()}{_REPLICATION[1:]}, so that elections are rarely needed.",
+    ),
     ApiNote(
         44,
         "IncrementalAlterConfigs",
@@ -116,10 +120,10 @@ API_NOTES = (
     ApiNote(
         45,
         "AlterPartitionReassignments",
-        "To the brokers that hold the partition already, at once.",
+        "Changes of the order of replicas, completed at once.",
         f"Other brokers: {_REPLICATION}.",
     ),
-    ApiNote(46, "ListPartitionReassignments", "Always empty: no move takes time."),
+    ApiNote(46, "ListPartitionReassignments", "Always empty, because no reassignment takes time."),
     ApiNote(47, "OffsetDelete", "All."),
     ApiNote(48, "DescribeClientQuotas", "", _QUOTAS),
     ApiNote(49, "AlterClientQuotas", "", _QUOTAS),
@@ -130,10 +134,10 @@ API_NOTES = (
     ApiNote(54, "EndQuorumEpoch", "", _QUORUM),
     ApiNote(55, "DescribeQuorum", "", _QUORUM),
     ApiNote(56, "AlterPartition", "", _REPLICATION),
-    ApiNote(57, "UpdateFeatures", "", "the levels of features are fixed"),
+    ApiNote(57, "UpdateFeatures", "", "feature levels are fixed"),
     ApiNote(58, "Envelope", "", _QUORUM),
     ApiNote(59, "FetchSnapshot", "", _QUORUM),
-    ApiNote(60, "DescribeCluster", "Brokers.", "Controllers: the broker is one itself."),
+    ApiNote(60, "DescribeCluster", "Brokers.", "Controllers: the broker itself is the controller."),
     ApiNote(61, "DescribeProducers", "All."),
     ApiNote(62, "BrokerRegistration", "", _QUORUM),
     ApiNote(63, "BrokerHeartbeat", "", _QUORUM),
@@ -152,7 +156,7 @@ API_NOTES = (
         75,
         "DescribeTopicPartitions",
         "Pages with cursors and limits.",
-        "Eligible leader replicas: their lists are empty.",
+        "Eligible leader replicas, whose lists are empty.",
     ),
     ApiNote(76, "ShareGroupHeartbeat", "", _SHARE),
     ApiNote(77, "ShareGroupDescribe", "", _SHARE),

@@ -1,4 +1,4 @@
-"""docs/api-support.md, from the registry: `python -m lakelog.protocol.api_page`."""
+"""Generates docs/api-support.md from the registry: `python -m lakelog.protocol.api_page`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from lakelog.protocol.registry import APIS
 _INTRODUCTION = """\
 # APIs of the Kafka protocol
 
-What the broker serves, by API key. Version ranges are the stable ones of Apache Kafka 4.4, whole;
-the broker advertises what this page says. Behaviour is compared with Apache Kafka 4.3.1, the
-newest that can be run: `make conformance` sends the same bad requests to both.
+The APIs that the broker supports, by key. The advertised version ranges are the complete stable
+ranges of Apache Kafka 4.4. Behaviour is compared with Apache Kafka 4.3.1, the newest version that
+can be run: `make conformance` sends the same invalid requests to both.
 
 This page is generated: `python -m lakelog.protocol.api_page > docs/api-support.md`.
 """
+_SUPPORTED_HEAD = "| key | API | versions | supported | not supported |"
 
 
 def api_page() -> str:
-    """Markdown."""
+    """Return the page in Markdown."""
     served = [_row(note) for note in API_NOTES if note.key in APIS]
     absent = [
         f"| {note.key} | {note.name} | {note.missing or 'not yet'} |"
@@ -28,12 +29,12 @@ def api_page() -> str:
     ]
     parts = [
         _INTRODUCTION,
-        "## Served\n",
-        "\n".join(["| key | API | versions | done | not done |", "|---|---|---|---|---|", *served]),
-        "\n## Not served\n",
-        "A request for one of these closes the connection, as with any broker that does not "
-        "advertise it. Keys 4 to 7 have no versions since Kafka 4.0.\n",
-        "\n".join(["| key | API | why |", "|---|---|---|", *absent]),
+        "## Supported\n",
+        "\n".join([_SUPPORTED_HEAD, "|---|---|---|---|---|", *served]),
+        "\n## Not supported\n",
+        "A request of one of these APIs closes the connection, because the broker does not "
+        "advertise it. Kafka 4.0 removed the keys 4 to 7.\n",
+        "\n".join(["| key | API | reason |", "|---|---|---|", *absent]),
     ]
     return "\n".join(parts) + "\n"
 

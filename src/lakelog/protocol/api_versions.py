@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): what a connection begins with."""
+"""ApiVersions (key 18): the first request of a connection."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, i
 
 
 class ApiVersionsRequest(Message, versions="0-5", flexible="3+"):
-    """Asks what the broker can do, and says which client asks.
+    """Requests the versions that the broker supports, and identifies the client.
 
-    A broker that does not know the version answers in version 0 with UNSUPPORTED_VERSION and its
-    ranges, so that the client can ask again (KIP-511).
+    A broker that does not support the version responds in version 0 with UNSUPPORTED_VERSION and
+    its ranges, so that the client can retry (KIP-511).
 
-    Versions: 3 is flexible and names the client's software, 5 lets a client make sure that it has
-    reached the cluster and the node it meant (KIP-1242).
+    Versions: 3 is flexible and names the client's software, 5 lets a client verify that it has
+    reached the intended cluster and node (KIP-1242).
     """
 
     client_software_name: str = string("3+")
@@ -32,7 +32,7 @@ class ApiVersion(Struct):
 
 
 class SupportedFeatureKey(Struct):
-    """A feature and the levels this broker could run at."""
+    """A feature and the range of its levels that this broker supports."""
 
     name: str = string()
     min_version: int = int16()
@@ -40,7 +40,7 @@ class SupportedFeatureKey(Struct):
 
 
 class FinalizedFeatureKey(Struct):
-    """A feature and the levels the cluster has agreed on."""
+    """A feature and its level in the cluster."""
 
     name: str = string()
     max_version_level: int = int16()
@@ -50,9 +50,9 @@ class FinalizedFeatureKey(Struct):
 class ApiVersionsResponse(Message, versions="0-5", flexible="3+"):
     """The range of versions for each API.
 
-    Its header is never flexible: the client reads it before it knows what the broker understands.
+    Its header is never flexible: the client reads it before it knows the broker's versions.
 
-    Versions: 3 is flexible and adds features, 4 may say a feature's lowest level is 0.
+    Versions: 3 is flexible and adds features, 4 allows 0 as the minimum level of a feature.
     """
 
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69): the members of consumer groups and what they own (KIP-848)."""
+"""ConsumerGroupDescribe (key 69): members of consumer groups and their assignments (KIP-848)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPERATIONS_NOT_ASKED = -(1 << 31)
 
 
 class ConsumerGroupDescribeRequest(Message, versions="0-1", flexible="0+"):
-    """Asks for groups of the consumer protocol."""
+    """Requests groups of the consumer protocol."""
 
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
@@ -60,7 +60,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """A group with its members, or why there is none."""
+    """A group with its members, or an error."""
 
     error_code: int = int16()
     error_message: str | None = error_text(default=None)
@@ -74,7 +74,7 @@ class DescribedGroup(Struct):
 
 
 class ConsumerGroupDescribeResponse(Message, versions="0-1", flexible="0+"):
-    """One entry a group asked for. Versions: 1 adds the member's type (KIP-1099)."""
+    """One entry for each requested group. Versions: 1 adds the member's type (KIP-1099)."""
 
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

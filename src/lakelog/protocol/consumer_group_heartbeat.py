@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68): everything a member of a consumer group says (KIP-848)."""
+"""ConsumerGroupHeartbeat (key 68): join, stay in, or leave a consumer group (KIP-848)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupHeartbeatRequest(Message, versions="0-1", flexible="0+"):
-    """Joins a group, stays in it, or leaves it. What is null has not changed.
+    """Joins a group, stays in it, or leaves it. Null fields are unchanged.
 
-    Versions: 1 adds subscription by regular expression, and members name themselves (KIP-1082).
+    Versions: 1 adds subscriptions by regular expression, and member ids that clients choose
+    (KIP-1082).
     """
 
     group_id: str = string()
@@ -46,13 +47,13 @@ class ConsumerGroupHeartbeatRequest(Message, versions="0-1", flexible="0+"):
 
 
 class Assignment(Struct):
-    """Everything the member may read now."""
+    """All partitions that the member may read now."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
 class ConsumerGroupHeartbeatResponse(Message, versions="0-1", flexible="0+"):
-    """The member's epoch, and its assignment if that has changed."""
+    """The member's epoch, and its assignment if it has changed."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

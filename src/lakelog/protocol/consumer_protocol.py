@@ -1,10 +1,10 @@
-"""What members of a classic consumer group tell each other inside JoinGroup and SyncGroup.
+"""Subscriptions and assignments of classic consumer groups, inside JoinGroup and SyncGroup.
 
 ```
 blob    int16 version, then a Subscription or an Assignment of that version
 ```
-The broker passes blobs through and reads them only to describe groups. A version newer than the
-newest known one is read as that one, and bytes after it are ignored: later versions only append.
+The broker forwards these blobs and decodes them only to describe groups. A version above the newest
+known one is decoded as the newest, and trailing bytes are ignored: later versions only add fields.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class TopicPartition(Struct):
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """What a member wants to read.
+    """The topics that a member subscribes to.
 
-    Versions: 1 adds the partitions it still owns, for cooperative rebalancing (KIP-429), 2 the
-    generation it owned them in (KIP-792), 3 its rack (KIP-881).
+    Versions: 1 adds the partitions that it still owns, for cooperative rebalancing (KIP-429), 2 the
+    generation of this ownership (KIP-792), 3 its rack (KIP-881).
     """
 
     topics: list[str] = array(string)
@@ -44,7 +44,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """What a member is to read; the versions do not differ."""
+    """The partitions assigned to a member; all versions are equal."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition)
     user_data: Buffer | None = binary(nullable="0+", default=None)
@@ -56,14 +56,14 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 
 def decode_versioned(kind: type[M], buffer: Buffer) -> M:
-    """Raises `WireError` for anything that is not a blob of this kind."""
+    """Return the content of a blob. Raises `WireError` for malformed bytes."""
     known = min(version_of(buffer), kind.__versions__.highest)
     message, _ = decode_prefix(kind, buffer, known, _VERSION.size)
     return message
 
 
 def version_of(buffer: Buffer) -> int:
-    """Raises `WireError` if there is none."""
+    """Return the version of a blob. Raises `WireError` if it is too short."""
     if len(buffer) < _VERSION.size:
         raise WireError("a consumer protocol blob without a version")
     version: int = _VERSION.unpack_from(buffer)[0]

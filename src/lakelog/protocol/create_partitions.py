@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): make topics wider."""
+"""CreatePartitions (key 37): add partitions to topics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class CreatePartitionsAssignment(Struct):
 
 
 class CreatePartitionsTopic(Struct):
-    """The whole number of partitions wanted, and where to put the new ones."""
+    """The new total number of partitions, and optionally the replicas of the added ones."""
 
     name: str = string()
     count: int = int32()
@@ -23,9 +23,9 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Message, versions="0-3", flexible="2+"):
-    """Raises the number of partitions; it can never fall.
+    """Increases the number of partitions, which can never decrease.
 
-    Versions: 2 is flexible, 3 may be refused by a quota.
+    Versions: 2 is flexible, 3 can be rejected by a quota.
     """
 
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
@@ -34,7 +34,7 @@ class CreatePartitionsRequest(Message, versions="0-3", flexible="2+"):
 
 
 class CreatePartitionsTopicResult(Struct):
-    """One topic."""
+    """The result for one topic."""
 
     name: str = string()
     error_code: int = int16()
@@ -42,7 +42,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Message, versions="0-3", flexible="2+"):
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: int = int32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19)."""
+"""CreateTopics (key 19): create topics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CreatableTopicConfig(Struct):
 
 
 class CreatableTopic(Struct):
-    """A topic by numbers, or by assignments with both numbers -1."""
+    """A topic with counts, or with assignments and both counts -1."""
 
     name: str = string()
     num_partitions: int = int32()
@@ -43,7 +43,7 @@ class CreatableTopic(Struct):
 class CreateTopicsRequest(Message, versions="2-7", flexible="5+"):
     """Creates topics, each of which may fail alone.
 
-    Versions: 4 allows -1 for the broker's default numbers, 5 is flexible, 7 answers the topic's id.
+    Versions: 4 allows -1 for the broker's default counts, 5 is flexible, 7 returns the topic's id.
     """
 
     topics: list[CreatableTopic] = array(CreatableTopic)
@@ -53,7 +53,7 @@ class CreateTopicsRequest(Message, versions="2-7", flexible="5+"):
 
 
 class CreatableTopicConfigs(Struct):
-    """A configuration in effect for the new topic, and where it comes from."""
+    """A setting in force for the new topic, and its source."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -63,7 +63,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """One topic; numbers are -1 and configurations null when it was not created."""
+    """The result for one topic; after an error, counts are -1 and configurations null."""
 
     name: str = string()
     topic_id: bytes = uuid("7+")
@@ -77,9 +77,9 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Message, versions="2-7", flexible="5+"):
-    """What became of each topic.
+    """The result for each topic.
 
-    Versions: 5 adds what the topic was created with (KIP-525), 7 its id.
+    Versions: 5 adds counts and configurations (KIP-525), 7 the topic's id.
     """
 
     throttle_time_ms: int = int32()

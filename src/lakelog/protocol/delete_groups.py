@@ -6,13 +6,13 @@ from lakelog.wire.schema import Message, Struct, array, error_text, int16, int32
 
 
 class DeleteGroupsRequest(Message, versions="0-3", flexible="2+"):
-    """Names the groups. Versions: 2 is flexible."""
+    """Deletes groups. Versions: 2 is flexible."""
 
     groups_names: list[str] = array(string)
 
 
 class DeletableGroupResult(Struct):
-    """What became of one group."""
+    """The result for one group."""
 
     group_id: str = string()
     error_code: int = int16()
@@ -20,7 +20,7 @@ class DeletableGroupResult(Struct):
 
 
 class DeleteGroupsResponse(Message, versions="0-3", flexible="2+"):
-    """One result a group. Versions: 3 adds the error's message."""
+    """One result for each group. Versions: 3 adds the error's message."""
 
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

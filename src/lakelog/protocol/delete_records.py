@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): move where partitions begin."""
+"""DeleteRecords (key 21): advance the log start offsets of partitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, str
 
 
 class DeleteRecordsPartition(Struct):
-    """Before which offset nothing is to be kept; -1 is the high watermark."""
+    """The new log start offset of a partition; -1 is the high watermark."""
 
     partition_index: int = int32()
     offset: int = int64()
@@ -30,7 +30,7 @@ class DeleteRecordsRequest(Message, versions="0-2", flexible="2+"):
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """Where the partition begins now, or -1 with an error."""
+    """The log start offset of a partition, or -1 with an error."""
 
     partition_index: int = int32()
     low_watermark: int = int64()
@@ -45,7 +45,7 @@ class DeleteRecordsTopicResult(Struct):
 
 
 class DeleteRecordsResponse(Message, versions="0-2", flexible="2+"):
-    """What became of each partition."""
+    """The result for each partition."""
 
     throttle_time_ms: int = int32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20)."""
+"""DeleteTopics (key 20): delete topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DeleteTopicState(Struct):
 class DeleteTopicsRequest(Message, versions="1-6", flexible="4+"):
     """Deletes topics with their records and their groups' offsets.
 
-    Versions: 4 is flexible, 6 names topics by name or id.
+    Versions: 4 is flexible, 6 identifies topics by name or id.
     """
 
     topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
@@ -24,7 +24,7 @@ class DeleteTopicsRequest(Message, versions="1-6", flexible="4+"):
 
 
 class DeletableTopicResult(Struct):
-    """One topic; its name is null if it was asked for by an id that is unknown."""
+    """The result for one topic; its name is null if the requested id is unknown."""
 
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid("6+")
@@ -33,7 +33,7 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(Message, versions="1-6", flexible="4+"):
-    """What became of each topic; 5 adds a message, 6 the id."""
+    """The result for each topic. Versions: 5 adds a message, 6 the id."""
 
     throttle_time_ms: int = int32()
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)

@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60): brokers and cluster id, without any topic."""
+"""DescribeCluster (key 60): the cluster id and the brokers, without topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from lakelog.wire.schema import (
 
 
 class DescribeClusterRequest(Message, versions="0-2", flexible="0+"):
-    """Versions: 1 can ask about controllers instead, 2 can include fenced brokers."""
+    """Requests the brokers.
+
+    Versions: 1 can request the controllers instead, 2 can include fenced brokers.
+    """
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)

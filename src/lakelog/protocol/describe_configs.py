@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32)."""
+"""DescribeConfigs (key 32): the settings of resources and their sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakelog.wire.schema import (
 
 
 class DescribeConfigsResource(Struct):
-    """A resource, and which of its keys; null for all."""
+    """A resource and the requested keys; null stands for all."""
 
     resource_type: int = int8()
     """2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
@@ -25,7 +25,7 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(Message, versions="1-4", flexible="4+"):
-    """Asks for configurations of topics, brokers and others.
+    """Requests the settings of topics, brokers and other resources.
 
     Versions: 3 adds documentation, 4 is flexible.
     """
@@ -36,7 +36,7 @@ class DescribeConfigsRequest(Message, versions="1-4", flexible="4+"):
 
 
 class DescribeConfigsSynonym(Struct):
-    """A place that the value was looked for, in order."""
+    """A value of the key or of a synonym, in order of precedence."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -44,7 +44,7 @@ class DescribeConfigsSynonym(Struct):
 
 
 class DescribeConfigsResourceResult(Struct):
-    """One key: its value (null when secret) and where the value comes from."""
+    """One key, its value (null for a password) and the source of the value."""
 
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -61,7 +61,7 @@ class DescribeConfigsResourceResult(Struct):
 
 
 class DescribeConfigsResult(Struct):
-    """The configurations of one resource."""
+    """The settings of one resource, or an error."""
 
     error_code: int = int16()
     error_message: str | None = error_text()
@@ -71,7 +71,7 @@ class DescribeConfigsResult(Struct):
 
 
 class DescribeConfigsResponse(Message, versions="1-4", flexible="4+"):
-    """What each resource is configured to, or why that is not known."""
+    """The settings of each resource."""
 
     throttle_time_ms: int = int32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

@@ -17,7 +17,7 @@ from lakelog.wire.schema import (
 
 
 class DescribeGroupsRequest(Message, versions="0-6", flexible="5+"):
-    """Asks about groups that this broker coordinates.
+    """Requests groups that this broker coordinates.
 
     Versions: 3 adds permitted operations, 5 is flexible.
     """
@@ -54,10 +54,10 @@ class DescribedGroup(Struct):
 
 
 class DescribeGroupsResponse(Message, versions="0-6", flexible="5+"):
-    """An entry per group; one that does not exist is in state "Dead".
+    """One entry for each group; a group that does not exist has the state "Dead".
 
-    Versions: 4 adds static members, 6 answers an unknown group with GROUP_ID_NOT_FOUND and a
-    message (KIP-1043).
+    Versions: 4 adds static members, 6 returns GROUP_ID_NOT_FOUND and a message for an
+    unknown group (KIP-1043).
     """
 
     throttle_time_ms: int = int32("1+")

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): how much is stored where."""
+"""DescribeLogDirs (key 35): the sizes of partitions by log directory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Message, versions="1-5", flexible="2+"):
-    """Asks for the sizes of some partitions, or with null topics of all; 2 is flexible."""
+    """Requests the sizes of some partitions, or of all with null topics.
+
+    Versions: 2 is flexible.
+    """
 
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
 
 
 class DescribeLogDirsPartition(Struct):
-    """Size of one partition in bytes, and how far it is behind."""
+    """The size of one partition in bytes, and its lag in offsets."""
 
     partition_index: int = int32()
     partition_size: int = int64()
@@ -50,10 +53,10 @@ class DescribeLogDirsResult(Struct):
 
 
 class DescribeLogDirsResponse(Message, versions="1-5", flexible="2+"):
-    """An entry per log directory of this broker.
+    """One entry for each log directory of this broker.
 
-    Versions: 3 adds an error for the whole, 4 the sizes of the file system, 5 whether the directory
-    takes no new partitions.
+    Versions: 3 adds an error for the response, 4 the sizes of the file system, 5 whether the
+    directory accepts no new partitions.
     """
 
     throttle_time_ms: int = int32()

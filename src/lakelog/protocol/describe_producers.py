@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): who writes to a partition, and what transactions are under way."""
+"""DescribeProducers (key 61): the producers of partitions and their open transactions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class TopicRequest(Struct):
 
 
 class DescribeProducersRequest(Message, versions="0", flexible="0+"):
-    """Asks for the idempotent and transactional producers of some partitions (KIP-664)."""
+    """Requests the idempotent and transactional producers of some partitions (KIP-664)."""
 
     topics: list[TopicRequest] = array(TopicRequest)
 
 
 class ProducerState(Struct):
-    """What the partition's log remembers of one producer."""
+    """The state of one producer in the partition's log."""
 
     producer_id: int = int64()
     producer_epoch: int = int32()
@@ -41,14 +41,14 @@ class PartitionResponse(Struct):
 
 
 class TopicResponse(Struct):
-    """Results of one topic."""
+    """Results for the partitions of one topic."""
 
     name: str = string()
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 
 class DescribeProducersResponse(Message, versions="0", flexible="0+"):
-    """The producers that are remembered: those that have written within a day, by default."""
+    """The producers whose state is kept, by default for a day after their last write."""
 
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array(TopicResponse)

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (key 75): topics a page at a time (KIP-966)."""
+"""DescribeTopicPartitions (key 75): topics in pages (KIP-966)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cursor(Struct):
 
 
 class DescribeTopicPartitionsRequest(Message, versions="0", flexible="0+"):
-    """No topics means all of them."""
+    """Requests a page of topics; an empty list stands for all topics."""
 
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = int32(default=2000)
@@ -37,7 +37,7 @@ class DescribeTopicPartitionsRequest(Message, versions="0", flexible="0+"):
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    """One partition; null lists: eligible leader replicas are not kept."""
+    """One partition; null lists mean that eligible leader replicas are not tracked."""
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -51,7 +51,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
-    """One topic and those of its partitions that are on this page."""
+    """One topic and its partitions on this page."""
 
     error_code: int = int16()
     name: str | None = string(nullable="0+")
@@ -64,7 +64,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
 
 
 class DescribeTopicPartitionsResponse(Message, versions="0", flexible="0+"):
-    """`next_cursor` is null on the last page."""
+    """A page of topics; `next_cursor` is null on the last page."""
 
     throttle_time_ms: int = int32()
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)

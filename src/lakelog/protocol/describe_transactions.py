@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, str
 
 
 class DescribeTransactionsRequest(Message, versions="0", flexible="0+"):
-    """Asks their coordinator (KIP-664)."""
+    """Requests transactional ids from their coordinator (KIP-664)."""
 
     transactional_ids: list[str] = array(string)
 
@@ -19,7 +19,7 @@ class TopicData(Struct):
 
 
 class TransactionState(Struct):
-    """One transactional id."""
+    """The state of one transactional id."""
 
     error_code: int = int16()
     transactional_id: str = string()
@@ -34,7 +34,7 @@ class TransactionState(Struct):
 
 
 class DescribeTransactionsResponse(Message, versions="0", flexible="0+"):
-    """One state for each id asked for."""
+    """One state for each requested id."""
 
     throttle_time_ms: int = int32()
     transaction_states: list[TransactionState] = array(TransactionState)

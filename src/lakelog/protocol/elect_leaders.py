@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): elections by hand (KIP-183, KIP-460)."""
+"""ElectLeaders (key 43): elections on request (KIP-183, KIP-460)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Message, versions="0-2", flexible="2+"):
-    """Versions: 1 can ask for an unclean election, 2 is flexible."""
+    """Requests elections. Versions: 1 can request an unclean election, 2 is flexible."""
 
     election_type: int = int8("1+")
     """0 the preferred replica, 1 unclean."""
@@ -23,7 +23,7 @@ class ElectLeadersRequest(Message, versions="0-2", flexible="2+"):
 
 
 class PartitionResult(Struct):
-    """One partition."""
+    """The result for one partition."""
 
     partition_id: int = int32()
     error_code: int = int16()
@@ -31,14 +31,14 @@ class PartitionResult(Struct):
 
 
 class ReplicaElectionResult(Struct):
-    """One topic."""
+    """Results for the partitions of one topic."""
 
     topic: str = string()
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 
 class ElectLeadersResponse(Message, versions="0-2", flexible="2+"):
-    """What became of each partition."""
+    """The result for each partition."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16("1+")

@@ -8,7 +8,7 @@ from lakelog.wire.schema import Message, boolean, int16, int32, int64, string
 class EndTxnRequest(Message, versions="0-5", flexible="3+"):
     """Ends the ongoing transaction of a producer.
 
-    Versions: 2 knows PRODUCER_FENCED, 3 is flexible, 4 knows TRANSACTION_ABORTABLE, 5 bumps the
+    Versions: 2 adds PRODUCER_FENCED, 3 is flexible, 4 adds TRANSACTION_ABORTABLE, 5 raises the
     epoch with every transaction (KIP-890).
     """
 
@@ -20,7 +20,7 @@ class EndTxnRequest(Message, versions="0-5", flexible="3+"):
 
 
 class EndTxnResponse(Message, versions="0-5", flexible="3+"):
-    """The result, and from version 5 on the identity to go on with."""
+    """The result, and from version 5 on the producer id and epoch of the next transaction."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -27,7 +27,7 @@ class ReplicaState(Struct):
 
 
 class FetchPartition(Struct):
-    """From where to read one partition, and how much."""
+    """The offset to fetch from in one partition, and the maximum bytes."""
 
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1)
@@ -59,15 +59,15 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Message, versions="4-18", flexible="12+"):
-    """Asks for what follows given offsets, waiting up to `max_wait_ms` for `min_bytes`.
+    """Requests the batches at and after given offsets; waits up to `max_wait_ms` for `min_bytes`.
 
-    In a fetch session (KIP-227) `topics` lists only what is new or changed, `forgotten_topics_data`
-    what is no longer wanted. Session (0, -1) means none.
+    In a fetch session (KIP-227) `topics` has new and changed partitions only, and
+    `forgotten_topics_data` the removed ones. Session (0, -1) means no session.
 
     Versions: 4 adds isolation levels, 7 sessions, 9 leader epochs that fence old clients, 10 allows
-    zstd, 11 adds the rack for reading from a near replica, 12 is flexible and finds diverged logs,
-    13 names topics by id only, 15 moves the follower's identity to `replica_state`, 17 adds the
-    follower's directory and 18 the high watermark it knows of.
+    zstd, 11 adds the rack to fetch from a close replica, 12 is flexible and detects diverged logs,
+    13 identifies topics by id only, 15 moves the follower's identity to `replica_state`, 17 adds
+    the follower's directory and 18 its known high watermark.
     """
 
     cluster_id: str | None = string("12+", nullable="0+", tag=0, default=None)
@@ -89,14 +89,14 @@ class FetchRequest(Message, versions="4-18", flexible="12+"):
 
 
 class EpochEndOffset(Struct):
-    """The newest epoch, and its end, that may agree with the follower's log; -1 if none."""
+    """The largest epoch at which the follower's log can agree, and its end offset; -1 if none."""
 
     epoch: int = int32(default=-1)
     end_offset: int = int64(default=-1)
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now; -1 when that is not known here."""
+    """The current leader of the partition; -1 when it is unknown."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
@@ -110,14 +110,14 @@ class SnapshotId(Struct):
 
 
 class AbortedTransaction(Struct):
-    """A producer whose records from `first_offset` on are to be dropped."""
+    """A producer whose records from `first_offset` on must be skipped."""
 
     producer_id: int = int64()
     first_offset: int = int64()
 
 
 class PartitionData(Struct):
-    """Data of one partition. `records` may be a range of a file; null reads as empty."""
+    """Data of one partition. `records` can be a range of a file; null means empty."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -144,7 +144,7 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a broker named in `current_leader` can be reached."""
+    """The address of a broker in `current_leader`."""
 
     node_id: int = int32()
     host: str = string()
@@ -153,13 +153,13 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Message, versions="4-18", flexible="12+"):
-    """Record batches, whole and as stored.
+    """Record batches as they are stored.
 
-    The first batch may begin before the offset asked for. The first partition that has anything
-    returns at least one batch, however large.
+    The first batch may begin before the requested offset. The first partition with data returns at
+    least one batch, whatever its size.
 
     Versions: 4 adds aborted transactions, 5 the log start offset, 7 sessions and an error for the
-    whole request, 11 the preferred replica, 12 the diverging epoch and the current leader, 13
+    whole response, 11 the preferred replica, 12 the diverging epoch and the current leader, 13
     topic ids, 16 the addresses of new leaders (KIP-951).
     """
 

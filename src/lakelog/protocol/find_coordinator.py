@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): which broker coordinates a group or a transactional id."""
+"""FindCoordinator (key 10): the coordinators of groups and transactional ids."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from lakelog.wire.schema import Message, Struct, array, error_text, int8, int16,
 
 
 class FindCoordinatorRequest(Message, versions="0-6", flexible="3+"):
-    """Asks for the coordinators of one key, or of several of a kind from version 4 on.
+    """Requests the coordinator of one key, or from version 4 on of several keys of one type.
 
-    Versions: 0 knows groups only, 1 adds the kind, 3 is flexible, 4 takes many keys (KIP-699), 6
-    allows share groups.
+    Versions: 0 supports groups only, 1 adds the type of the key, 3 is flexible, 4 allows several
+    keys (KIP-699), 6 allows share groups.
     """
 
     key: str = string("0-3")
@@ -19,7 +19,7 @@ class FindCoordinatorRequest(Message, versions="0-6", flexible="3+"):
 
 
 class Coordinator(Struct):
-    """The broker for one key, or why none is known."""
+    """The coordinator of one key, or an error."""
 
     key: str = string()
     node_id: int = int32()
@@ -30,7 +30,7 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Message, versions="0-6", flexible="3+"):
-    """Until version 3 one answer in the fields of the response itself, then one per key."""
+    """The coordinators: up to version 3 one in the response's own fields, then one for each key."""
 
     throttle_time_ms: int = int32("1+")
     error_code: int = int16("0-3")

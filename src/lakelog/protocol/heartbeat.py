@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member of a classic group is alive."""
+"""Heartbeat (key 12): keep a member of a classic group alive."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, int16, int32, string
 
 
 class HeartbeatRequest(Message, versions="0-4", flexible="4+"):
-    """Keeps a member's session, and learns of a rebalance by REBALANCE_IN_PROGRESS.
+    """Extends a member's session; REBALANCE_IN_PROGRESS announces a rebalance.
 
     Versions: 3 adds static members, 4 is flexible.
     """
@@ -18,7 +18,7 @@ class HeartbeatRequest(Message, versions="0-4", flexible="4+"):
 
 
 class HeartbeatResponse(Message, versions="0-4", flexible="4+"):
-    """An error code is all there is to say."""
+    """The result."""
 
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44)."""
+"""IncrementalAlterConfigs (key 44): change single settings of resources (KIP-339)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """A resource and the changes to it, all or none of which happen."""
+    """A resource and its changes, which are applied all or none."""
 
     resource_type: int = int8()
     """As in DescribeConfigs."""
@@ -34,14 +34,14 @@ class AlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(Message, versions="0-1", flexible="1+"):
-    """Changes single keys and leaves the others as they are; 1 is flexible."""
+    """Changes single keys and keeps the others. Versions: 1 is flexible."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
 
 class AlterConfigsResourceResponse(Struct):
-    """One resource."""
+    """The result for one resource."""
 
     error_code: int = int16()
     error_message: str | None = error_text()
@@ -50,7 +50,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Message, versions="0-1", flexible="1+"):
-    """What became of each resource."""
+    """The result for each resource."""
 
     throttle_time_ms: int = int32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

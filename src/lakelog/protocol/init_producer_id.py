@@ -1,4 +1,4 @@
-"""InitProducerId (key 22): an identity for an idempotent or transactional producer."""
+"""InitProducerId (key 22): a producer id and epoch for an idempotent or transactional producer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from lakelog.wire.schema import Message, boolean, int16, int32, int64, string
 
 
 class InitProducerIdRequest(Message, versions="0-6", flexible="2+"):
-    """Asks for a producer id and epoch.
+    """Requests a producer id and epoch.
 
-    Versions: 2 is flexible, 3 lets a producer go on with its id at the next epoch (KIP-360), 4 and
-    5 change which errors a client expects, 6 is for two-phase commit (KIP-939) and not yet stable.
+    Versions: 2 is flexible, 3 lets a producer keep its id with the next epoch (KIP-360), 4 and 5
+    change the errors that a client expects, 6 adds two-phase commit (KIP-939) and is not stable.
     """
 
     transactional_id: str | None = string(nullable="0+")
@@ -24,7 +24,7 @@ class InitProducerIdRequest(Message, versions="0-6", flexible="2+"):
 
 
 class InitProducerIdResponse(Message, versions="0-6", flexible="2+"):
-    """The identity to put into record batches; with no error, the epoch starts at 0."""
+    """The producer id and epoch for record batches."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

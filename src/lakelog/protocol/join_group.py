@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): enter a classic group, or its next generation."""
+"""JoinGroup (key 11): join a classic group or its next generation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from lakelog.wire.schema import (
 
 
 class JoinGroupRequestProtocol(Struct):
-    """An assignor that the member supports, with its subscription for it."""
+    """An assignor that the member supports, with the subscription for this assignor."""
 
     name: str = string()
     metadata: Buffer = binary()
 
 
 class JoinGroupRequest(Message, versions="0-9", flexible="6+"):
-    """Asks to be a member; the answer comes when the group has gathered.
+    """Joins a group; the response is sent when all members have joined.
 
-    Versions: 1 adds the rebalance timeout, 4 makes a new member ask twice, the second time with the
-    id it was given (KIP-394), 5 adds static members (KIP-345), 6 is flexible, 8 the reason.
+    Versions: 1 adds the rebalance timeout, 4 makes a new member join twice, the second time with
+    its assigned id (KIP-394), 5 adds static members (KIP-345), 6 is flexible, 8 the reason.
     """
 
     group_id: str = string()
@@ -44,7 +44,7 @@ class JoinGroupRequest(Message, versions="0-9", flexible="6+"):
 
 
 class JoinGroupResponseMember(Struct):
-    """A member, as its leader must know it to assign."""
+    """A member with the data that the group's leader needs to assign."""
 
     member_id: str = string()
     group_instance_id: str | None = string("5+", nullable="0+", default=None)
@@ -52,10 +52,10 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Message, versions="0-9", flexible="6+"):
-    """The generation that has begun. Only its leader learns of the members.
+    """The new generation. Only the response to the leader contains the members.
 
     Versions: 5 adds static members, 6 is flexible, 7 the protocol type and a null protocol name on
-    errors, 9 tells a returning static leader not to assign anew (KIP-814).
+    errors, 9 lets a returning static leader skip the assignment (KIP-814).
     """
 
     throttle_time_ms: int = int32("2+")

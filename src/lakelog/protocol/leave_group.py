@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13): members go at once instead of timing out."""
+"""LeaveGroup (key 13): remove members without waiting for their session timeouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Message, versions="0-5", flexible="4+"):
-    """Removes one member, or several from version 3 on (also static ones, by a tool).
+    """Removes one member, or from version 3 on several, including static members.
 
     Versions: 4 is flexible, 5 adds a reason.
     """
@@ -33,7 +33,7 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(Message, versions="0-5", flexible="4+"):
-    """From version 3 on an error for each member beside the one for the whole."""
+    """The result; from version 3 on also one for each member."""
 
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

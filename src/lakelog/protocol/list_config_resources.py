@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74): what has a configuration of its own (KIP-1142)."""
+"""ListConfigResources (key 74): the resources with settings of their own (KIP-1142)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, stri
 
 
 class ListConfigResourcesRequest(Message, versions="0-1", flexible="0+"):
-    """Version 0 knows client metrics only; from 1 on, no types means all."""
+    """Requests resources. Versions: 0 lists client metrics only; from 1 on, no types means all."""
 
     resource_types: list[int] = array(int8, "1+")
 
@@ -19,7 +19,7 @@ class ConfigResource(Struct):
 
 
 class ListConfigResourcesResponse(Message, versions="0-1", flexible="0+"):
-    """All resources of the types asked for."""
+    """All resources of the requested types."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

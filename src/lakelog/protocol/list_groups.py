@@ -6,9 +6,9 @@ from lakelog.wire.schema import Message, Struct, array, int16, int32, string
 
 
 class ListGroupsRequest(Message, versions="0-5", flexible="3+"):
-    """Asks for all groups, or for those in given states and of given types.
+    """Requests all groups, or the groups in given states and of given types.
 
-    Versions: 3 is flexible, 4 filters by state, 5 by type (KIP-848). An empty filter passes all.
+    Versions: 3 is flexible, 4 filters by state, 5 by type (KIP-848). An empty filter matches all.
     """
 
     states_filter: list[str] = array(string, "4+")
@@ -16,7 +16,7 @@ class ListGroupsRequest(Message, versions="0-5", flexible="3+"):
 
 
 class ListedGroup(Struct):
-    """A group in one line."""
+    """A group with its type and state."""
 
     group_id: str = string()
     protocol_type: str = string()
@@ -25,7 +25,7 @@ class ListedGroup(Struct):
 
 
 class ListGroupsResponse(Message, versions="0-5", flexible="3+"):
-    """Groups of this broker alone; a tool asks every broker."""
+    """The groups that this broker coordinates; a client queries every broker."""
 
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

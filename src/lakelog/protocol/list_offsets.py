@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): find offsets by position or by time."""
+"""ListOffsets (key 2): find offsets by timestamp or special position."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, int8, int16, int32, int6
 
 
 class ListOffsetsPartition(Struct):
-    """What to look for in one partition."""
+    """The timestamp or position to find in one partition."""
 
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1)
@@ -24,7 +24,7 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Message, versions="1-11", flexible="6+"):
-    """Asks for one offset of each partition.
+    """Requests one offset of each partition.
 
     Versions: 2 adds isolation levels, 4 leader epochs, 6 is flexible, 7 allows timestamp -3, 8
     allows -4, 9 allows -5, 10 adds a timeout for reads of tiered storage, 11 allows -6.
@@ -38,7 +38,7 @@ class ListOffsetsRequest(Message, versions="1-11", flexible="6+"):
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """What was found; offset and timestamp are -1 when nothing was."""
+    """The offset of one partition; offset and timestamp are -1 when there is none."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -49,14 +49,14 @@ class ListOffsetsPartitionResponse(Struct):
 
 
 class ListOffsetsTopicResponse(Struct):
-    """Results of one topic."""
+    """Results for the partitions of one topic."""
 
     name: str = string()
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
 class ListOffsetsResponse(Message, versions="1-11", flexible="6+"):
-    """The offset found in each partition."""
+    """The offset of each partition."""
 
     throttle_time_ms: int = int32("2+")
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

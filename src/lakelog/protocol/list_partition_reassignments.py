@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): the moves that are under way (KIP-455)."""
+"""ListPartitionReassignments (key 46): the reassignments in progress (KIP-455)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 
 class ListPartitionReassignmentsRequest(Message, versions="0", flexible="0+"):
-    """Null topics means all of them."""
+    """Requests reassignments; null topics stand for all topics."""
 
     timeout_ms: int = int32(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(
@@ -22,7 +22,7 @@ class ListPartitionReassignmentsRequest(Message, versions="0", flexible="0+"):
 
 
 class OngoingPartitionReassignment(Struct):
-    """A partition and its replicas: all of them, those that come, those that go."""
+    """A partition with all its replicas, the added ones and the removed ones."""
 
     partition_index: int = int32()
     replicas: list[int] = array(int32)
@@ -31,14 +31,14 @@ class OngoingPartitionReassignment(Struct):
 
 
 class OngoingTopicReassignment(Struct):
-    """One topic."""
+    """Reassignments in one topic."""
 
     name: str = string()
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
 class ListPartitionReassignmentsResponse(Message, versions="0", flexible="0+"):
-    """Partitions that are not being moved are left out."""
+    """The partitions that are being reassigned."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, str
 
 
 class ListTransactionsRequest(Message, versions="0-2", flexible="0+"):
-    """Asks for all, or those that match every filter given (KIP-664).
+    """Requests all transactional ids, or the ones that match all filters (KIP-664).
 
     Versions: 1 filters by duration (KIP-994), 2 by a pattern of the id (KIP-1152).
     """
@@ -28,7 +28,7 @@ class TransactionState(Struct):
 
 
 class ListTransactionsResponse(Message, versions="0-2", flexible="0+"):
-    """What was found, and the state filters that name no state."""
+    """The matching transactional ids, and the unknown states among the filters."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

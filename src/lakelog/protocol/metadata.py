@@ -1,4 +1,4 @@
-"""Metadata (key 3): which brokers exist, and who leads which partition."""
+"""Metadata (key 3): the brokers, and the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Message, versions="0-13", flexible="9+"):
-    """Asks about some topics or all, and may create those that do not exist.
+    """Requests some topics or all; may create missing topics.
 
-    Versions: in 0 an empty list means all topics, from 1 on null does and an empty list means none.
-    4 lets the client forbid creation (before, it is implied), 8 asks for permitted operations, 9 is
-    flexible, 10 has topic ids, which a request may use from 12 on.
+    Versions: in 0 an empty list stands for all topics; from 1 on null does, and an empty list
+    stands for none. 4 lets the client forbid creation, 8 requests permitted operations, 9 is
+    flexible, 10 adds topic ids, which a request may use from 12 on.
     """
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
@@ -27,7 +27,7 @@ class MetadataRequest(Message, versions="0-13", flexible="9+"):
 
 
 class MetadataResponseBroker(Struct):
-    """A live broker and the address to reach it on this listener."""
+    """A live broker and its address on this listener."""
 
     node_id: int = int32()
     host: str = string()
@@ -36,7 +36,7 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """Leader and replicas of a partition; leader -1 when it has none."""
+    """Leader and replicas of a partition; leader -1 means no leader."""
 
     error_code: int = int16()
     partition_index: int = int32()
@@ -48,7 +48,7 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
-    """A topic, or why there is none; an unknown id is answered with a null name."""
+    """A topic, or an error; for an unknown id the name is null."""
 
     error_code: int = int16()
     name: str | None = string(nullable="12+")
@@ -60,10 +60,10 @@ class MetadataResponseTopic(Struct):
 
 
 class MetadataResponse(Message, versions="0-13", flexible="9+"):
-    """The cluster as this broker sees it.
+    """The cluster as known to this broker.
 
     Versions: 2 adds the cluster id, 5 offline replicas, 7 leader epochs, 8 permitted operations (of
-    the cluster only until 10; DescribeCluster took over), 10 topic ids, 13 an error for the whole.
+    the cluster up to 10 only, then DescribeCluster), 10 topic ids, 13 an error for the response.
     """
 
     throttle_time_ms: int = int32("3+")

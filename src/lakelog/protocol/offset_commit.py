@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): remember how far a group has read."""
+"""OffsetCommit (key 8): store the consumed offsets of a group."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, str
 
 
 class OffsetCommitRequestPartition(Struct):
-    """The next offset to read of one partition, with the client's own note."""
+    """The next offset to consume in one partition, with metadata of the client."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -24,10 +24,10 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Message, versions="2-10", flexible="8+"):
-    """Stores offsets of a group, for a member or, with an empty member id, for a tool.
+    """Stores offsets of a group, for a member, or for a client outside the group.
 
-    Versions: 2 to 4 carry a retention of their own, 6 adds leader epochs, 7 static members, 8 is
-    flexible, 9 serves consumer groups of KIP-848 too, 10 names topics by id only.
+    Versions: 2 to 4 have a retention time, 6 adds leader epochs, 7 static members, 8 is flexible, 9
+    supports consumer groups (KIP-848), 10 identifies topics by id only.
     """
 
     group_id: str = string()
@@ -41,14 +41,14 @@ class OffsetCommitRequest(Message, versions="2-10", flexible="8+"):
 
 
 class OffsetCommitResponsePartition(Struct):
-    """The result of one partition."""
+    """The result for one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class OffsetCommitResponseTopic(Struct):
-    """Results of one topic."""
+    """Results for the partitions of one topic."""
 
     name: str = string("0-9")
     topic_id: bytes = uuid("10+")

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forgets committed offsets of topics a group does not read (KIP-496)."""
+"""OffsetDelete (key 47): delete committed offsets of topics without subscription (KIP-496)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, int16, int32, string
 
 
 class OffsetDeleteRequestPartition(Struct):
-    """A partition to forget."""
+    """A partition whose offset to delete."""
 
     partition_index: int = int32()
 
@@ -19,14 +19,14 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(Message, versions="0"):
-    """Asks that a group forget its offsets in these partitions."""
+    """Deletes the offsets of a group in these partitions."""
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """What became of one."""
+    """The result for one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -40,7 +40,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 
 class OffsetDeleteResponse(Message, versions="0"):
-    """With an error for the whole group there are no topics."""
+    """The result for each partition; there are no topics after an error of the group."""
 
     error_code: int = int16()
     throttle_time_ms: int = int32()

@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): how far groups have read."""
+"""OffsetFetch (key 9): the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, boolean, int16, int32, i
 
 
 class OffsetFetchRequestTopic(Struct):
-    """Partitions of one topic, until version 7."""
+    """Partitions of one topic, up to version 7."""
 
     name: str = string()
     partition_indexes: list[int] = array(int32)
@@ -21,7 +21,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """One group and what is asked of it."""
+    """One group and its requested partitions."""
 
     group_id: str = string()
     member_id: str | None = string("9+", nullable="0+", default=None)
@@ -30,12 +30,12 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Message, versions="1-10", flexible="6+"):
-    """Asks for the committed offsets of one group, or of several from version 8 on.
+    """Requests the committed offsets of one group, or from version 8 on of several.
 
-    Null topics ask for all that the group has (from 2 on).
+    From version 2 on, null topics stand for all offsets of the group.
 
-    Versions: 6 is flexible, 7 can insist on offsets that no open transaction may still change, 8
-    takes many groups (KIP-709), 9 adds the member and its epoch (KIP-848), 10 names topics by id.
+    Versions: 6 is flexible, 7 can require offsets without pending transactions, 8 allows several
+    groups (KIP-709), 9 adds the member and its epoch (KIP-848), 10 identifies topics by id.
     """
 
     group_id: str = string("0-7")
@@ -48,7 +48,7 @@ class OffsetFetchRequest(Message, versions="1-10", flexible="6+"):
 
 
 class OffsetFetchResponsePartition(Struct):
-    """The offset of one partition, until version 7."""
+    """The offset of one partition, up to version 7."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -58,7 +58,7 @@ class OffsetFetchResponsePartition(Struct):
 
 
 class OffsetFetchResponseTopic(Struct):
-    """Offsets of one topic, until version 7."""
+    """Offsets of one topic, up to version 7."""
 
     name: str = string()
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
@@ -83,7 +83,7 @@ class OffsetFetchResponseTopics(Struct):
 
 
 class OffsetFetchResponseGroup(Struct):
-    """Offsets of one group, or why there are none."""
+    """Offsets of one group, or an error."""
 
     group_id: str = string()
     topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics)
@@ -91,9 +91,9 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Message, versions="1-10", flexible="6+"):
-    """Committed offsets; a partition without any has offset -1 and no error.
+    """Committed offsets; a partition without one has offset -1 and no error.
 
-    Versions: 2 adds an error for the whole group, 5 leader epochs, 8 an entry per group.
+    Versions: 2 adds an error for the group, 5 leader epochs, 8 one entry for each group.
     """
 
     throttle_time_ms: int = int32("3+")

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch (key 23): the end offsets of leader epochs (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, str
 
 
 class OffsetForLeaderPartition(Struct):
-    """The epoch asked about, and the one the asker takes for the present one (-1: unknown)."""
+    """The requested epoch, and the current epoch as known to the client (-1: unknown)."""
 
     partition: int = int32()
     current_leader_epoch: int = int32("2+", default=-1)
@@ -21,7 +21,7 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(Message, versions="2-4", flexible="4+"):
-    """Asks where epochs ended.
+    """Requests the end offsets of epochs.
 
     Versions: 3 adds the replica id, 4 is flexible.
     """
@@ -32,7 +32,7 @@ class OffsetForLeaderEpochRequest(Message, versions="2-4", flexible="4+"):
 
 
 class EpochEndOffset(Struct):
-    """The largest epoch that is not above the one asked about, and its end; -1 for unknown."""
+    """The largest epoch up to the requested one, and its end offset; -1 when unknown."""
 
     error_code: int = int16()
     partition: int = int32()
@@ -48,7 +48,7 @@ class OffsetForLeaderTopicResult(Struct):
 
 
 class OffsetForLeaderEpochResponse(Message, versions="2-4", flexible="4+"):
-    """Where each epoch ended."""
+    """The end offset of each epoch."""
 
     throttle_time_ms: int = int32("2+")
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

@@ -20,7 +20,7 @@ from lakelog.wire.schema import (
 
 
 class PartitionProduceData(Struct):
-    """One batch for one partition, stored as it is but for offset and epoch."""
+    """One batch for one partition, stored unchanged except for its offset and leader epoch."""
 
     index: int = int32()
     records: Any = records(nullable="0+")
@@ -35,12 +35,12 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Message, versions="3-13", flexible="9+"):
-    """Asks the leaders of partitions to append one record batch each.
+    """Appends one record batch to each partition.
 
-    A request with `acks` 0 is never answered; whatever goes wrong then closes the connection.
+    A request with `acks` 0 has no response; an error then closes the connection.
 
-    Versions: 3 is the first with record batches of magic 2 (older ones are gone, yet clients expect
-    to see 0 advertised), 7 allows zstd, 9 is flexible, 13 names topics by id only.
+    Versions: 3 is the first with record batches of magic 2 (older versions are not supported, but
+    are advertised for old clients), 7 allows zstd, 9 is flexible, 13 identifies topics by id only.
     """
 
     transactional_id: str | None = string(nullable="0+", default=None)
@@ -53,21 +53,21 @@ class ProduceRequest(Message, versions="3-13", flexible="9+"):
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """A record of the batch that caused its refusal, by its place in it."""
+    """A record that caused the rejection of its batch, by its index in the batch."""
 
     batch_index: int = int32()
     batch_index_error_message: str | None = error_text(default=None)
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now; -1 when that is not known here."""
+    """The current leader of the partition; -1 when it is unknown."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
 class PartitionProduceResponse(Struct):
-    """The result of one partition."""
+    """The result for one partition."""
 
     index: int = int32()
     error_code: int = int16()
@@ -82,7 +82,7 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    """Results of one topic."""
+    """Results for the partitions of one topic."""
 
     name: str = string("0-12")
     topic_id: bytes = uuid("13+")
@@ -90,7 +90,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a broker named in `current_leader` can be reached."""
+    """The address of a broker in `current_leader`."""
 
     node_id: int = int32()
     host: str = string()
@@ -99,10 +99,10 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Message, versions="3-13", flexible="9+"):
-    """Where each batch was stored, or why it was not.
+    """The offset of each batch, or an error.
 
-    Versions: 5 adds the log start offset, 8 says which records of a batch were refused, 10 names
-    the current leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), 13 answers by topic id.
+    Versions: 5 adds the log start offset, 8 adds the rejected records of a batch, 10 adds the
+    current leader to NOT_LEADER_OR_FOLLOWER (KIP-951), 13 identifies topics by id.
     """
 
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)

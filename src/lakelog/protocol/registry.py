@@ -1,7 +1,7 @@
-"""The APIs spoken here: keys, names and version ranges, with their message classes on demand.
+"""The supported APIs: keys, names and version ranges, with their message classes on demand.
 
-Ranges are the stable ones of Apache Kafka 4.4. The module of an API is imported when its request or
-response class is first asked for, so that a broker is ready before it has loaded what nobody uses.
+Ranges are the stable ones of Apache Kafka 4.4. The module of an API is imported at the first use of
+its request or response class, so that a broker starts without the modules that it does not need.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from lakelog.wire.schema import Message
 
 
 class Api:
-    """One row of the table; `request` and `response` are its message classes.
+    """An API with its version range; `request` and `response` are its message classes.
 
-    `max_version` is the newest stable version, `flexible_from` the first flexible one. Produce is
-    implemented from 3 on; what is advertised is the server's business.
+    `max_version` is the newest stable version, and `flexible_from` the first flexible one. The
+    server may advertise another range, as for Produce.
     """
 
     __slots__ = (
@@ -50,7 +50,7 @@ class Api:
         self.flexible_from = flexible_from
 
     def __getattr__(self, attribute: str) -> type[Message]:
-        """Fills the slots of the message classes when one of them is first read."""
+        """Import the message classes when one of them is first read."""
         if attribute not in ("request", "response"):
             raise AttributeError(attribute)
         module = import_module(f"lakelog.protocol.{self.module}")
@@ -114,19 +114,20 @@ APIS = {
     key: Api(key, name, module, min_version=lowest, max_version=highest, flexible_from=flexible)
     for key, name, module, lowest, highest, flexible in _TABLE
 }
-"""By API key."""
+"""The supported APIs by key."""
 
 _BY_NAME = {api.name: api for api in APIS.values()}
 
 
 def api_for(request_class: type[Message]) -> Api:
-    """The API of a request class; `KeyError` for any other class."""
+    """Return the API of a request class. Raises `KeyError` for any other class."""
     return _BY_NAME[request_class.__name__.removesuffix("Request")]
 
 
 def header_is_flexible(api_key: int, version: int) -> bool:
-    """Whether a request's header ends with tagged fields. `KeyError` for an API not in `APIS`.
+    """Return whether a request's header ends with tagged fields.
 
-    True of versions beyond `max_version` too, so that a client of the future can be answered.
+    This includes versions above `max_version`, so that newer clients get a response. Raises
+    `KeyError` for an API that is not in `APIS`.
     """
     return version >= APIS[api_key].flexible_from

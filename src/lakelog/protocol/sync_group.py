@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): hand out and receive the assignment of a generation."""
+"""SyncGroup (key 14): distribute the assignment of a generation."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from lakelog.wire.schema import Buffer, Message, Struct, array, binary, int16, i
 
 
 class SyncGroupRequestAssignment(Struct):
-    """What one member is to work on, in the assignor's own format."""
+    """The assignment of one member, in the assignor's own format."""
 
     member_id: str = string()
     assignment: Buffer = binary()
 
 
 class SyncGroupRequest(Message, versions="0-5", flexible="4+"):
-    """Sent by every member after joining; the leader's carries all assignments.
+    """Requests a member's assignment; the leader's request contains all assignments.
 
     Versions: 3 adds static members, 4 is flexible, 5 checks protocol type and name.
     """
@@ -28,7 +28,7 @@ class SyncGroupRequest(Message, versions="0-5", flexible="4+"):
 
 
 class SyncGroupResponse(Message, versions="0-5", flexible="4+"):
-    """What this member is to work on."""
+    """The assignment of this member."""
 
     throttle_time_ms: int = int32("1+")
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28): offsets of a group that are committed with a transaction."""
+"""TxnOffsetCommit (key 28): commit offsets of a group with a transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, str
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """The next offset to read of one partition, with the client's own note."""
+    """The next offset to consume in one partition, with metadata of the client."""
 
     partition_index: int = int32()
     committed_offset: int = int64()
@@ -24,11 +24,11 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 class TxnOffsetCommitRequest(Message, versions="0-6", flexible="3+"):
-    """Stores offsets that count once the transaction is committed.
+    """Stores offsets that become valid when the transaction is committed.
 
-    Versions: 2 adds leader epochs, 3 is flexible and names the member for fencing (KIP-447), 4
-    knows TRANSACTION_ABORTABLE, 5 adds the group to the transaction by itself (KIP-890), 6 names
-    topics by id only (KIP-1319).
+    Versions: 2 adds leader epochs, 3 is flexible and adds the member for fencing (KIP-447), 4
+    adds TRANSACTION_ABORTABLE, 5 adds the group to the transaction implicitly (KIP-890), 6
+    identifies topics by id only (KIP-1319).
     """
 
     transactional_id: str = string()
@@ -42,14 +42,14 @@ class TxnOffsetCommitRequest(Message, versions="0-6", flexible="3+"):
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    """The result of one partition."""
+    """The result for one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    """Results of one topic."""
+    """Results for the partitions of one topic."""
 
     name: str = string("0-5")
     topic_id: bytes = uuid("6+")

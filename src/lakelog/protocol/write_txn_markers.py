@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27): end transactions in the partitions that they wrote to."""
+"""WriteTxnMarkers (key 27): end transactions in their partitions."""
 
 from __future__ import annotations
 
@@ -27,36 +27,37 @@ class WritableTxnMarker(Struct):
 
 
 class WriteTxnMarkersRequest(Message, versions="1-2", flexible="1+"):
-    """Sent by transaction coordinators, and by administrators to abort a hanging transaction.
+    """Writes markers, for transaction coordinators, and for administrators to end a hanging
+    transaction.
 
-    Version 2 adds the transaction version (KIP-1228).
+    Versions: 2 adds the transaction version (KIP-1228).
     """
 
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    """Whether the marker has been written to one partition."""
+    """The result of writing the marker to one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class WritableTxnMarkerTopicResult(Struct):
-    """Results of one topic."""
+    """Results for the partitions of one topic."""
 
     name: str = string()
     partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 
 class WritableTxnMarkerResult(Struct):
-    """Results of one producer."""
+    """Results for the partitions of one producer."""
 
     producer_id: int = int64()
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
 class WriteTxnMarkersResponse(Message, versions="1-2", flexible="1+"):
-    """Which markers have been written."""
+    """The result for each marker."""
 
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)
