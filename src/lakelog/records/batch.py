@@ -1,4 +1,4 @@
-"""Record batches, version 2: the header, the checksum and the two in-place changes a broker makes.
+"""Record batches, version 2: the header, the checksum and the two changes that a broker makes.
 
     0 base offset i64          16 magic i8               35 max timestamp i64
     8 batch length i32         17 CRC-32C u32            43 producer id i64
@@ -6,9 +6,9 @@
                                23 last offset delta i32  53 base sequence i32
                                27 base timestamp i64     57 records count i32   61 records
 
-The batch length counts the bytes after itself. The checksum covers byte 21 to the end, so a broker
-may give a batch its offset and leader epoch without touching it. Nothing here looks into the
-records, and magics 0 and 1 are read as headers only so far that their size and magic are right.
+The batch length counts the bytes after itself. The checksum covers byte 21 to the end, so that a
+broker can set offset and leader epoch without computing a new one. This module does not parse the
+records. Of a batch of magic 0 or 1, only size and magic in the header are right.
 
 Source: KIP-98 and https://kafka.apache.org/documentation/#recordbatch.
 """
@@ -38,7 +38,7 @@ __all__ = [
 
 HEADER_SIZE = 61
 LENGTH_OVERHEAD = 12
-"""Bytes up to and with the batch length, which does not count them."""
+"""The bytes up to and including the batch length, which the length does not count."""
 MAGIC = 2
 
 CODEC_MASK = 0x07
@@ -53,9 +53,9 @@ _SEQUENCES = 1 << 31
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""As `HEADER` unpacks them and `BatchHeader` takes them."""
+"""The fields of a `BatchHeader`, in the order of `HEADER`."""
 PLACE = struct.Struct(">qii")
-"""Base offset, batch length and leader epoch, which a broker fills in."""
+"""Base offset, batch length and leader epoch; a broker sets the first and the last."""
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -64,7 +64,7 @@ _MAX_TIMESTAMP = struct.Struct(">q")
 
 
 class BatchHeader:
-    """The 61 bytes before the records, as they stand; nothing but the length is validated."""
+    """The 61 bytes before the records; only the length is validated."""
 
     __slots__ = (
         "attributes",
@@ -114,7 +114,7 @@ class BatchHeader:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """The size of the whole batch in bytes."""
         return self.batch_length + LENGTH_OVERHEAD
 
     @property
@@ -123,17 +123,17 @@ class BatchHeader:
 
     @property
     def newest_timestamp(self) -> int:
-        """The greatest of its records; -1 for a batch of which compaction left the header only."""
+        """The greatest timestamp (ms) of its records; -1 if compaction removed them all."""
         return self.max_timestamp if self.records_count else -1
 
     @property
     def codec(self) -> int:
-        """The compression's number; one without a `Codec` is the reader's to refuse."""
+        """The number of the codec, which may be unknown to `Codec`."""
         return self.attributes & CODEC_MASK
 
     @property
     def timestamp_type(self) -> int:
-        """0 for CreateTime, 1 for LogAppendTime."""
+        """The type of the timestamps: 0 for CreateTime, 1 for LogAppendTime."""
         return self.attributes >> 3 & 1
 
     @property
@@ -150,7 +150,7 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; -1 without one. 2^31 - 1 is followed by 0."""
+        """The sequence of the last record, or -1 without sequences; it wraps from 2^31 - 1 to 0."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
@@ -171,9 +171,10 @@ class BatchHeader:
 
 
 def read_header(buf: Buffer, offset: int = 0) -> BatchHeader:
-    """The header at `offset`. `CorruptRecord` if it is cut off or its length is impossible.
+    """Return the header at `offset`.
 
-    The batch itself may reach past the end of `buf`: compare `size`.
+    The batch itself may exceed `buf`: compare `size`. Raises `CorruptRecord` for an incomplete
+    header and for an impossible length.
     """
     try:
         header = BatchHeader(*HEADER.unpack_from(buf, offset))
@@ -186,15 +187,16 @@ def read_header(buf: Buffer, offset: int = 0) -> BatchHeader:
 
 
 def check_crc(buf: Buffer, offset: int, header: BatchHeader) -> bool:
-    """Whether the checksum is that of the bytes; the whole batch must be in `buf`."""
+    """Return whether the checksum matches; the whole batch must be in `buf`."""
     end = offset + header.size
     return len(buf) >= end and crc32c(memoryview(buf)[offset + _CRC_START : end]) == header.crc
 
 
 def iter_batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Header and bytes of each whole batch; stops at a trailing part of one.
+    """Yield header and bytes of each complete batch.
 
-    A fetch response may end within a batch. `CorruptRecord` for a length that is impossible.
+    An incomplete batch at the end is ignored, because a fetch response may end within a batch.
+    Raises `CorruptRecord` for an impossible length.
     """
     view = memoryview(buf)
     position = 0
@@ -210,7 +212,7 @@ def iter_batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 def patch_offset_and_epoch(
     buf: bytearray | memoryview, offset: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Gives the batch at `offset` its place in the log. The checksum does not cover these."""
+    """Set base offset and leader epoch of the batch at `offset`, which have no checksum."""
     _OFFSET.pack_into(buf, offset, base_offset)
     _EPOCH.pack_into(buf, offset + 12, leader_epoch)
 
@@ -218,7 +220,7 @@ def patch_offset_and_epoch(
 def set_append_time(
     buf: bytearray | memoryview, offset: int, header: BatchHeader, now_ms: int
 ) -> None:
-    """Makes the batch LogAppendTime at `now_ms` with a new checksum; `header` follows."""
+    """Change the batch, its checksum and `header` to LogAppendTime at `now_ms`."""
     header.attributes |= LOG_APPEND_TIME
     header.max_timestamp = now_ms
     _MAX_TIMESTAMP.pack_into(buf, offset + 35, now_ms)
@@ -226,7 +228,7 @@ def set_append_time(
 
 
 def clear_append_time(buf: bytearray | memoryview, offset: int, header: BatchHeader) -> None:
-    """Makes the batch CreateTime with a new checksum; `header` follows."""
+    """Change the batch, its checksum and `header` to CreateTime."""
     header.attributes &= ~LOG_APPEND_TIME
     _seal(buf, offset, header)
 

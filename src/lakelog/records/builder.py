@@ -1,4 +1,4 @@
-"""Writes record batches, version 2; `batch` and `record` describe the layout."""
+"""Builds record batches, version 2; `batch` and `record` describe the layout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakelog.runtime.api import Buffer
 _TABLE_SIZE = len(VARINTS)
 _NULL = encode_varint(-1)
 _RECORD_OVERHEAD = 32
-"""More than lengths, attributes and differences take in a record without headers."""
+"""An upper bound of the bytes of lengths, attributes and deltas in a record without headers."""
 _join = b"".join
 _CRC_AT = slice(17, 21)
 
@@ -28,9 +28,9 @@ HeaderItems = Iterable[tuple[str, Buffer | None]]
 
 
 class BatchBuilder:
-    """Collects records, then writes them as one batch.
+    """Collects records and builds one batch of them; not reusable.
 
-    Sizes are in bytes before compression. A builder makes one batch and is not reused.
+    Sizes are in bytes before compression.
     """
 
     __slots__ = ("_base_timestamp", "_codec", "_max_timestamp", "_parts", "count", "size_estimate")
@@ -41,9 +41,9 @@ class BatchBuilder:
         self._base_timestamp = -1
         self._max_timestamp = -1
         self.count = 0
-        """Records so far."""
+        """The number of records."""
         self.size_estimate = HEADER_SIZE
-        """What the batch would take uncompressed."""
+        """An estimate of the uncompressed size of the batch in bytes."""
 
     def append(
         self,
@@ -52,7 +52,7 @@ class BatchBuilder:
         value: Buffer | None,
         headers: HeaderItems = (),
     ) -> int:
-        """Adds a record and returns its offset delta. `timestamp` is milliseconds since the epoch.
+        """Add a record and return its offset delta. `timestamp` is in ms since the Unix epoch.
 
         Key and value are copied.
         """
@@ -102,9 +102,10 @@ class BatchBuilder:
         return count
 
     def extend(self, timestamp: int, values: Sequence[Buffer], size_max: int) -> int:
-        """Adds records that have a value only, all of one time, before `size_estimate` passes
-        `size_max`, but at least one; returns how many it took. Faster than as many calls of
-        `append`.
+        """Add records of values with one timestamp, and return the number of added records.
+
+        It stops before `size_estimate` exceeds `size_max`, but adds at least one record. This is
+        faster than as many calls of `append`.
         """
         if not values:
             return 0
@@ -135,7 +136,7 @@ class BatchBuilder:
                 parts += (length, body)
                 size += len(length) + body_size
                 count += 1
-        finally:  # a value that is no bytes ends it; those before it are in the batch
+        finally:  # raises for a value that is no bytes; the batch keeps the values before it
             self.size_estimate, self.count = size, count
         return count - start
 
@@ -150,7 +151,7 @@ class BatchBuilder:
         is_transactional: bool = False,
         is_control: bool = False,
     ) -> bytearray:
-        """The batch with its checksum. At least one record must have been appended."""
+        """Return the batch with its checksum. There must be at least one record."""
         assert self.count > 0, "a batch has at least one record"
         content = b"".join(self._parts)
         if self._codec:
@@ -180,7 +181,7 @@ class BatchBuilder:
 def _encode(
     delta_ms: int, offset_delta: int, key: Buffer | None, value: Buffer | None, headers: HeaderItems
 ) -> bytes:
-    """Any record, without its length."""
+    """Return the encoding of a record, without its length."""
     parts: list[Buffer] = [b"\0", encode_varint(delta_ms), encode_varint(offset_delta)]
     for item in (key, value):
         parts += [_NULL] if item is None else [encode_varint(len(item)), item]
@@ -189,7 +190,7 @@ def _encode(
 
 
 def record_size_max(key: Buffer | None, value: Buffer | None, headers: HeaderItems = ()) -> int:
-    """An upper bound for what a record adds to a batch before compression."""
+    """Return an upper bound of the bytes that a record adds to a batch before compression."""
     size = 5 + 1 + 10 + 5 + 5 + 5 + 5 + len(key or b"") + len(value or b"")
     return size + sum(10 + 3 * len(name) + len(item or b"") for name, item in headers)
 

@@ -1,12 +1,12 @@
 """The four codecs of record batches; the only module that imports a compression library.
 
-What a peer sends is never believed: output goes into a buffer that this module sized, grown in
-steps up to `max_bytes`, so a bomb costs at most that much memory and time. Declared sizes are
-checked before they are used and are otherwise hints only.
+Input of a peer is never trusted: the output goes to a buffer that this module allocates, in steps
+of growing size up to `max_bytes`, so that a decompression bomb costs at most this much memory and
+time. Declared sizes are hints, which are checked before they are used.
 
-gzip and zstd are plain streams. lz4 is the frame format with independent blocks (Java's reader
-refuses linked ones). snappy is written in the framing of xerial's library, a 16-byte header and
-blocks with a 4-byte length; on reading, one raw block is accepted too, as other clients send it.
+gzip and zstd are plain streams. lz4 is the frame format with independent blocks, because Java's
+reader rejects linked blocks. snappy is written with the framing of the xerial library, a 16-byte
+header and blocks with a 4-byte length; readers also accept one raw block, which other clients send.
 
 Source: https://kafka.apache.org/documentation/#recordbatch, RFC 8878 (zstd frames), KIP-110.
 """
@@ -34,7 +34,7 @@ class Codec(IntEnum):
 
 
 MAX_DECOMPRESSED_BYTES = 64 << 20
-"""A bound for callers without a better one."""
+"""A default limit for callers, in bytes."""
 
 EXPANSION_MAX = {
     Codec.NONE: 1,
@@ -43,11 +43,11 @@ EXPANSION_MAX = {
     Codec.LZ4: 255,
     Codec.ZSTD: 1032,
 }
-"""How many bytes one byte of a batch's records can become, by codec.
+"""The maximum ratio of decompressed to compressed bytes of a batch's records, by codec.
 
 gzip: 258 bytes for two bits. snappy: 64 bytes for three, rounded up. lz4: 255 for a byte of a
-length. zstd has no bound that says much (128 KiB for four bytes); as offsets differ from record to
-record, real batches stay below twenty.
+length. zstd has no useful bound (128 KiB for four bytes); as the offsets of records differ, real
+batches stay below twenty.
 """
 
 _GZIP_LEVEL = 6
@@ -60,21 +60,21 @@ _XERIAL_BLOCK = 32 << 10
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_WINDOW_MAX = 128 << 20
-"""What levels 20 to 22 announce (KIP-390), and the library's own bound."""
+"""The window of levels 20 to 22 (KIP-390), which is also the limit of the library."""
 _FIRST_GUESS = 64 << 10
 _GROWTH = 8
 
 
 def compress(codec: int, data: Buffer) -> bytes:
-    """`data` as it stands after the header of a batch with this codec."""
+    """Return the compressed form of `data`, as it follows the header of a batch."""
     return _COMPRESS[Codec(codec)](data)
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> bytes:
-    """The content, of at most `max_bytes`.
+    """Return the decompressed content, of at most `max_bytes` bytes.
 
-    `CorruptRecord` for an unknown codec and for input that is cut off or damaged;
-    `RecordsTooLarge` for more output than allowed.
+    Raises `CorruptRecord` for an unknown codec and for damaged input, and `RecordsTooLarge` for
+    more output than allowed.
     """
     try:
         work = _DECOMPRESS[codec]
@@ -182,8 +182,10 @@ def _zstd(data: Buffer) -> bytes:
 
 
 def _unzstd(data: Buffer, max_bytes: int) -> bytes:
-    """A window is memory only as far as output has gone through it, so `max_bytes` bounds it too,
-    however large a stream of few records says that it is."""
+    """Decompress zstd, of which a stream may declare a large window.
+
+    A window takes memory only for existing output, so `max_bytes` limits this memory, too.
+    """
     window, content = _zstd_frame(data)
     if window > _ZSTD_WINDOW_MAX:
         raise CorruptRecord(f"zstd: a window of {window} bytes; at most 128 MiB are taken")
@@ -194,7 +196,7 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _zstd_frame(data: Buffer) -> tuple[int, int]:
-    """Window size and content size that the first frame declares; 0 for one it does not."""
+    """Return the declared window and content sizes of the first frame; 0 if undeclared."""
     head = bytes(memoryview(data)[:18])
     if head[:4] != _ZSTD_MAGIC or len(head) < 6:
         raise CorruptRecord("zstd: no frame header")
@@ -219,7 +221,7 @@ def _grow(
     guess: int,
     max_bytes: int,
 ) -> bytes:
-    """Tries ever larger buffers: the library tells "too small" and "damaged" only in prose."""
+    """Try larger and larger buffers, because the library has one error for all failures."""
     size = min(guess, max_bytes)
     while True:
         output = bytearray(size)

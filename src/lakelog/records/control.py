@@ -1,11 +1,11 @@
-"""Transaction markers: the control batches that end a producer's transaction in a partition.
+"""Transaction markers: control batches that end a producer's transaction in a partition.
 
 A control batch is transactional, has no sequence and holds one record. Its layout, big-endian:
 
     key    0 version i16 (0)   2 type i16 (0 abort, 1 commit)
     value  0 version i16 (0)   2 coordinator epoch i32
 
-A newer version only adds fields after these. Other types of control records are no markers.
+Newer versions only add fields at the end. Control records of other types are not markers.
 
 Source: KIP-98; `ControlRecordType` and `EndTransactionMarker` of Apache Kafka.
 """
@@ -30,7 +30,7 @@ _SIZE_MAX = 1 << 20
 
 
 class EndTransactionMarker(NamedTuple):
-    """How a transaction ended, and the epoch of the coordinator that says so."""
+    """The outcome of a transaction, and the epoch of the coordinator that wrote the marker."""
 
     commit: bool
     coordinator_epoch: int
@@ -39,7 +39,7 @@ class EndTransactionMarker(NamedTuple):
 def build_marker(
     producer_id: int, producer_epoch: int, marker: EndTransactionMarker, timestamp: int
 ) -> bytearray:
-    """The control batch of a marker, written at `timestamp` (ms)."""
+    """Return the control batch of a marker with the timestamp `timestamp` (ms)."""
     builder = BatchBuilder()
     kind = COMMIT if marker.commit else ABORT
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
@@ -48,10 +48,10 @@ def build_marker(
 
 
 def read_marker(batch: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
-    """The marker in a whole control batch; `None` if it holds none.
+    """Return the marker in a control batch, or none if there is none.
 
-    Compaction leaves a control batch empty when its whole transaction is gone. Raises
-    `CorruptRecord` for a marker that is cut off or of a negative version.
+    Compaction leaves a control batch empty after all records of its transaction are removed.
+    Raises `CorruptRecord` for a truncated marker and for a negative version.
     """
     records = decode_records(batch, header, _SIZE_MAX)
     if not records:

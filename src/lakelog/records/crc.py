@@ -8,17 +8,17 @@ from lakelog.runtime.api import Buffer
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:
-    """The checksum of `data`, continued from `value`; memoryviews are not copied."""
+    """Return the checksum of `data`, continued from `value`; memoryviews are not copied."""
     return _native(data, value)
 
 
 def crc32c_function() -> Callable[[Buffer, int], int]:
-    """`crc32c` without a call around it, for whoever needs it many times."""
+    """Return the library's function, which saves a call for frequent use."""
     return _native
 
 
 def _import_and_run(data: Buffer, value: int) -> int:
-    """The package looks up its own version when imported: a tenth of a broker's start."""
+    """Import on first use: the package looks up its own version, a tenth of a broker's start."""
     global _native
     import crc32c as package
 

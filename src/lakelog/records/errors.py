@@ -1,14 +1,14 @@
-"""What every module of this package raises for bytes that are not what they claim to be."""
+"""The errors of this package for malformed bytes."""
 
 from __future__ import annotations
 
 
 class CorruptRecord(ValueError):  # noqa: N818 - as KafkaError's codes are named
-    """Bytes that cannot be a record batch; the text says which part of it is wrong."""
+    """Bytes that are not a valid record batch; the text names the wrong part."""
 
 
 class RecordsTooLarge(CorruptRecord):
-    """They take more memory, decompressed, than whoever asks has for them; nothing need be wrong.
+    """The decompressed records exceed the caller's limit; they may be valid.
 
-    Of some codecs it cannot be told from damage.
+    Some codecs cannot distinguish this from damage.
     """

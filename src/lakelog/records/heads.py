@@ -1,8 +1,7 @@
-"""What can be told of the records of a batch without decoding them: where, when, with a key or not.
+"""Offset, timestamp and presence of the key of each record, without decoding it.
 
-A record is passed over by the length that it begins with, so its value and its headers cost
-nothing, however many it says it has. Nothing is made of a record before it is asked for. What is
-not looked at is not checked either: that is for whoever decodes the records.
+A record is skipped by the length at its start, so that value and headers cost nothing. Records are
+read one by one, on demand. The skipped parts are not validated; decoding the records does that.
 
 Layout: `lakelog.records.record`.
 """
@@ -16,12 +15,14 @@ from lakelog.records.errors import CorruptRecord
 from lakelog.records.varint import read_varint
 
 RecordHead = tuple[int, int, bool]
-"""Offset, timestamp (ms), and whether there is a key."""
+"""Offset, timestamp (ms), and whether the record has a key."""
 
 
 def iter_heads(data: bytes | memoryview, header: BatchHeader) -> Iterator[RecordHead]:
-    """One by one from `record_view`. `CorruptRecord` where they are inconsistent, when it gets
-    there. The timestamp of a LogAppendTime batch is the batch's.
+    """Yield the heads of the records in `record_view`.
+
+    Records of a LogAppendTime batch have the batch's timestamp. Raises `CorruptRecord` when it
+    reaches an inconsistent record.
     """
     try:
         yield from _walk(bytes(data), header)
@@ -30,9 +31,9 @@ def iter_heads(data: bytes | memoryview, header: BatchHeader) -> Iterator[Record
 
 
 def _walk(data: bytes, header: BatchHeader) -> Iterator[RecordHead]:
-    """The common varints are decoded in line: offsets of up to three bytes, the others of one.
+    """Frequent varints are decoded inline: offsets of up to three bytes, other numbers of one.
 
-    `zig` is a number before its sign is unfolded; an odd one is negative.
+    `zig` is a number in zig-zag encoding: odd values are negative.
     """
     base, base_ms = header.base_offset, header.base_timestamp
     by_broker, newest_ms = header.timestamp_type, header.max_timestamp

@@ -1,7 +1,7 @@
-"""A batch under another codec, for topics whose `compression.type` is not `producer`.
+"""Conversion of a batch to another codec, for topics with a `compression.type`.
 
-The records stay as they are, byte for byte; only their wrapping, the attributes and the checksum
-change. Producer id, epoch and sequence stay too, so duplicates are still found.
+The records stay byte for byte; only their compression, the attributes and the checksum change.
+Producer id, epoch and sequence stay, so that duplicates are still detected.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _ATTRIBUTES_OFFSET = 21
 
 
 def with_codec(batch: Buffer, header: BatchHeader, codec: int, max_bytes: int) -> bytearray:
-    """A new batch; `max_bytes` bounds what the records take decompressed.
+    """Return a new batch; `max_bytes` limits the decompressed size of the records.
 
-    Raises `CorruptRecord`. The checksum of `batch` must have been checked: the new one is right
-    whatever the records are.
+    The caller must have checked the checksum of `batch`, because the new checksum also matches
+    damaged records. Raises `CorruptRecord`.
     """
     content = compress(codec, record_bytes(batch, header, max_bytes))
     changed = bytearray(HEADER_SIZE)

@@ -1,12 +1,12 @@
 """The records inside a batch.
 
-A record, all numbers zig-zag varints but the attributes, which are a byte nobody uses:
+The layout of a record; numbers are zig-zag varints, except for attributes, an unused byte:
 
     length, attributes, timestamp delta, offset delta, key length (-1: null), key,
     value length (-1: null), value, header count, (key length, key, value length, value)*
 
-Decoding trusts no length: a record must end exactly where its own length says, the batch where
-its last record does, and offsets must lie within the batch and rise.
+Decoding validates every length: a record must have exactly its declared length, the batch must end
+with its last record, and offsets must rise and lie within the batch.
 
 Source: https://kafka.apache.org/documentation/#record.
 """
@@ -25,11 +25,11 @@ from lakelog.runtime.api import Buffer
 Headers = tuple[tuple[str, bytes | None], ...]
 
 MIN_RECORD_SIZE = 7
-"""Bytes of a record without key, value and headers."""
+"""The minimum size of a record in bytes, without key, value and headers."""
 
 
 class Record(NamedTuple):
-    """One record at its place in the log. `timestamp` is milliseconds since the epoch."""
+    """One record of a log. `timestamp` is in milliseconds since the Unix epoch."""
 
     offset: int
     timestamp: int
@@ -39,16 +39,16 @@ class Record(NamedTuple):
 
 
 def decode_records(batch: Buffer, header: BatchHeader, max_bytes: int) -> list[Record]:
-    """The records of one whole batch, decompressed to at most `max_bytes`.
+    """Return the records of one complete batch, decompressed to at most `max_bytes` bytes.
 
-    Does not check the checksum. `CorruptRecord` on any inconsistency. The timestamp of a
-    LogAppendTime batch is the batch's.
+    Records of a LogAppendTime batch have the batch's timestamp. The checksum is not checked.
+    Raises `CorruptRecord` for any inconsistency.
     """
     return read_records(record_bytes(batch, header, max_bytes), header)
 
 
 def read_records(data: bytes, header: BatchHeader) -> list[Record]:
-    """The records in what `record_bytes` returned. Raises `CorruptRecord`."""
+    """Return the records in the result of `record_bytes`. Raises `CorruptRecord`."""
     try:
         records = _decode(data, header)
     except IndexError:
@@ -60,12 +60,15 @@ def read_records(data: bytes, header: BatchHeader) -> list[Record]:
 
 
 def record_bytes(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes:
-    """What follows the header, decompressed, with the counts checked against its size."""
+    """Return the decompressed bytes after the header, after checks of the record count.
+
+    Raises `CorruptRecord` and `RecordsTooLarge`.
+    """
     return bytes(record_view(batch, header, max_bytes))
 
 
 def record_view(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes | memoryview:
-    """`record_bytes` without a copy where nothing is compressed."""
+    """Like `record_bytes`, without a copy if the batch is not compressed."""
     if header.magic != MAGIC:
         raise CorruptRecord(f"magic {header.magic} is not supported")
     if len(batch) != header.size:
@@ -84,9 +87,9 @@ def record_view(batch: Buffer, header: BatchHeader, max_bytes: int) -> bytes | m
 
 
 def _decode(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: C901 - calls cost too much
-    """The hot loop: varints of one byte, and the common ones of two, are decoded in line.
+    """The hot loop: varints of one byte, and frequent ones of two, are decoded inline.
 
-    `zig` is a number before its sign is unfolded; an odd one is negative.
+    `zig` is a number in zig-zag encoding: odd values are negative.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     records: list[Record] = []
@@ -154,9 +157,9 @@ def _decode(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: C901 - c
 
 
 def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
-    """The headers of the record that ends at `end`, and where they end.
+    """Return the headers of the record that ends at `end`, and the position after them.
 
-    Keys are text as Java reads it: U+FFFD stands for what is not UTF-8.
+    As in Java, invalid UTF-8 in keys is replaced by U+FFFD. Raises `CorruptRecord`.
     """
     count, position = read_varint(data, position)
     if not 0 <= count <= (end - position) // 2:

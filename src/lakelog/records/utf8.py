@@ -1,8 +1,8 @@
-"""Text of header keys as Java's clients read it.
+"""Decoding of header keys as in Java's clients.
 
-Java replaces bytes that are not UTF-8 by U+FFFD instead of refusing them, so a record with such a
-key is readable by every consumer. Python's `errors="replace"` gives the same, but for encoded
-surrogates: Java replaces a whole one, or what there is of it, by a single character.
+Java replaces invalid UTF-8 by U+FFFD instead of rejecting it, so that every consumer can read a
+record with such a key. Python's `errors="replace"` returns the same text, except for encoded
+surrogates: Java replaces a complete or truncated surrogate by a single character.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def decode_text(data: bytes) -> str:
-    """The text, with U+FFFD where `data` is not UTF-8. Never fails."""
+    """Return the text, with U+FFFD in place of invalid UTF-8. Never raises."""
     return data.decode("utf-8", _ERRORS)
 
 

@@ -1,4 +1,4 @@
-"""Zig-zag varints, seven bits a byte, smallest first: every number inside a record.
+"""Zig-zag varints, seven bits per byte, low bits first: the encoding of numbers in records.
 
 Source: https://developers.google.com/protocol-buffers/docs/encoding, "Signed Integers".
 """
@@ -25,7 +25,7 @@ def _encode(value: int) -> bytes:
 
 
 def _two_bytes() -> tuple[bytes, ...]:
-    """Those of 64 and up: sixty-four first bytes, with each second byte in turn."""
+    """Yield the encodings of two bytes: for each second byte, all first bytes."""
     seconds = _TABLE_SIZE // 64
     pairs = bytearray(2 * 64 * (seconds - 1))
     pairs[0::2] = bytes(range(0x80, 0x100, 2)) * (seconds - 1)
@@ -34,19 +34,19 @@ def _two_bytes() -> tuple[bytes, ...]:
 
 
 VARINTS = tuple(_encode(value) for value in range(64)) + _two_bytes()
-"""The encodings of 0 and up that are worth a table."""
+"""The encodings of small numbers, from 0 on."""
 
 
 def encode_varint(value: int) -> bytes:
-    """`value`, which must fit in 64 bits."""
+    """Return the encoding of `value`, which must fit in 64 bits."""
     return VARINTS[value] if 0 <= value < _TABLE_SIZE else _encode(value)
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at `position` and where it ends.
+    """Return the number at `position` and the position after it.
 
-    Bits above the 64th are dropped, as in Java. `IndexError` at the end of `data`, `CorruptRecord`
-    for more than ten bytes.
+    As in Java, bits above the 64th are dropped. Raises `IndexError` at the end of `data`, and
+    `CorruptRecord` for more than ten bytes.
     """
     low = data[position]
     if low < 0x80:

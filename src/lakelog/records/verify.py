@@ -1,9 +1,8 @@
-"""Whether the records of a batch are what its header says: every length, offset and count.
+"""Verification of the records of a batch: every length, offset and count.
 
-What a consumer would stumble over is found: a record that does not end where its length says,
-offsets that do not rise by one, fewer or more records than the header counts. What consumers do not
-mind is left alone: attributes of records, header keys that are no text, numbers in more bytes than
-they need.
+It detects everything that a consumer rejects: records of a wrong length, offsets that do not rise
+by one, and a wrong record count in the header. It accepts everything that consumers ignore:
+attributes of records, header keys that are not UTF-8, and varints with unnecessary bytes.
 
 Layout: `lakelog.records.record`.
 """
@@ -18,14 +17,14 @@ from lakelog.records.errors import CorruptRecord
 from lakelog.records.varint import read_varint
 
 STEP = 500
-"""Records or headers that are looked at in one step: about half a millisecond."""
+"""The number of records or headers in one step, about half a millisecond."""
 _INT_BYTES_MAX = 5
 _NULL = 1
-"""A length of -1 as it is encoded."""
+"""The encoding of the length -1."""
 
 
 class Extremes(NamedTuple):
-    """Of the records that were looked at; times of CreateTime, in milliseconds."""
+    """Extremes of the verified records; timestamps of CreateTime, in milliseconds."""
 
     oldest_ms: int
     newest_ms: int
@@ -35,9 +34,10 @@ class Extremes(NamedTuple):
 def verifying(
     data: bytes | memoryview, header: BatchHeader, records_max: int
 ) -> Generator[None, None, Extremes]:
-    """Goes through `record_view`; each step costs as much as a walk over `STEP` records or headers.
+    """Verify the records in `record_view`; each step takes as long as `STEP` records or headers.
 
-    Of neither more than `records_max`; headers beyond that are passed over. Raises `CorruptRecord`.
+    At most `records_max` records and as many headers are verified; further headers are skipped.
+    Raises `CorruptRecord`.
     """
     try:
         return (yield from _walk(bytes(data), header, records_max))
@@ -48,9 +48,9 @@ def verifying(
 def _walk(  # noqa: C901 - calls cost too much
     data: bytes, header: BatchHeader, records_max: int
 ) -> Generator[None, None, Extremes]:
-    """Varints of one or two bytes are decoded in line; a longer one counts like a record.
+    """Varints of one or two bytes are decoded inline; a longer one counts like a record.
 
-    `zig` is a number before its sign is unfolded; an odd one is negative. `end` is the record's.
+    `zig` is a number in zig-zag encoding: odd values are negative. `end` is the record's end.
     """
     end = oldest = newest = 0
     left, headers, has_null_key = STEP, records_max, False
@@ -120,9 +120,9 @@ def _walk(  # noqa: C901 - calls cost too much
 def _skip_headers(
     data: bytes, position: int, end: int, left: int, headers_max: int
 ) -> Generator[None, None, tuple[int, int, int]]:
-    """Where the headers of a record end, and what is then left of the step and of `headers_max`.
+    """Return the end of a record's headers, and the rests of the step and of `headers_max`.
 
-    Those beyond `headers_max` are believed.
+    Headers beyond `headers_max` are not verified.
     """
     count, position = _read_size(data, position)
     if count > (end - position) // 2:
@@ -143,13 +143,13 @@ def _skip_headers(
 
 
 def _skip_bytes(data: bytes, position: int) -> int:
-    """Where the bytes end whose length is at `position`."""
+    """Return the end of the bytes whose length is at `position`."""
     size, position = _read_size(data, position)
     return position + size
 
 
 def _read_size(data: bytes, position: int) -> tuple[int, int]:
-    """A number that is not negative and where it ends."""
+    """Return a non-negative number and the position after it."""
     size, end = read_varint(data, position)
     if size < 0 or end - position > _INT_BYTES_MAX:
         raise CorruptRecord(f"a length of {size} in {end - position} bytes")
