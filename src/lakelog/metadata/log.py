@@ -73,15 +73,15 @@ class Space(Protocol):
     """The space that the store shares with the logs of this broker."""
 
     def check_reserve(self) -> None:
-        """Raise `KafkaError` while what is left is kept for changes that free space."""
+        """Raise `KafkaError` while the remaining space is reserved for changes that free space."""
         ...
 
     def note_full(self) -> None:
-        """Take note that a change found no space."""
+        """Report that there was no space for a change."""
         ...
 
     async def free_reserve(self) -> bool:
-        """Return whether there is space now for a change that frees some."""
+        """Free the reserved space; return whether there is space now."""
         ...
 
 
@@ -123,6 +123,8 @@ class _Group:
 
 
 class MetadataLog:
+    """The image of one broker, and the way to change it."""
+
     def __init__(
         self,
         store: MetadataStore,
@@ -268,9 +270,12 @@ class MetadataLog:
                     self._space.check_reserve()
                 payload = encode_records(plan.records)
                 if len(payload) > BATCH_BYTES_MAX:
-                    raise KafkaError(ErrorCode.POLICY_VIOLATION, "too many changes at once")
+                    raise KafkaError(
+                        ErrorCode.POLICY_VIOLATION,
+                        "the request has too many changes for one entry of the metadata log",
+                    )
                 image = group.image.apply_all(plan.records, end) if plan.records else group.image
-            except Exception as error:  # noqa: BLE001 - it is the answer
+            except Exception as error:  # noqa: BLE001 - the caller of `submit` gets it
                 group.jobs.append((self._jobs.popleft(), None, error))
                 continue
             if len(group.payload) + len(payload) > BATCH_BYTES_MAX:

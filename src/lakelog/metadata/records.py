@@ -204,7 +204,7 @@ def decode_records(payload: bytes) -> list[Record]:
     Raises `MetadataCorrupt`, and `MetadataUnsupported` for records of a newer version of lakelog.
     """
     if payload and not payload.endswith(b"\n"):
-        raise MetadataCorrupt("a metadata batch is cut off")
+        raise MetadataCorrupt("a metadata batch is incomplete")
     try:
         rows = json.loads(b"[" + payload[:-1].replace(b"\n", b",") + b"]")
     except ValueError as error:

@@ -19,7 +19,7 @@ class AddPartitionsToTxnTransaction(Struct):
     producer_id: int = int64("4+")
     producer_epoch: int = int16("4+")
     verify_only: bool = boolean("4+")
-    """Asks whether the partitions belong to the transaction, and adds none."""
+    """Whether to verify only that the partitions belong to the transaction, without adding them."""
     topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, "4+")
 
 

@@ -26,7 +26,7 @@ class AlterConfigsResource(Struct):
     """A resource and all its new settings; other keys return to their defaults."""
 
     resource_type: int = int8()
-    """As in DescribeConfigs."""
+    """The same numbers as in DescribeConfigs."""
     resource_name: str = string()
     configs: list[AlterableConfig] = array(AlterableConfig)
 

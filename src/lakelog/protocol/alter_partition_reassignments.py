@@ -10,7 +10,7 @@ class ReassignablePartition(Struct):
 
     partition_index: int = int32()
     replicas: list[int] | None = array(int32, nullable="0+", default=None)
-    """Null cancels a move that is under way."""
+    """Null cancels a reassignment in progress."""
 
 
 class ReassignableTopic(Struct):

@@ -60,6 +60,6 @@ class ApiVersionsResponse(Message, versions="0-5", flexible="3+"):
     throttle_time_ms: int = int32("1+")
     supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, "3+", tag=0)
     finalized_features_epoch: int = int64("3+", tag=1, default=-1)
-    """Rises with every change of the features; -1 when unknown."""
+    """The version of the set of features, which rises with each change; -1 when unknown."""
     finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, "3+", tag=2)
     zk_migration_ready: bool = boolean("3+", tag=3)

@@ -52,11 +52,11 @@ class Member(Struct):
     subscribed_topic_names: list[str] = array(string)
     subscribed_topic_regex: str | None = string(nullable="0+", default=None)
     assignment: Assignment = struct(Assignment)
-    """What it owns now, and what it still has to give up."""
+    """The partitions that the member owns, including partitions that it must revoke."""
     target_assignment: Assignment = struct(Assignment)
-    """What it is to own."""
+    """The partitions that the member will own after reconciliation."""
     member_type: int = int8("1+", default=-1)
-    """0 speaks the classic protocol, 1 the consumer protocol."""
+    """0: classic protocol, 1: consumer protocol, -1: unknown."""
 
 
 class DescribedGroup(Struct):

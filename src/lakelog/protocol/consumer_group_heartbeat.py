@@ -32,18 +32,18 @@ class ConsumerGroupHeartbeatRequest(Message, versions="0-1", flexible="0+"):
     group_id: str = string()
     member_id: str = string()
     member_epoch: int = int32()
-    """0 joins, -1 leaves, -2 leaves for a while (a static member); else the epoch as last told."""
+    """0: join, -1: leave, -2: leave temporarily (static members), else the member's epoch."""
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
     rebalance_timeout_ms: int = int32(default=-1)
-    """How long the member may take to give up partitions."""
+    """Maximum time in which the member must revoke partitions."""
     subscribed_topic_names: list[str] | None = array(string, nullable="0+", default=None)
     subscribed_topic_regex: str | None = string("1+", nullable="1+", default=None)
     server_assignor: str | None = string(nullable="0+", default=None)
     topic_partitions: list[TopicPartitions] | None = array(
         TopicPartitions, nullable="0+", default=None
     )
-    """What the member owns."""
+    """The partitions that the member owns."""
 
 
 class Assignment(Struct):

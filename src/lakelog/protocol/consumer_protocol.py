@@ -37,7 +37,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
     topics: list[str] = array(string)
     user_data: Buffer | None = binary(nullable="0+", default=None)
-    """The assignor's own."""
+    """Data of the assignor, in its own format."""
     owned_partitions: list[TopicPartition] = array(TopicPartition, "1+")
     generation_id: int = int32("2+", default=-1)
     rack_id: str | None = string("3+", nullable="0+", default=None)
@@ -48,7 +48,7 @@ class ConsumerProtocolAssignment(Message, versions="0-3"):
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition)
     user_data: Buffer | None = binary(nullable="0+", default=None)
-    """The assignor's own."""
+    """Data of the assignor, in its own format."""
 
 
 def encode_versioned(message: Message, version: int) -> bytes:

@@ -19,7 +19,7 @@ class CreatePartitionsTopic(Struct):
     assignments: list[CreatePartitionsAssignment] | None = array(
         CreatePartitionsAssignment, nullable="0+"
     )
-    """Null leaves the placement to the broker."""
+    """Null lets the broker choose the replicas."""
 
 
 class CreatePartitionsRequest(Message, versions="0-3", flexible="2+"):

@@ -49,7 +49,7 @@ class CreateTopicsRequest(Message, versions="2-7", flexible="5+"):
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = int32(default=60000)
     validate_only: bool = boolean()
-    """Answer as if, but create nothing."""
+    """Whether to validate the request only, without creating topics."""
 
 
 class CreatableTopicConfigs(Struct):
@@ -70,7 +70,7 @@ class CreatableTopicResult(Struct):
     error_code: int = int16()
     error_message: str | None = error_text()
     topic_config_error_code: int = int16("5+", tag=0)
-    """Why configurations are null though the topic was created."""
+    """The error that leaves the configurations null although the topic was created."""
     num_partitions: int = int32("5+", default=-1)
     replication_factor: int = int16("5+", default=-1)
     configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, "5+", nullable="0+")

@@ -23,7 +23,7 @@ class DescribeClusterRequest(Message, versions="0-2", flexible="0+"):
 
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)
-    """1 brokers, 2 controllers."""
+    """1: brokers, 2: controllers."""
     include_fenced_brokers: bool = boolean("2+")
 
 
@@ -48,4 +48,4 @@ class DescribeClusterResponse(Message, versions="0-2", flexible="0+"):
     controller_id: int = int32(default=-1)
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
     cluster_authorized_operations: int = int32(default=-(2**31))
-    """A bit per operation, the smallest int32 when not asked for."""
+    """One bit per operation; the minimum int32 when not requested."""

@@ -19,7 +19,7 @@ class DescribeConfigsResource(Struct):
     """A resource and the requested keys; null stands for all."""
 
     resource_type: int = int8()
-    """2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."""
+    """2: topic, 4: broker, 8: broker logger, 16: client metrics, 32: group."""
     resource_name: str = string()
     configuration_keys: list[str] | None = array(string, nullable="0+")
 
@@ -50,13 +50,13 @@ class DescribeConfigsResourceResult(Struct):
     value: str | None = string(nullable="0+")
     read_only: bool = boolean()
     config_source: int = int8(default=-1)
-    """1 topic, 2 this broker (dynamic), 3 all brokers (dynamic), 4 this broker's file, 5 built-in,
-    6 broker logger, 7 client metrics, 8 group; -1 unknown."""
+    """1: topic, 2: this broker (dynamic), 3: all brokers (dynamic), 4: this broker (static),
+    5: default, 6: broker logger, 7: client metrics, 8: group, -1: unknown."""
     is_sensitive: bool = boolean()
     synonyms: list[DescribeConfigsSynonym] = array(DescribeConfigsSynonym)
     config_type: int = int8("3+")
-    """0 unknown, 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9
-    password."""
+    """0: unknown, 1: boolean, 2: string, 3: int, 4: short, 5: long, 6: double, 7: list, 8: class,
+    9: password."""
     documentation: str | None = string("3+", nullable="0+")
 
 

@@ -47,10 +47,10 @@ class DescribedGroup(Struct):
     """PreparingRebalance, CompletingRebalance, Stable, Empty or Dead."""
     protocol_type: str = string()
     protocol_data: str = string()
-    """The name of the assignor chosen."""
+    """The name of the selected assignor."""
     members: list[DescribedGroupMember] = array(DescribedGroupMember)
     authorized_operations: int = int32("3+", default=-(2**31))
-    """A bit per operation, the smallest int32 when not asked for."""
+    """One bit per operation; the minimum int32 when not requested."""
 
 
 class DescribeGroupsResponse(Message, versions="0-6", flexible="5+"):

@@ -27,9 +27,9 @@ class DescribeLogDirsPartition(Struct):
     partition_index: int = int32()
     partition_size: int = int64()
     offset_lag: int = int64()
-    """Behind the high watermark, or behind the log that this copy will replace."""
+    """The lag behind the high watermark, or behind the log that this copy will replace."""
     is_future_key: bool = boolean()
-    """Whether this copy is being moved here from another directory."""
+    """Whether this copy is the target of a move from another directory."""
 
 
 class DescribeLogDirsTopic(Struct):

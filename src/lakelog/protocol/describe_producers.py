@@ -26,9 +26,9 @@ class ProducerState(Struct):
     last_sequence: int = int32(default=-1)
     last_timestamp: int = int64(default=-1)
     coordinator_epoch: int = int32()
-    """Of the coordinator that ended its last transaction here; -1 before the first."""
+    """The epoch of the coordinator that ended its last transaction here; -1 before the first."""
     current_txn_start_offset: int = int64(default=-1)
-    """Where its transaction began; -1 outside of one."""
+    """The start offset of its open transaction; -1 without one."""
 
 
 class PartitionResponse(Struct):

@@ -26,11 +26,11 @@ class TransactionState(Struct):
     transaction_state: str = string()
     transaction_timeout_ms: int = int32()
     transaction_start_time_ms: int = int64()
-    """Milliseconds since the epoch; -1 before its first transaction."""
+    """The start of the transaction in ms since the Unix epoch; -1 before the first transaction."""
     producer_id: int = int64()
     producer_epoch: int = int16()
     topics: list[TopicData] = array(TopicData)
-    """Partitions in the transaction; while it ends, those that have no marker yet."""
+    """Partitions in the transaction; while it ends, only the partitions without a marker."""
 
 
 class DescribeTransactionsResponse(Message, versions="0", flexible="0+"):

@@ -16,9 +16,9 @@ class ElectLeadersRequest(Message, versions="0-2", flexible="2+"):
     """Requests elections. Versions: 1 can request an unclean election, 2 is flexible."""
 
     election_type: int = int8("1+")
-    """0 the preferred replica, 1 unclean."""
+    """0: preferred replica, 1: unclean."""
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
-    """Null is every partition."""
+    """Null stands for all partitions."""
     timeout_ms: int = int32(default=60_000)
 
 

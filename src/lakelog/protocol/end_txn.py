@@ -16,7 +16,7 @@ class EndTxnRequest(Message, versions="0-5", flexible="3+"):
     producer_id: int = int64()
     producer_epoch: int = int16()
     committed: bool = boolean()
-    """Commit; otherwise abort."""
+    """Whether to commit; otherwise abort."""
 
 
 class EndTxnResponse(Message, versions="0-5", flexible="3+"):

@@ -34,9 +34,9 @@ class FetchPartition(Struct):
     """-1 skips the check."""
     fetch_offset: int = int64()
     last_fetched_epoch: int = int32("12+", default=-1)
-    """-1 skips the search for divergence."""
+    """-1 skips the check for divergence."""
     log_start_offset: int = int64("5+", default=-1)
-    """The follower's; -1 from a consumer."""
+    """The follower's log start offset; -1 for a consumer."""
     partition_max_bytes: int = int32()
     replica_directory_id: bytes = uuid("17+", tag=0)
     high_watermark: int = int64("18+", tag=1, default=2**63 - 1)
@@ -79,10 +79,10 @@ class FetchRequest(Message, versions="4-18", flexible="12+"):
     min_bytes: int = int32()
     max_bytes: int = int32(default=2**31 - 1)
     isolation_level: int = int8()
-    """0 up to the high watermark, 1 up to the last stable offset."""
+    """0: read up to the high watermark, 1: up to the last stable offset."""
     session_id: int = int32("7+")
     session_epoch: int = int32("7+", default=-1)
-    """0 opens a session, -1 closes it or uses none, else counts its requests."""
+    """0: open a session, -1: close it or use none, else the number of the request."""
     topics: list[FetchTopic] = array(FetchTopic)
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic, "7+")
     rack_id: str = string("11+")
@@ -123,15 +123,15 @@ class PartitionData(Struct):
     error_code: int = int16()
     high_watermark: int = int64()
     last_stable_offset: int = int64(default=-1)
-    """Below it every transaction is decided; -1 when unknown."""
+    """The last stable offset, below which no transaction is open; -1 when unknown."""
     log_start_offset: int = int64("5+", default=-1)
     diverging_epoch: EpochEndOffset = struct(EpochEndOffset, "12+", tag=0)
     current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "12+", tag=1)
     snapshot_id: SnapshotId = struct(SnapshotId, "12+", tag=2)
     aborted_transactions: list[AbortedTransaction] | None = array(AbortedTransaction, nullable="0+")
-    """Null unless committed records only were asked for."""
+    """Null unless the isolation level is 1."""
     preferred_read_replica: int = int32("11+", default=-1)
-    """-1 for the leader itself."""
+    """The replica from which to fetch instead; -1 for the leader."""
     records: Any = records(nullable="0+")
 
 

@@ -14,7 +14,7 @@ class FindCoordinatorRequest(Message, versions="0-6", flexible="3+"):
 
     key: str = string("0-3")
     key_type: int = int8("1+")
-    """0 group, 1 transaction, 2 share."""
+    """0: group, 1: transaction, 2: share group."""
     coordinator_keys: list[str] = array(string, "4+")
 
 

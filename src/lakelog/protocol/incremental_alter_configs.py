@@ -20,7 +20,7 @@ class AlterableConfig(Struct):
 
     name: str = string()
     config_operation: int = int8()
-    """0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
+    """0: set, 1: delete, 2: append to a list, 3: subtract from a list."""
     value: str | None = string(nullable="0+")
 
 
@@ -28,7 +28,7 @@ class AlterConfigsResource(Struct):
     """A resource and its changes, which are applied all or none."""
 
     resource_type: int = int8()
-    """As in DescribeConfigs."""
+    """The same numbers as in DescribeConfigs."""
     resource_name: str = string()
     configs: list[AlterableConfig] = array(AlterableConfig)
 

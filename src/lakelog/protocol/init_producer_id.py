@@ -13,12 +13,12 @@ class InitProducerIdRequest(Message, versions="0-6", flexible="2+"):
     """
 
     transactional_id: str | None = string(nullable="0+")
-    """Null for a producer that is idempotent only."""
+    """Null for a producer without transactions."""
     transaction_timeout_ms: int = int32()
     producer_id: int = int64("3+", default=-1)
-    """The id held so far, -1 for none."""
+    """The current producer id, -1 for none."""
     producer_epoch: int = int16("3+", default=-1)
-    """The epoch held so far, -1 for none."""
+    """The current producer epoch, -1 for none."""
     enable2_pc: bool = boolean("6+")
     keep_prepared_txn: bool = boolean("6+")
 

@@ -32,11 +32,11 @@ class JoinGroupRequest(Message, versions="0-9", flexible="6+"):
     group_id: str = string()
     session_timeout_ms: int = int32()
     rebalance_timeout_ms: int = int32("1+", default=-1)
-    """How long the group waits for a member to join again."""
+    """The time in which members must rejoin during a rebalance."""
     member_id: str = string()
-    """Empty the first time."""
+    """Empty for a new member."""
     group_instance_id: str | None = string("5+", nullable="0+", default=None)
-    """The member's own lasting name, null for a dynamic member."""
+    """The id of a static member, null for a dynamic member."""
     protocol_type: str = string()
     protocols: list[JoinGroupRequestProtocol] = array(JoinGroupRequestProtocol)
     """In order of preference."""
@@ -63,7 +63,7 @@ class JoinGroupResponse(Message, versions="0-9", flexible="6+"):
     generation_id: int = int32(default=-1)
     protocol_type: str | None = string("7+", nullable="0+", default=None)
     protocol_name: str | None = string(nullable="7+")
-    """The assignor that all members support and most prefer."""
+    """The selected assignor, which all members support."""
     leader: str = string()
     skip_assignment: bool = boolean("9+")
     member_id: str = string()

@@ -11,9 +11,9 @@ class ListOffsetsPartition(Struct):
     partition_index: int = int32()
     current_leader_epoch: int = int32("4+", default=-1)
     timestamp: int = int64()
-    """Milliseconds, for the first record at or after it; or -1 for the end, -2 for the start, -3
-    for the record with the largest timestamp, -4 for the start of what is stored locally, -5 and
-    -6 for the ends of what is tiered and what is still to be."""
+    """A time in milliseconds, for the first record at or after it, or a special position: -1 the
+    end, -2 the start, -3 the record with the largest timestamp, -4 the start of the local log, -5
+    the end of the tiered log, -6 the start of the part that is not yet tiered."""
 
 
 class ListOffsetsTopic(Struct):
@@ -43,7 +43,7 @@ class ListOffsetsPartitionResponse(Struct):
     partition_index: int = int32()
     error_code: int = int16()
     timestamp: int = int64(default=-1)
-    """Of the record found; -1 where a position was asked for."""
+    """The timestamp of the record; -1 for a special position."""
     offset: int = int64(default=-1)
     leader_epoch: int = int32("4+", default=-1)
 

@@ -6,7 +6,7 @@ from lakelog.wire.schema import Message, Struct, array, int16, int32, int64, str
 
 
 class ListTransactionsRequest(Message, versions="0-2", flexible="0+"):
-    """Requests all transactional ids, or the ones that match all filters (KIP-664).
+    """Requests all transactional ids, or matching ones (all filters together) (KIP-664).
 
     Versions: 1 filters by duration (KIP-994), 2 by a pattern of the id (KIP-1152).
     """
@@ -14,9 +14,9 @@ class ListTransactionsRequest(Message, versions="0-2", flexible="0+"):
     state_filters: list[str] = array(string)
     producer_id_filters: list[int] = array(int64)
     duration_filter: int = int64("1+", default=-1)
-    """Milliseconds that the transaction has been running; negative for any."""
+    """The minimum duration of the transaction in ms; negative matches all."""
     transactional_id_pattern: str | None = string("2+", nullable="2+", default=None)
-    """A regular expression for the whole id; null or empty for any."""
+    """A regular expression for the whole id; null and empty match all."""
 
 
 class TransactionState(Struct):

@@ -56,7 +56,7 @@ class MetadataResponseTopic(Struct):
     is_internal: bool = boolean("1+")
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
     topic_authorized_operations: int = int32("8+", default=-(2**31))
-    """A bit per operation, the smallest int32 when not asked for."""
+    """One bit per operation; the minimum int32 when not requested."""
 
 
 class MetadataResponse(Message, versions="0-13", flexible="9+"):
@@ -72,5 +72,5 @@ class MetadataResponse(Message, versions="0-13", flexible="9+"):
     controller_id: int = int32("1+", default=-1)
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
     cluster_authorized_operations: int = int32("8-10", default=-(2**31))
-    """A bit per operation, the smallest int32 when not asked for."""
+    """One bit per operation; the minimum int32 when not requested."""
     error_code: int = int16("13+")

@@ -11,7 +11,7 @@ class OffsetCommitRequestPartition(Struct):
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32("6+", default=-1)
-    """Epoch of the last record read, -1 if unknown."""
+    """The leader epoch of the last consumed record, -1 if unknown."""
     committed_metadata: str | None = string(nullable="0+")
 
 
@@ -32,11 +32,11 @@ class OffsetCommitRequest(Message, versions="2-10", flexible="8+"):
 
     group_id: str = string()
     generation_id_or_member_epoch: int = int32(default=-1)
-    """-1 for a commit from outside the group."""
+    """-1 for a client outside the group."""
     member_id: str = string()
     group_instance_id: str | None = string("7+", nullable="0+", default=None)
     retention_time_ms: int = int64("2-4", default=-1)
-    """-1 for the broker's own setting."""
+    """-1 for the broker's setting."""
     topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
 
 

@@ -44,7 +44,7 @@ class OffsetFetchRequest(Message, versions="1-10", flexible="6+"):
     )
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+")
     require_stable: bool = boolean("7+")
-    """Answer UNSTABLE_OFFSET_COMMIT rather than an offset that may still change."""
+    """Whether to return UNSTABLE_OFFSET_COMMIT instead of an offset with a pending transaction."""
 
 
 class OffsetFetchResponsePartition(Struct):

@@ -27,7 +27,7 @@ class OffsetForLeaderEpochRequest(Message, versions="2-4", flexible="4+"):
     """
 
     replica_id: int = int32("3+", default=-2)
-    """-1 for a consumer, -2 for a debugging one."""
+    """-1 for a consumer, -2 for a debugging consumer."""
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
 

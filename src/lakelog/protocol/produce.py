@@ -46,9 +46,9 @@ class ProduceRequest(Message, versions="3-13", flexible="9+"):
     transactional_id: str | None = string(nullable="0+", default=None)
     """Null unless the batches belong to a transaction."""
     acks: int = int16()
-    """0: do not answer; 1: when the leader has it; -1: when all in-sync replicas have it."""
+    """0: no response, 1: respond after the leader's append, -1: after all in-sync replicas'."""
     timeout_ms: int = int32()
-    """How long to wait for the other replicas."""
+    """Maximum time to wait for the other replicas."""
     topic_data: list[TopicProduceData] = array(TopicProduceData)
 
 
@@ -72,9 +72,9 @@ class PartitionProduceResponse(Struct):
     index: int = int32()
     error_code: int = int16()
     base_offset: int = int64()
-    """The offset of the first record, -1 on an error."""
+    """The offset of the first record, -1 after an error."""
     log_append_time_ms: int = int64(default=-1)
-    """-1 unless the topic stamps records with the broker's time."""
+    """The broker's timestamp of the records (ms) with LogAppendTime, else -1."""
     log_start_offset: int = int64("5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, "8+")
     error_message: str | None = error_text("8+", default=None)

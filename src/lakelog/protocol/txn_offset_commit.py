@@ -11,7 +11,7 @@ class TxnOffsetCommitRequestPartition(Struct):
     partition_index: int = int32()
     committed_offset: int = int64()
     committed_leader_epoch: int = int32("2+", default=-1)
-    """Epoch of the last record read, -1 if unknown."""
+    """The leader epoch of the last consumed record, -1 if unknown."""
     committed_metadata: str | None = string(nullable="0+")
 
 

@@ -18,12 +18,12 @@ class WritableTxnMarker(Struct):
     producer_id: int = int64()
     producer_epoch: int = int16()
     transaction_result: bool = boolean()
-    """Whether it commits."""
+    """Whether the transaction is committed; otherwise aborted."""
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
     coordinator_epoch: int = int32()
-    """Of the partition of `__transaction_state` that the coordinator leads."""
+    """The leader epoch of the coordinator's partition of `__transaction_state`."""
     transaction_version: int = int8("2+", default=0)
-    """2 if the coordinator bumps the producer's epoch before each marker (KIP-890)."""
+    """2 if the coordinator raises the producer's epoch before each marker (KIP-890)."""
 
 
 class WriteTxnMarkersRequest(Message, versions="1-2", flexible="1+"):

@@ -16,8 +16,8 @@ class ExampleResponse(Message, versions="3-13", flexible="9+"):
 
 Version ranges have Kafka's syntax ("3+", "0-12", "4"). The first range contains the versions that
 have the field; in other versions it is neither read nor written and holds its default. `nullable`
-are the versions in which null is allowed, and `flexible` those in which lengths are varints and
-structs end with tagged fields. A field with a `tag` is encoded as a tagged field, if its value
+are the versions in which null is allowed, and `flexible` the versions in which lengths are varints
+and structs end with tagged fields. A field with a `tag` is encoded as a tagged field, if its value
 differs from its default.
 
 The classes have slots, keyword-only constructors, `==` and a short `repr`. They are mutable, with

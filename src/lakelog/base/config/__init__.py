@@ -1,9 +1,9 @@
 """The configuration of brokers, topics and groups: keys, values, and the page that documents them.
 
-Read `key.py` first: what a configuration key is, and how its text becomes a value. `keys/` holds
-the tables, one key declared once. `broker_config.py` resolves a broker's layers of settings and
-`log_config.py` those of a topic's logs. Files in Java's format are read by `properties.py`, and
-durations and sizes as people write them by `quantities.py`.
+Read `key.py` first, which declares a configuration key and parses its values. `keys/` holds the
+tables of all keys. `broker_config.py` resolves the layers of a broker's settings, and
+`log_config.py` the settings of a topic's logs. `properties.py` parses files in Java's format, and
+`quantities.py` durations and sizes with units.
 
 Nothing here reads a file or stores a value; `metadata/controller/configs.py` decides which changes
 are accepted.

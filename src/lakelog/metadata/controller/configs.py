@@ -1,6 +1,6 @@
 """Changes of configurations (KIP-339): one operation per key, each resource whole or not at all.
 
-Error codes are those of Kafka 4.3.1: INVALID_CONFIG for a topic's value, INVALID_REQUEST for a
+Error codes follow Kafka 4.3.1: INVALID_CONFIG for a topic's value, INVALID_REQUEST for a
 broker's. Kafka accepts unknown broker keys, because plug-ins may read them; lakelog has no plug-ins
 and rejects them as mistakes.
 """

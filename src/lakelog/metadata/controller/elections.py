@@ -1,6 +1,6 @@
 """Elections on request (KIP-183, KIP-460): preferred and unclean.
 
-Error codes are those of Kafka's `ReplicationControlManager.electLeaders`. Every registered broker
+Error codes follow Kafka's `ReplicationControlManager.electLeaders`. Every registered broker
 counts as alive, because a cluster has one broker.
 """
 
@@ -39,7 +39,7 @@ def plan_elect_leaders(
 ) -> Plan[list[ElectionResult]]:
     """Return one result per partition.
 
-    `topics` None stands for all partitions; the ones that need no election then have no result.
+    `topics` None stands for all partitions; only partitions that need an election have results.
     """
     records = []
     results = []

@@ -1,7 +1,7 @@
 """Reassignment of partitions to other brokers (KIP-455), as far as possible without replication.
 
 Only the order of the replicas can change, which needs no copy; so no reassignment is ever in
-progress. Error codes are those of Kafka's `ReplicationControlManager`.
+progress. Error codes follow Kafka's `ReplicationControlManager`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Creation and deletion of topics, and the addition of partitions.
 
-Each topic has its own result: a bad one fails alone, and the others are committed. Error codes are
-those of Kafka's `ReplicationControlManager`.
+Each topic has its own result: a bad one fails alone, and the others are committed. Error codes
+follow Kafka's `ReplicationControlManager`.
 """
 
 from __future__ import annotations

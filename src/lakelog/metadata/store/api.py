@@ -25,7 +25,8 @@ from enum import Enum, Flag, auto
 from typing import NamedTuple, Protocol
 
 BATCH_BYTES_MAX = 900_000
-"""Payload of one entry; below ZooKeeper's 1 MiB with room for the rest of the call."""
+"""Limit for the payload of one entry in bytes; with the rest of the call it stays below ZooKeeper's
+1 MiB."""
 
 
 class MetadataBatch(NamedTuple):
@@ -143,7 +144,7 @@ class MetadataStore(Protocol):
     def watch(self, callback: Callable[[Change], None]) -> None:
         """Call `callback` on the loop some time after each change by another handle.
 
-        Changes before this call, and those that this handle makes itself, need not be reported.
+        Changes before this call, and changes by this handle, need not be reported.
         The watch outlasts a lost session; it ends with `close`.
         """
         ...

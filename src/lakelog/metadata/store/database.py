@@ -52,8 +52,8 @@ class DatabaseFile:
         return self.path.exists()
 
     def connect(self) -> sqlite3.Connection:
-        # SQLite would let others read a new file; its journals get the permissions of the file.
-        with suppress(OSError):  # SQLite raises its own error
+        # SQLite would create a file that others can read; its journals copy the file's permissions.
+        with suppress(OSError):  # SQLite then raises an error of its own
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         return sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 

@@ -29,7 +29,7 @@ class DeathWatch:
         self._closed = False
 
     def follow(self, broker_ids: Iterable[int]) -> None:
-        """Watch these brokers, besides the ones that are watched already."""
+        """Watch these brokers in addition to the watched ones."""
         with self._mutex:
             new = set(broker_ids) - self._waiting
             self._waiting |= new

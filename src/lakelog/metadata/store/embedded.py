@@ -1,9 +1,9 @@
 """The metadata log in the data folder: SQLite on its own thread, for one process or several.
 
 Several processes of one host may share the file. Only then (`shared`) is there a timer: it sends
-the heartbeat and compares the file and the live brokers with what it found the last time. Threads
-that block on the locks of the other brokers cut its waiting short (`deaths.py`). A broker alone
-does nothing when idle.
+the heartbeat and compares the file and the live brokers with its previous turn. Threads that block
+on the locks of the other brokers cut its waiting short (`deaths.py`). A broker alone does nothing
+when idle.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class EmbeddedStore:
         while True:
             if died.is_set():
                 died.clear()
-                change = Change.BROKERS  # even if it is back by now, under the same id
+                change = Change.BROKERS  # even if the broker has registered again since
             if loop.time() - beaten >= _HEARTBEAT_S and await self._try(self._beat):
                 beaten = loop.time()
             if (found := await self._try(self._look)) is not None:

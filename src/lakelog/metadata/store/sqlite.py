@@ -288,7 +288,7 @@ class SqliteLog:
             return AppendOutcome(Outcome.UNKNOWN, -1)
         try:
             self._database.note_committed(*self._committed())
-        except OSError as error:  # the commit is durable; an old note says less, but nothing wrong
+        except OSError as error:  # the commit is durable, and an old note is never wrong
             if not is_shortage(error):
                 self.on_device_failure()
         return AppendOutcome(Outcome.DONE, end)

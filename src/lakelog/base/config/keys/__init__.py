@@ -1,8 +1,8 @@
 """The tables of configuration keys, each with its type, default, bounds, effect and description.
 
-Read `topics.py` first. `honoured.py` holds Apache Kafka's broker keys that have an effect or are
-refused, with those of compaction, consumer groups and transactions beside it; `inert.py` those that
-are accepted without effect; `own.py` those of lakelog alone.
+Read `topics.py` first. The broker keys of Apache Kafka with an effect, and the rejected ones, are
+in `honoured.py`, and by subject in `cleaner.py`, `consumer_groups.py` and `transactions.py`.
+`inert.py` holds the broker keys that are accepted without effect, and `own.py` lakelog's own keys.
 
-A table holds no value that anybody has set.
+A table holds declarations only, not the values of a broker.
 """
