@@ -31,17 +31,17 @@ class DefaultSource(DataSource):  # type: ignore[misc]
         return "lakelog"
 
     def schema(self) -> StructType:
-        from lakelog.spark.source import schema_of
+        from lakelog.spark.source.readers import schema_of
 
         return schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from lakelog.spark.source import batch_reader
+        from lakelog.spark.source.readers import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from lakelog.spark.source import stream_reader
+        from lakelog.spark.source.readers import stream_reader
 
         return stream_reader(self.options, schema)
 

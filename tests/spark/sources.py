@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from lakelog.spark.batch import RangePartition
-from lakelog.spark.source import batch_reader, schema_of, stream_reader
-from lakelog.spark.stream import StreamReader
+from lakelog.spark.source.batch import RangePartition
+from lakelog.spark.source.readers import batch_reader, schema_of, stream_reader
+from lakelog.spark.source.stream import StreamReader
 
 
 class StreamQuery:

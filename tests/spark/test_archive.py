@@ -10,7 +10,7 @@ from pyiceberg.catalog import load_catalog
 from lakelog.client.admin import Admin
 from lakelog.client.producer.api import Producer
 from lakelog.spark.archive.sync import SyncError, SyncProgress, SyncResult, sync_topic
-from lakelog.spark.errors import TopicMissingError
+from lakelog.tables.topic.errors import TopicMissingError
 from spark.topics import START_MS, MakeTopic, open_transaction, produce
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyiceberg.catalog import load_catalog
 
-from lakelog.spark.archive.warehouse import open_warehouse
+from lakelog.tables.iceberg.warehouse import open_warehouse
 from spark.topics import MakeTopic, produce
 
 pytestmark = [pytest.mark.spark]

@@ -15,8 +15,8 @@ from pyiceberg.table import Table
 
 from broker_process import BrokerProcess
 from lakelog.client.admin import Admin
-from lakelog.spark.archive.table import SCHEMA
-from lakelog.spark.archive.warehouse import open_warehouse
+from lakelog.tables.iceberg.table import SCHEMA
+from lakelog.tables.iceberg.warehouse import open_warehouse
 from lost_tail import lose_tail
 from spark.table_sync import Sync
 from spark.topics import produce

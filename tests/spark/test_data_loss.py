@@ -12,8 +12,8 @@ import pytest
 from broker_process import BrokerProcess
 from lakelog.client.admin import Admin
 from lakelog.client.producer import Producer
-from lakelog.spark.batch import RangePartition
-from lakelog.spark.errors import DataLossError, TopicMissingError
+from lakelog.spark.source.batch import RangePartition
+from lakelog.tables.topic.errors import DataLossError, TopicMissingError
 from lost_tail import lose_tail
 from spark.sources import BatchQuery, StreamQuery, values
 from spark.topics import MakeTopic, produce

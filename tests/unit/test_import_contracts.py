@@ -44,15 +44,16 @@ _KAZOO = "kazoo is used by metadata stores only"
 _FRAMES = "Columns are Arrow's: pandas and polars are not used"
 _CODECS = "Codecs and checksums are used by records only"
 _NUMBA = "Numba and NumPy are used by the compiled decoder only"
-_ARROW = "PyArrow is used by the client's Arrow modules and by Spark jobs only"
+_ARROW = "PyArrow is used by the table engine and by Spark jobs only"
 _PYSPARK = "PySpark is used by Spark jobs and by the module that Spark loads only"
-_ICEBERG = "PyIceberg is used by the archive and by the demo only"
+_ICEBERG = "PyIceberg and SQLAlchemy are used by the table engine and by the demo only"
 _TERMINAL = "Libraries for the terminal are used by commands and by the demo only"
 _OTHERS = "Other programs' clients are used by the demo only"
 
 _PLANTED = [
     Planted(_LAYERS, "lakelog.wire.planted_upward", "lakelog.protocol.produce"),
     Planted(_LAYERS, "lakelog.storage.planted_sideways", "lakelog.metadata.image"),
+    Planted(_LAYERS, "lakelog.tables.planted_job", "lakelog.spark.session"),
     Planted(_LOADED, "lakelog.spark.planted_top", "pyspark_lakelog"),
     Planted(_LOADED, "lakelog.testing.planted_top", "pytest_lakelog"),
     Planted(_COORDINATOR, "lakelog.coordinator.planted_log", "lakelog.storage.log"),
@@ -69,7 +70,9 @@ _PLANTED = [
     Planted(_NUMBA, "lakelog.spark.planted_array", "numpy"),
     Planted(_ARROW, "lakelog.client.planted_arrow", "pyarrow"),
     Planted(_PYSPARK, "lakelog.cli.planted_spark", "pyspark.sql"),
+    Planted(_PYSPARK, "lakelog.tables.planted_spark", "pyspark.sql"),
     Planted(_ICEBERG, "lakelog.spark.planted_iceberg", "pyiceberg.table"),
+    Planted(_ICEBERG, "lakelog.spark.planted_catalog", "sqlalchemy.exc"),
     Planted(_TERMINAL, "lakelog.server.planted_command", "cyclopts"),
     Planted(_TERMINAL, "lakelog.server.planted_color", "rich.console"),
     Planted(_OTHERS, "lakelog.testing.planted_client", "confluent_kafka"),

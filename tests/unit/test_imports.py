@@ -23,9 +23,7 @@ _PACKAGES = sorted(
     f"lakelog.{path.parent.name}" for path in (_SOURCE / "lakelog").glob("*/__init__.py")
 )
 _WITH_CIRCLES_OF_MODULES = {
-    "lakelog.client",
     "lakelog.server",
-    "lakelog.spark",
     "lakelog.testing",
 }
 _WITH_CIRCLES_OF_ROOMS = {

@@ -106,7 +106,7 @@ def _require_extra() -> None:
 
 def _places(session: Session, warehouse: str | None, catalog: str | None) -> tuple[str, str | None]:
     """The warehouse and the catalog's folder, `None` where that is the warehouse."""
-    from lakelog.spark.archive.warehouse import is_remote
+    from lakelog.tables.iceberg.warehouse import is_remote
 
     try:
         elsewhere = warehouse is not None and is_remote(warehouse)
@@ -132,11 +132,11 @@ def _default_folder(session: Session, option: str) -> str:
 
 def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) -> dict[str, Any]:
     """What the archive job tells, as plain data. The signals that end a program end it cleanly."""
-    from lakelog.spark.archive.reconcile import ProgressSource
-    from lakelog.spark.archive.snippets import snippets
     from lakelog.spark.archive.sync import SyncError, SyncProgress, sync_topic
-    from lakelog.spark.errors import DataLossError, OptionError, TopicMissingError
     from lakelog.spark.session import JavaMissingError
+    from lakelog.tables.archive.reconcile import ProgressSource
+    from lakelog.tables.iceberg.snippets import snippets
+    from lakelog.tables.topic.errors import DataLossError, OptionError, TopicMissingError
 
     def tell(progress: SyncProgress) -> None:
         say(f"{topic}: {counted(progress.rows, 'record')} in the table")

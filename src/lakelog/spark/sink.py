@@ -25,16 +25,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from lakelog.spark.broker import open_producer
-from lakelog.spark.columns import HEADERS_TYPE
-from lakelog.spark.errors import OptionError
-from lakelog.spark.options import SinkOptions, parse_sink_options
+from lakelog.client.producer.api import Producer
+from lakelog.spark.options import OptionReader
+from lakelog.spark.schema import HEADERS_TYPE
+from lakelog.tables.topic.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from lakelog.client.producer.api import Producer
     from lakelog.client.producer.results import Delivery
 
 _BYTES: tuple[DataType, ...] = (BinaryType(), StringType())
@@ -46,7 +45,27 @@ _ACCEPTED: dict[str, tuple[DataType, ...]] = {
     "headers": (HEADERS_TYPE,),
     "timestamp": (TimestampType(), LongType()),
 }
+_NAMES = (
+    "kafka.bootstrap.servers",
+    "kafka.client.id",
+    "kafka.acks",
+    "kafka.compression.type",
+    "kafka.max.request.size",
+    "topic",
+    "includeHeaders",
+)
+
 _IN_FLIGHT_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    bootstrap: str
+    topic: str | None = None
+    compression: str = "none"
+    acks: int = -1
+    request_bytes_max: int = 1 << 20
+    client_id: str = "lakelog-spark"
 
 
 @dataclass
@@ -65,11 +84,11 @@ class _Writing:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Returns when every row has been acknowledged. Raises the first delivery's error."""
         written = 0
-        with open_producer(
+        with Producer(
             self._options.bootstrap,
             acks=self._options.acks,
             compression=self._options.compression,
-            request_bytes_max=self._options.request_bytes_max,
+            max_request_bytes=self._options.request_bytes_max,
             client_id=self._options.client_id,
         ) as producer:
             pending: list[Delivery] = []
@@ -104,6 +123,22 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
     return StreamWriter(_checked(options, schema))
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Raises `OptionError`."""
+    given = OptionReader(options, _NAMES)
+    acks = given.text("kafka.acks", "all")
+    if acks not in ("all", "-1", "1"):
+        raise OptionError(f"option 'kafka.acks' must be all, -1 or 1, not {acks!r}")
+    return SinkOptions(
+        bootstrap=given.required("kafka.bootstrap.servers"),
+        topic=given.text("topic") or None,
+        compression=given.text("kafka.compression.type", "none"),
+        acks=1 if acks == "1" else -1,
+        request_bytes_max=given.number("kafka.max.request.size", minimum=1024) or 1 << 20,
+        client_id=given.text("kafka.client.id", "lakelog-spark"),
+    )
 
 
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkOptions:

@@ -104,7 +104,7 @@ def _wrap_commit(module: Any) -> None:
 
 _WRAPPERS: dict[str, Callable[[ModuleType], None]] = {
     "lakelog.spark.archive.stream": _wrap_stream,
-    "lakelog.spark.archive.commit": _wrap_commit,
+    "lakelog.tables.archive.commit": _wrap_commit,
 }
 
 

@@ -7,14 +7,14 @@ import sys
 
 _IMPORT = """
 import sys
-import lakelog.spark.source
+import lakelog.spark.source.readers
 import lakelog.spark.archive.stream
 print(*(name for name in sys.modules))
 """
 _NOT_FOR_READERS = (
     *("numba", "pyiceberg", "sqlalchemy", "cyclopts", "rich"),
     *("lakelog.client.producer", "lakelog.client.admin", "lakelog.client.consumer.group"),
-    *("lakelog.client.arrow_compiled", "lakelog.server", "lakelog.assignors", "lakelog.cli"),
+    *("lakelog.tables.decoding.compiled", "lakelog.server", "lakelog.assignors", "lakelog.cli"),
 )
 
 

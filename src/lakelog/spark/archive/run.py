@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -16,31 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyiceberg.exceptions import CommitFailedException
 from pyspark.errors import StreamingQueryException
-from sqlalchemy.exc import SQLAlchemyError
 
-from lakelog.base.errors import KafkaError
 from lakelog.base.events import event
-from lakelog.spark.archive.address import TableReplacedError
-from lakelog.spark.archive.availability import Availability
-from lakelog.spark.archive.history import ProgressMismatchError
-from lakelog.spark.archive.progress import (
-    Extent,
-    ProgressConflictError,
-    ProgressFormatError,
-    read_progress,
-)
-from lakelog.spark.archive.reconcile import Reconciler
-from lakelog.spark.archive.skipped import skipped_between
-from lakelog.spark.archive.stream import FORMAT, ArchiveJob, ArchiveSource
-from lakelog.spark.broker import Broker
-from lakelog.spark.errors import (
-    BadRecordError,
-    DataLossError,
-    TopicGoneError,
-    TopicMissingError,
-)
+from lakelog.spark.archive.stream import FORMAT, ArchiveSource
+from lakelog.tables.archive.availability import Availability
+from lakelog.tables.archive.failures import FINAL, PASSING, SyncError
+from lakelog.tables.archive.progress import Extent, read_progress
+from lakelog.tables.archive.reconcile import Reconciler
+from lakelog.tables.archive.skipped import skipped_between
+from lakelog.tables.archive.state import SyncProgress, state_of
+from lakelog.tables.topic.client import TopicClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,51 +36,8 @@ _POLL_S = 0.5
 _FAILURES_MAX = 3
 _LEFTOVER_AGE_S = 86_400.0
 _JAVA_GONE = (Py4JError, ConnectionError)
-_FINAL = (
-    DataLossError,
-    TopicGoneError,
-    BadRecordError,
-    TopicMissingError,
-    ProgressMismatchError,
-    ProgressFormatError,
-    TableReplacedError,
-)
-"""Errors that end the job. Those of Spark's processes arrive as text and are matched by name, so
-`LogDivergedError` and `LogReplacedError` are not among them: the next reconciliation decides."""
-_PASSING = (
-    KafkaError,
-    ProgressConflictError,
-    CommitFailedException,
-    SQLAlchemyError,
-    OSError,
-)
 _LOST_TAIL = ("LogDivergedError: ", "LogReplacedError: ")
 _CONNECTION = ("UnreachableError: ", "ConnectionLostError: ")
-
-
-class SyncError(Exception):
-    """The archive job cannot continue. The text has the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class SyncProgress:
-    """The table after a commit. `ends` maps partitions to the first offset not archived."""
-
-    rows: int
-    ends: Mapping[int, int]
-    snapshot_id: int | None
-
-
-def state_of(job: ArchiveJob) -> SyncProgress:
-    """Raises `SyncError` when the table is another one, or unreadable."""
-    try:
-        table = job.address.load()
-        ends = read_progress(table.properties, job.topic_id).ends
-    except (TableReplacedError, ProgressFormatError) as error:
-        raise SyncError(str(error)) from error
-    snapshot = table.current_snapshot()
-    rows = 0 if snapshot is None or snapshot.summary is None else snapshot.summary["total-records"]
-    return SyncProgress(int(rows or 0), ends, snapshot and snapshot.snapshot_id)
 
 
 @dataclass
@@ -144,7 +87,7 @@ class Run:
             while not self.stop.is_set():
                 if self._attempt():
                     return
-        except _FINAL as error:
+        except FINAL as error:
             raise SyncError(str(error)) from error
 
     def _attempt(self) -> bool:
@@ -154,16 +97,16 @@ class Run:
             return self._query()
         except StreamingQueryException as error:
             self._failed(_reason(str(error)))
-        except _FINAL:
+        except FINAL:
             raise
-        except _PASSING as error:
+        except PASSING as error:
             self._failed(f"{type(error).__name__}: {error}")
         return False
 
     def _reconcile(self) -> None:
         """Settles table and log. `progress_from` is for the first rollback only."""
-        with Broker(self._job.bootstrap, client_id="lakelog-archive") as broker:
-            self.rows_moved += self.reconciler.run(broker)
+        with TopicClient(self._job.bootstrap, client_id="lakelog-archive") as client:
+            self.rows_moved += self.reconciler.run(client)
         self.reconciler = replace(self.reconciler, progress_from=None)
         self._note_skipped(state_of(self._job).snapshot_id)
 
@@ -188,7 +131,7 @@ class Run:
     def _start(self, checkpoint: Path) -> Any:
         properties = self._job.address.load().properties
         extents: dict[int, Extent] = dict(read_progress(properties, self._job.topic_id).extents)
-        option = replace(self._job, extents=extents).to_option()
+        option = replace(self._job, extents=extents).to_json()
         ranges = self._session.readStream.format(FORMAT).option("job", option).load()
         writer = ranges.writeStream.format(FORMAT).option("job", option)
         writer = writer.option("checkpointLocation", str(checkpoint))
@@ -220,9 +163,9 @@ class Run:
 
         Raises `SyncError` for a final error and after too many failures.
         """
-        with suppress(*_PASSING):  # the table may be what failed
+        with suppress(*PASSING):  # the table may be what failed
             self._report()
-        final = next((each for each in _FINAL if reason.startswith(f"{each.__name__}: ")), None)
+        final = next((each for each in FINAL if reason.startswith(f"{each.__name__}: ")), None)
         if final is not None:
             raise SyncError(reason.removeprefix(f"{final.__name__}: "))
         if self.availability.wait(self.stop):

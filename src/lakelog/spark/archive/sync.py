@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakelog.spark.archive.address import TableAddress
-from lakelog.spark.archive.availability import Availability
-from lakelog.spark.archive.progress import archived_topic_ids
-from lakelog.spark.archive.reconcile import ProgressSource, Reconciler
-from lakelog.spark.archive.run import Run, SyncError, SyncProgress, state_of
-from lakelog.spark.archive.stream import ArchiveJob
-from lakelog.spark.archive.table import admit_null_timestamps, ensure_table
-from lakelog.spark.archive.warehouse import Warehouse, open_warehouse
+from lakelog.spark.archive.run import Run
 from lakelog.spark.archive.workers import check_reachable
-from lakelog.spark.broker import Broker
 from lakelog.spark.session import local_session, require_java
+from lakelog.tables.archive.availability import Availability
+from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.opening import NAMESPACE, open_job
+from lakelog.tables.archive.reconcile import ProgressSource, Reconciler
+from lakelog.tables.archive.state import SyncProgress, state_of
+from lakelog.tables.iceberg.warehouse import open_warehouse
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
 __all__ = ["NAMESPACE", "SyncError", "SyncProgress", "SyncResult", "sync_topic"]
 
 _BATCH_BYTES = 256 << 20
-_TASKS = 2
-NAMESPACE = "lakelog"
 
 Notice = Callable[[str], None]
 """Is called with a line for the user."""
@@ -94,9 +90,15 @@ def sync_topic(
     where = spark.conf.get("spark.master") if spark else master
     for warning in check_reachable(where, place, bootstrap, is_shared=is_warehouse_shared):
         notify(warning)
-    job = _plan(bootstrap, topic, place, table or topic)
-    raw = admit_null_timestamps(job.address) if null_timestamps else 0
-    job = replace(job, batch_bytes=batch_bytes, skip_lost=skip_lost, raw_timestamp_id=raw)
+    job = open_job(
+        bootstrap,
+        topic,
+        place,
+        table or topic,
+        batch_bytes=batch_bytes,
+        skip_lost=skip_lost,
+        null_timestamps=null_timestamps,
+    )
     before = state_of(job)
     checkpoints = Path(checkpoint or place.folder / "checkpoints" / job.topic_id)
     log = place.folder / "spark.log"
@@ -130,50 +132,6 @@ def _result(job: ArchiveJob, before: SyncProgress, rows_moved: int) -> SyncResul
         ends=after.ends,
         snapshot_id=after.snapshot_id,
     )
-
-
-def _plan(bootstrap: str, topic: str, place: Warehouse, table: str) -> ArchiveJob:
-    """The job without its options."""
-    with Broker(bootstrap, client_id="lakelog-archive") as broker:
-        meta = broker.describe([topic])[topic]
-    catalog = place.catalog
-    identifier = (NAMESPACE, table)
-    loaded = _table(place, TableAddress(catalog, identifier))
-    others = archived_topic_ids(loaded.properties) - {meta.topic_id}
-    if others:
-        raise SyncError(
-            f"the table {NAMESPACE}.{table} holds another topic's records (topic id "
-            f"{', '.join(sorted(others))}; {topic!r} is {meta.topic_id} now, perhaps because it "
-            "was deleted and created again): archive into a table of another name"
-        )
-    return ArchiveJob(
-        bootstrap=bootstrap,
-        topic=topic,
-        topic_id=meta.topic_id,
-        catalog=catalog,
-        identifier=identifier,
-        location=loaded.location(),
-        batch_bytes=_BATCH_BYTES,
-        tasks=_TASKS,
-        skip_lost=False,
-        raw_timestamp_id=0,
-        uuid=str(loaded.metadata.table_uuid),
-        extents={},
-    )
-
-
-def _table(place: Warehouse, address: TableAddress) -> Table:
-    """Raises `ValueError` when the warehouse refuses, and when the table is in another one."""
-    try:
-        table = ensure_table(address)
-    except OSError as error:
-        raise ValueError(f"the warehouse {place.location} cannot be used: {error}") from error
-    if not table.location().startswith(f"{place.location}/"):
-        raise ValueError(
-            f"the table {'.'.join(address.identifier)} is at {table.location()} already, not in "
-            f"{place.location}: archive into a table of another name"
-        )
-    return table
 
 
 def _ignore(_: object) -> None:

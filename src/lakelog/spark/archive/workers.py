@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lakelog.client.address import is_loopback, parse_bootstrap
-from lakelog.spark.archive.warehouse import Warehouse, is_remote
 from lakelog.spark.session import has_local_workers
+from lakelog.tables.iceberg.warehouse import Warehouse, is_remote
 
 
 def check_reachable(master: str, place: Warehouse, bootstrap: str, *, is_shared: bool) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from lakelog.spark.demo.broker import DemoBroker
+from lakelog.spark.demo.broker_process import DemoBroker
 from lakelog.spark.demo.lines import split_lines, write_generated_log
 from lakelog.spark.demo.proof import ProofError
 from lakelog.spark.session import JavaMissingError, local_session, require_java

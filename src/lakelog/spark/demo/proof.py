@@ -117,15 +117,15 @@ def _duckdb_rows(archive: SyncResult) -> Iterator[tuple[int, int, bytes | None]]
 def _lakelog_rows(
     bootstrap: str, topic: str, ends: Mapping[int, int]
 ) -> Iterator[tuple[int, int, bytes | None]]:
-    from lakelog.client.arrow import decode_columns
-    from lakelog.spark.broker import Broker
-    from lakelog.spark.planning import OffsetRange
+    from lakelog.tables.decoding.decode import decode_columns
+    from lakelog.tables.topic.client import TopicClient
+    from lakelog.tables.topic.ranges import OffsetRange
 
-    with Broker(bootstrap, client_id="lakelog-demo") as broker:
-        partitions = [(topic, p) for p in broker.describe([topic])[topic].partitions]
-        for (_, partition), end in broker.latest(partitions).items():
+    with TopicClient(bootstrap, client_id="lakelog-demo") as client:
+        partitions = [(topic, p) for p in client.describe([topic])[topic].partitions]
+        for (_, partition), end in client.latest(partitions).items():
             wanted = OffsetRange(topic, partition, ends.get(partition, 0), end)
-            batches = broker.batches(wanted)
+            batches = client.batches(wanted)
             for rows in decode_columns(batches, ["offset", "value"], start=wanted.start, end=end):
                 for offset, value in zip(
                     *(rows.column(i).to_pylist() for i in (0, 1)), strict=True

@@ -11,14 +11,15 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from lakelog.spark.archive import run as running
-from lakelog.spark.archive.address import TableAddress
-from lakelog.spark.archive.availability import Availability
-from lakelog.spark.archive.commit import commit_batch
-from lakelog.spark.archive.reconcile import Reconciler
-from lakelog.spark.archive.run import Run, SyncError
-from lakelog.spark.archive.skipped import Skipped
-from lakelog.spark.archive.stream import ArchiveJob
-from unit.spark.archive.archive_table import TOPIC_ID, write_batch
+from lakelog.spark.archive.run import Run
+from lakelog.tables.archive.availability import Availability
+from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.archive.failures import SyncError
+from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.reconcile import Reconciler
+from lakelog.tables.archive.skipped import Skipped
+from lakelog.tables.iceberg.address import TableAddress
+from unit.tables.archive_table import TOPIC_ID, write_batch
 
 UNREACHABLE = "UnreachableError: nobody listens"
 

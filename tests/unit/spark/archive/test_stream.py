@@ -1,20 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from lakelog.client.offsets import OffsetAt
-from lakelog.spark.archive.progress import Extent, merge_ranges
-from lakelog.spark.archive.stream import ArchiveJob, LogDivergedError, RangeReader
-from lakelog.spark.errors import DataLossError
-from lakelog.spark.offsets import StreamOffset, TopicPartition
-from unit.spark.archive.archive_log import EPOCH, Log
+from lakelog.spark.archive.stream import ArchiveSource, RangeReader
+from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.progress import Extent
+from lakelog.tables.topic.offsets import StreamOffset
+from lakelog.tables.topic.ranges import OffsetRange
+from unit.tables.archive_log import EPOCH, Log
 
 
-def reader(ends: dict[int, int], log: Log, *, skip_lost: bool = False) -> RangeReader:
-    """Of a table that has `ends` archived, in the epoch before that of the log."""
+def reader(log: Log) -> RangeReader:
+    """A reader as Spark makes it, for a table that has offsets [0, 5) of partition 0."""
     job = ArchiveJob(
         bootstrap="b:1",
         topic="t",
@@ -25,81 +22,39 @@ def reader(ends: dict[int, int], log: Log, *, skip_lost: bool = False) -> RangeR
         batch_bytes=1000,
         tasks=2,
         raw_timestamp_id=0,
-        skip_lost=skip_lost,
+        skip_lost=False,
         uuid="",
-        extents={p: Extent(0, end, EPOCH - 1) for p, end in ends.items()},
+        extents={0: Extent(0, 5, EPOCH)},
     )
-    found = RangeReader(ArchiveJob.from_option(job.to_option()))
-    found.__dict__["_broker"] = log
+    source = ArchiveSource({"job": job.to_json()})
+    found = source.streamReader(source.schema())
+    found.__dict__["_client"] = log
     return found
 
 
-def next_ranges(
-    ends: dict[int, int], log: Log, *, skip_lost: bool = False
-) -> dict[int, Extent] | None:
-    """The first batch, `None` if there is none."""
-    source = reader(ends, log, skip_lost=skip_lost)
+def test_the_rows_of_the_query_are_the_ranges_of_its_tasks() -> None:
+    source = reader(Log({0: 9}))
     start = source.initialOffset()
     end = source.latestOffset(start, ReadAllAvailable())
-    if end == start:
-        return None
+    assert StreamOffset.from_json(end).offsets == {"t": {0: 9}}
+
     tasks = source.partitions(start, end)
-    return merge_ranges(each for task in tasks for each in task.value)
+    rows = [row for task in tasks for batch in source.read(task) for row in batch.to_pylist()]
+    assert [OffsetRange(**row) for row in rows] == [
+        OffsetRange("t", 0, 5, 7, "id", EPOCH),
+        OffsetRange("t", 0, 7, 9, "id", EPOCH),
+    ]
 
 
-def test_a_batch_goes_from_the_tables_ends_to_the_logs() -> None:
-    found = next_ranges({0: 5, 1: 7}, Log({0: 9, 1: 7, 2: 3}))
-
-    assert found == {0: Extent(5, 9, EPOCH), 2: Extent(0, 3, EPOCH)}
-
-
-def test_nothing_new_makes_no_batch() -> None:
-    assert next_ranges({0: 5, 1: 7}, Log({0: 5, 1: 7})) is None
+def test_an_idle_log_gives_the_offset_that_spark_knows() -> None:
+    source = reader(Log({0: 5}))
+    start = source.initialOffset()
+    assert source.latestOffset(start, ReadAllAvailable()) is start
 
 
-def test_a_partition_without_records_is_in_the_first_batch_that_sees_it() -> None:
-    assert next_ranges({0: 5}, Log({0: 5, 1: 0})) == {1: Extent(0, 0, EPOCH)}
-    assert next_ranges({0: 5}, Log({0: 6, 1: 0})) == {
-        0: Extent(5, 6, EPOCH),
-        1: Extent(0, 0, EPOCH),
-    }
-
-
-def test_a_partition_that_was_trimmed_before_it_was_seen_is_a_loss() -> None:
-    log = Log({0: 5, 1: 100}, starts={1: 50})
-
-    with pytest.raises(DataLossError, match=r"t-1 \[0, 50\): retention or"):
-        next_ranges({0: 5}, log)
-    assert next_ranges({0: 5}, log, skip_lost=True) == {1: Extent(50, 100, EPOCH)}
-
-
-def test_the_next_batch_is_checked_with_the_epochs_of_the_last() -> None:
-    source = reader({0: 5}, log := Log({0: 9}))
+def test_a_query_that_ends_reads_to_where_the_log_ended_when_it_was_started() -> None:
+    source = reader(log := Log({0: 9}))
+    source.prepareForTriggerAvailableNow()
+    log.ends = {0: 20}
     end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
-    assert StreamOffset.from_json(end).epochs == {"t": {0: EPOCH}}
-
-    log.ends, log.earlier = {0: 20}, {0: 8}
-    with pytest.raises(LogDivergedError, match="t-0 was cut"):
-        source.latestOffset(end, ReadAllAvailable())
-
-
-def test_a_log_that_is_cut_and_grows_while_its_end_is_asked_for_has_no_batch() -> None:
-    class Cut(Log):
-        def latest_places(
-            self, partitions: Iterable[TopicPartition]
-        ) -> dict[TopicPartition, OffsetAt]:
-            self.ends, self.earlier = {0: 130}, {0: 60}
-            return super().latest_places(partitions)
-
-    with pytest.raises(LogDivergedError, match=r"t-0 was cut.* ends at 60"):
-        next_ranges({0: 100}, Cut({0: 100}))
-
-
-@pytest.mark.parametrize("ends", [{0: 9, 1: 6}, {0: 9, 1: 100}])
-@pytest.mark.parametrize("skip_lost", [False, True])
-def test_a_log_that_lost_what_is_archived_is_no_idle_one(
-    ends: dict[int, int], skip_lost: bool
-) -> None:
-    """Whatever has come in its place; only who started the query can settle it."""
-    with pytest.raises(LogDivergedError, match=r"t-1 was cut.*offset 7 in leader epoch 3.* at 6"):
-        next_ranges({0: 5, 1: 7}, Log(ends, earlier={1: 6}), skip_lost=skip_lost)
+    assert StreamOffset.from_json(end).offsets == {"t": {0: 9}}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.spark.archive.warehouse import Warehouse, open_warehouse
 from lakelog.spark.archive.workers import check_reachable
+from lakelog.tables.iceberg.warehouse import Warehouse, open_warehouse
 
 REMOTE = ["spark://127.0.0.1:7077", "yarn", "k8s://https://cluster", "mesos://m:5050", "localhost"]
 LOCAL = ["local", "local[2]", "local[*]", "local[2,4]", "local-cluster[2,1,1024]"]

@@ -1,0 +1,130 @@
+"""Where a query that has read up to some point goes on in the log as it is now.
+
+Topics may have been created, deleted, or created again under the same name since, and a log may
+have lost its tail and grown again. Whatever of that means that records were lost is reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakelog.spark.source.losses import report_loss
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.divergence import find_divergences
+from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, from_items, items
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """The next batch of a query reads from `start` to `end`, which name the same partitions.
+
+    Of a partition that has nothing to read, `end` keeps the leader epoch that `start` has.
+    """
+
+    start: StreamOffset
+    end: StreamOffset
+
+
+def continue_from(
+    client: TopicClient, begin: StreamOffset, target: StreamOffset, *, fail_on_data_loss: bool
+) -> Continuation:
+    """Return how to go on from `begin` to `target`, which holds everything that is to be read.
+
+    New partitions begin at their earliest offset. If losses are accepted, so does a topic that was
+    created again, and a log that was cut goes on from the cut. A query that read beyond an open
+    transaction waits where it is. Raises `DataLossError`, and `TopicMissingError` for a topic that
+    was deleted while this asked about it.
+    """
+    return _Continuing(client, begin, fail_on_data_loss).to(target)
+
+
+class _Continuing:
+    def __init__(self, client: TopicClient, begin: StreamOffset, fail: bool) -> None:
+        self._client = client
+        self._begin = begin
+        self._fail = fail
+
+    def to(self, target: StreamOffset) -> Continuation:
+        ends = self._existing(target)
+        for key, _ in items(self._begin.offsets):
+            if key not in ends:
+                self._lost(f"{_name(key)} was deleted, or is no longer among what is read")
+        starts, continued = self._starts(target, ends)
+        for key, start in starts.items():
+            if start > ends[key]:
+                ends[key] = self._end_before(start, key)
+        epochs: dict[TopicPartition, int] = {}
+        for key in ends:
+            is_idle = key in continued and starts[key] == ends[key]
+            epoch = self._begin.epoch_of(key) if is_idle else None
+            epoch = target.epoch_of(key) if epoch is None else epoch
+            if epoch is not None:
+                epochs[key] = epoch
+        ids = {topic: each for topic, each in target.topic_ids.items() if topic in from_items(ends)}
+        return Continuation(
+            StreamOffset(from_items(starts), ids),
+            StreamOffset(from_items(ends), ids, from_items(epochs)),
+        )
+
+    def _existing(self, target: StreamOffset) -> dict[TopicPartition, int]:
+        """The ends in `target` of the partitions that there still are."""
+        found = self._client.find(target.offsets)
+        ends: dict[TopicPartition, int] = {}
+        for topic, partitions in target.offsets.items():
+            meta = found.get(topic)
+            if meta is None:
+                self._lost(f"topic {topic!r} was deleted")
+            elif not target.is_of(topic, meta.topic_id):
+                self._lost(f"topic {topic!r} was deleted and created again")
+            else:
+                ends |= {(topic, p): e for p, e in partitions.items() if p in meta.partitions}
+        return ends
+
+    def _starts(
+        self, target: StreamOffset, ends: dict[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+        """Where each partition of `ends` begins, and which of them continue an unchanged log."""
+        recreated = {
+            topic
+            for topic, topic_id in target.topic_ids.items()
+            if topic in self._begin.offsets and not self._begin.is_of(topic, topic_id)
+        }
+        for topic in sorted(recreated):
+            self._lost(f"topic {topic!r} was deleted and created again")
+        known = {
+            key: offset
+            for key, offset in items(self._begin.offsets)
+            if key in ends and key[0] not in recreated
+        }
+        diverged = self._diverged(known)
+        new = [key for key in ends if key not in known]
+        earliest = self._client.earliest([*new, *(k for k, at in diverged.items() if at is None)])
+        for key in new:
+            if earliest[key] > 0 and key[0] not in recreated:
+                self._lost(f"{_name(key)} is new, but its first offset is {earliest[key]}")
+        cut = {key: at for key, at in diverged.items() if at is not None}
+        return {**known, **earliest, **cut}, known.keys() - diverged.keys()
+
+    def _diverged(self, known: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Where reading continues in the logs that were cut; `None` if that is unknown."""
+        begin = self._begin
+        found = find_divergences(
+            self._client, StreamOffset(from_items(known), begin.topic_ids, begin.epochs)
+        )
+        if found:
+            self._lost("; ".join(map(str, found)))
+        return {(each.topic, each.partition): each.restart for each in found}
+
+    def _end_before(self, start: int, key: TopicPartition) -> int:
+        """Where to read to in a partition whose readable end is before `start`."""
+        end = self._client.log_end([key])[key]
+        if start > end:
+            self._lost(f"{_name(key)} ends at {end}, before {start} where we were")
+        return min(start, end)
+
+    def _lost(self, what: str) -> None:
+        report_loss(what, fail=self._fail)
+
+
+def _name(key: TopicPartition) -> str:
+    return f"{key[0]}-{key[1]}"

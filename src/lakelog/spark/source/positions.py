@@ -1,0 +1,130 @@
+"""Turns positions (earliest, a time, given offsets) into offsets, by asking the broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakelog.client.offsets import OffsetAt
+from lakelog.spark.source.options import (
+    AtTimestamp,
+    AtTimestamps,
+    Boundary,
+    Position,
+    Subscription,
+)
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import OptionError, TopicMissingError
+from lakelog.tables.topic.offsets import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    Offsets,
+    StreamOffset,
+    TopicPartition,
+    from_items,
+    items,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """What there is of a subscription: topic ids by name, partitions in order, and by topic a
+    sentence about what it names and does not exist."""
+
+    topic_ids: dict[str, str]
+    partitions: list[TopicPartition]
+    missing: dict[str, str]
+
+    def complete(self) -> Subscribed:
+        """Itself. Raises `TopicMissingError` if anything is missing."""
+        if self.missing:
+            raise TopicMissingError(next(iter(self.missing.values())))
+        return self
+
+
+def find_topics(client: TopicClient, subscription: Subscription) -> Subscribed:
+    """The topics of a subscription as they are now."""
+    missing: dict[str, str] = {}
+    if subscription.pattern:
+        matches = re.compile(subscription.pattern).fullmatch
+        metas = {name: meta for name, meta in client.topics().items() if matches(name)}
+    else:
+        names = sorted({*subscription.topics, *(topic for topic, _ in subscription.partitions)})
+        metas = client.find(names)
+        missing = {name: client.missing_text(name) for name in names if name not in metas}
+    existing = [(meta.name, p) for meta in metas.values() for p in meta.partitions]
+    for topic, partition in subscription.partitions:
+        if topic in metas and (topic, partition) not in existing:
+            missing[topic] = f"topic {topic!r} has no partition {partition}"
+    wanted = set(subscription.partitions or existing)
+    ids = {meta.name: meta.topic_id for meta in metas.values()}
+    return Subscribed(ids, sorted(wanted & set(existing)), missing)
+
+
+def resolve(
+    client: TopicClient,
+    position: Position,
+    found: Subscribed,
+    *,
+    latest_if_no_timestamp: bool = True,
+) -> StreamOffset:
+    """A point with an offset for each partition, and a leader epoch where it is known.
+
+    Raises `OptionError` when the position does not fit.
+    """
+    partitions = found.partitions
+    if isinstance(position, Boundary):
+        time = EARLIEST_OFFSET if position is Boundary.EARLIEST else LATEST_OFFSET
+        return _point(client.places(dict.fromkeys(partitions, time)), found)
+    if isinstance(position, AtTimestamp):
+        wanted = dict.fromkeys(partitions, position.timestamp_ms)
+        return _point(_at_timestamps(client, wanted, latest_if_no_timestamp), found)
+    if isinstance(position, AtTimestamps):
+        _check_same_partitions(position.timestamps_ms, partitions)
+        wanted = dict(items(position.timestamps_ms))
+        return _point(_at_timestamps(client, wanted, latest_if_no_timestamp), found)
+    _check_same_partitions(position.offsets, partitions)
+    return _given(client, position, found)
+
+
+def _point(places: Mapping[TopicPartition, OffsetAt], found: Subscribed) -> StreamOffset:
+    offsets = {key: place.offset for key, place in places.items()}
+    epochs = {key: place.leader_epoch for key, place in places.items() if place.leader_epoch >= 0}
+    return StreamOffset(from_items(offsets), found.topic_ids, from_items(epochs))
+
+
+def _check_same_partitions(given: Offsets, partitions: list[TopicPartition]) -> None:
+    named = {tp for tp, _ in items(given)}
+    if named != set(partitions):
+        missing = sorted(set(partitions) - named) + sorted(named - set(partitions))
+        text = ", ".join(f"{topic}-{partition}" for topic, partition in missing)
+        raise OptionError(
+            f"offsets given as JSON must name exactly the partitions that are read; differs: {text}"
+        )
+
+
+def _at_timestamps(
+    client: TopicClient, wanted: dict[TopicPartition, int], latest_if_none: bool
+) -> dict[TopicPartition, OffsetAt]:
+    places = client.places(wanted)
+    missing = [tp for tp, place in places.items() if place.offset < 0]
+    if missing and not latest_if_none:
+        text = ", ".join(f"{topic}-{partition}" for topic, partition in missing)
+        raise OptionError(
+            f"no record at or after the given time in {text} (the option "
+            "startingOffsetsByTimestampStrategy=latest starts these at their end)"
+        )
+    return {**places, **client.latest_places(missing)}
+
+
+def _given(client: TopicClient, given: StreamOffset, found: Subscribed) -> StreamOffset:
+    """The point as it was given, with ids and epochs if it has them; -1 and -2 are looked up."""
+    specials = {key: at for key, at in items(given.offsets) if at < 0}
+    asked = _point(client.places(specials), found)
+    epochs = {key: epoch for key, epoch in items(given.epochs) if key not in specials}
+    return StreamOffset(
+        from_items({**dict(items(given.offsets)), **dict(items(asked.offsets))}),
+        {**found.topic_ids, **given.topic_ids},
+        from_items({**epochs, **dict(items(asked.epochs))}),
+    )

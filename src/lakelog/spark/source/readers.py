@@ -1,0 +1,38 @@
+"""What `format("lakelog")` builds for a query that reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lakelog.spark.schema import check_schema, source_schema
+from lakelog.spark.source.batch import BatchReader
+from lakelog.spark.source.options import parse_source_options
+from lakelog.spark.source.stream import StreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def schema_of(options: Mapping[str, str]) -> StructType:
+    """The columns of a query without a schema of its own.
+
+    Spark asks before it says whether the query streams, so only what both kinds allow is refused
+    here.
+    """
+    given = parse_source_options(options, streaming=False)
+    return source_schema(
+        given.columns,
+        include_headers=given.include_headers,
+        null_timestamps=given.null_timestamps,
+    )
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
+    check_schema(schema)
+    return BatchReader(parse_source_options(options, streaming=False), schema)
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+    check_schema(schema)
+    return StreamReader(parse_source_options(options, streaming=True), schema)

@@ -1,0 +1,145 @@
+"""The streaming source: positions, admission control, and what changes under a running query.
+
+The reader object lives in one Python process for the whole query and is asked for the next end
+offset before each micro-batch. The state that must outlive it is in the offsets themselves, which
+Spark keeps in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from lakelog.base.events import event
+from lakelog.spark.source.batch import RangePartition, open_client, plan, read_range
+from lakelog.spark.source.continuation import Continuation, continue_from
+from lakelog.spark.source.options import Boundary, SourceOptions
+from lakelog.spark.source.positions import find_topics, resolve
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import TopicMissingError
+from lakelog.tables.topic.offsets import StreamOffset
+from lakelog.tables.topic.ranges import limit_offsets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+T = TypeVar("T")
+
+_log = logging.getLogger("lakelog.spark")
+_LOOKS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The end of everything that is subscribed to, and what is missing of it, by topic."""
+
+    point: StreamOffset
+    missing: Mapping[str, str]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._final: _Latest | None = None
+        self._latest: StreamOffset | None = None
+        self._told_missing: set[str] = set()
+
+    @cached_property
+    def _client(self) -> TopicClient:
+        return open_client(self._options)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return resolve(
+            self._client,
+            self._options.starting,
+            find_topics(self._client, self._options.subscription).complete(),
+            latest_if_no_timestamp=self._options.latest_if_no_timestamp,
+        ).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self._options.offsets_per_trigger_max
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._final = self._looking_again(self._read_latest)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next batch; `start` itself when there is nothing to read."""
+        begin = StreamOffset.from_json(start)
+        return self._looking_again(lambda: self._end_of_next(begin, limit)).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return None if self._latest is None else self._latest.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        continuation = self._looking_again(lambda: self._continue(begin, target))
+        return plan(continuation.start, continuation.end, self._options)
+
+    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self._options, self._schema, partition.value)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the checkpoint is the progress."""
+
+    def stop(self) -> None:
+        if "_client" in self.__dict__:
+            self._client.close()
+
+    def _end_of_next(self, begin: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        latest = self._final or self._read_latest()
+        self._latest = latest.point
+        self._check_missing(latest.missing, begin)
+        continuation = self._continue(begin, latest.point)
+        end = continuation.end
+        if isinstance(limit, ReadMaxRows):
+            limited = limit_offsets(continuation.start.offsets, end.offsets, limit.max_rows)
+            end = replace(end, offsets=limited)
+        return end
+
+    def _continue(self, begin: StreamOffset, target: StreamOffset) -> Continuation:
+        return continue_from(
+            self._client, begin, target, fail_on_data_loss=self._options.fail_on_data_loss
+        )
+
+    def _read_latest(self) -> _Latest:
+        found = find_topics(self._client, self._options.subscription)
+        return _Latest(resolve(self._client, Boundary.LATEST, found), found.missing)
+
+    def _check_missing(self, missing: Mapping[str, str], begin: StreamOffset) -> None:
+        """Topics that the query has read before are a loss, which `continue_from` reports.
+
+        Others may be misspelt: raises `TopicMissingError`, unless losses are accepted. One that was
+        deleted long ago looks the same.
+        """
+        for topic, text in missing.items():
+            if self._options.fail_on_data_loss and topic not in begin.offsets:
+                raise TopicMissingError(text)
+            if text not in self._told_missing:
+                self._told_missing.add(text)
+                _log.warning(
+                    "%s; its records are not read", text, extra=event("subscribed_topic_missing")
+                )
+
+    def _looking_again(self, work: Callable[[], T]) -> T:
+        """`work()`, again when a topic was deleted meanwhile and losses are accepted."""
+        for _ in range(_LOOKS_MAX - 1):
+            try:
+                return work()
+            except TopicMissingError:
+                if self._options.fail_on_data_loss:
+                    raise
+        return work()

@@ -1,0 +1,12 @@
+"""The table engine: reads topics as columns and archives them into Iceberg tables.
+
+It needs no Spark; Spark jobs (`lakelog.spark`) call it. PyIceberg is imported only here, and the
+client is the only way to a broker. The rooms, from the bottom up:
+
+- `decoding`: record batches into Arrow columns.
+- `topic`: what a topic holds, and ranges of its offsets as rows.
+- `iceberg`: catalog, tables, data files and snapshots, without knowledge of topics.
+- `archive`: the progress of a topic in a table, and the batches that advance it.
+
+Read `archive/__init__.py` first. This package starts no process and runs no job by itself.
+"""

@@ -1,0 +1,66 @@
+"""Waits for a broker that went away, with one line when it goes and one when it is back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakelog.base.errors import KafkaError
+from lakelog.client.errors import ConnectionLostError, UnreachableError
+from lakelog.client.retry import pauses
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import TopicMissingError
+
+_PROBE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """`limit_s` bounds one absence in seconds; `None` waits as long as it takes."""
+
+    bootstrap: str
+    topic: str
+    limit_s: float | None
+    notice: Callable[[str], None]
+
+    def wait(self, stop: threading.Event) -> bool:
+        """Returns when the broker answers for all partitions of the topic, or `stop` is set.
+
+        Returns whether it was away. Raises `UnreachableError` when it stays away for too long.
+        """
+        absence = self._absence()
+        if not absence:
+            return False
+        limit = "until it returns" if self.limit_s is None else f"up to {self.limit_s:g} s"
+        self.notice(f"{self.topic}: {absence}; waiting {limit}")
+        deadline = None if self.limit_s is None else time.monotonic() + self.limit_s
+        for pause in pauses():
+            if stop.wait(pause):
+                return True
+            absence = self._absence()
+            if not absence:
+                self.notice(f"{self.topic}: the broker answers again")
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                raise UnreachableError(
+                    f"after waiting {self.limit_s:g} s: {absence}; the table has what was "
+                    "committed before"
+                )
+        raise AssertionError("pauses never end")
+
+    def _absence(self) -> str:
+        """Return why the topic cannot be read, or nothing. One partition may be offline."""
+        name = "lakelog-archive"
+        try:
+            with TopicClient(self.bootstrap, client_id=name, timeout_s=_PROBE_S) as client:
+                meta = client.describe([self.topic])[self.topic]
+                client.latest([(self.topic, partition) for partition in meta.partitions])
+        except TopicMissingError:
+            return ""
+        except (UnreachableError, ConnectionLostError, OSError):
+            return f"no broker answers at {self.bootstrap}"
+        except KafkaError as error:
+            return str(error)
+        return ""

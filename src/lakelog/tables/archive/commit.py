@@ -1,0 +1,124 @@
+"""Commits a batch: its files and the new progress, in one transaction of the table.
+
+Every attempt begins by loading the table, and so does the next one after any failure: a commit
+that raised may have succeeded. A transaction holds the snapshot it
+was built on as a requirement, so it fails after any other commit since then. Only after
+a failure that is certain may the batch's files be removed; an unknown outcome leaves them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table, Transaction
+
+from lakelog.base.events import event
+from lakelog.tables.archive.history import ProgressMismatchError, agreed_progress
+from lakelog.tables.archive.progress import (
+    Extent,
+    Progress,
+    ProgressConflictError,
+    Standing,
+    advance,
+    property_name,
+    standing,
+)
+from lakelog.tables.archive.skipped import Skipped, before_extents, summary_entry
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.expiry import expire_snapshots
+from lakelog.tables.iceberg.references import remove_unreferenced
+from lakelog.tables.iceberg.table import load_for_commit
+
+_log = logging.getLogger("lakelog.tables")
+_ATTEMPTS_MAX = 8
+
+
+class Outcome(Enum):
+    APPENDED = "appended"
+    ALREADY_THERE = "already there"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one micro-batch wrote, or found out without files."""
+
+    topic_id: str
+    query_id: str
+    number: int
+    extents: Mapping[int, Extent]
+    paths: tuple[str, ...]
+    skipped: tuple[Skipped, ...] = ()
+
+
+def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
+    """Appends the batch unless the table holds it already.
+
+    Raises `ProgressConflictError` when it may do neither, `ProgressMismatchError`,
+    `TableReplacedError`, and the last error of the catalog when it never answered.
+    """
+    is_unknown = False
+    for attempt in range(_ATTEMPTS_MAX):
+        table = load_for_commit(address)
+        try:
+            before = agreed_progress(table, batch.topic_id)
+            place = standing(before, batch.extents)
+        except (ProgressConflictError, ProgressMismatchError):
+            _clean_up(table, batch, is_unknown=is_unknown)
+            raise
+        if place is not Standing.NEXT:
+            _clean_up(table, batch, is_unknown=is_unknown)
+            return Outcome.ALREADY_THERE
+        try:
+            append(table, batch, before)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the table has the answer
+            _log.info(
+                "the commit of batch %s is looked at again: %s",
+                batch.number,
+                error,
+                extra=event("archive_commit_retried", batch=batch.number),
+            )
+            is_unknown |= not isinstance(error, CommitFailedException)
+            last = error
+            time.sleep(0.05 * 2**attempt)
+            continue
+        expire_snapshots(address)
+        return Outcome.APPENDED
+    raise last
+
+
+def append(table: Table, batch: Batch, before: Progress) -> None:
+    """One transaction. Without files it still makes a snapshot, which is what fences it."""
+    after = advance(before, batch.extents, query_id=batch.query_id, number=batch.number)
+    skipped = (*batch.skipped, *before_extents(before, batch.extents))
+    with table.transaction() as transaction:
+        record(transaction, batch.topic_id, after, batch.paths, skipped)
+
+
+def record(
+    transaction: Transaction,
+    topic_id: str,
+    progress: Progress,
+    paths: Iterable[str] = (),
+    skipped: Iterable[Skipped] = (),
+) -> None:
+    """Adds the files and the progress to a transaction: property and summary change together."""
+    entry = {property_name(topic_id): progress.to_text()}
+    summary = {**entry, **summary_entry(skipped)}
+    transaction.add_files(list(paths), snapshot_properties=summary, check_duplicate_files=False)
+    transaction.set_properties(entry)
+
+
+def abandon_batch(address: TableAddress, paths: Iterable[str]) -> None:
+    """Removes what a batch wrote for which no commit was tried."""
+    remove_unreferenced(address.load(), tuple(paths))
+
+
+def _clean_up(table: Table, batch: Batch, *, is_unknown: bool) -> None:
+    """A commit whose outcome is unknown may still land, with the files of the batch."""
+    if not is_unknown:
+        remove_unreferenced(table, batch.paths)

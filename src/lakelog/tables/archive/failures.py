@@ -1,0 +1,44 @@
+"""Which errors end an archive job, and which ones may disappear when the job starts again."""
+
+from __future__ import annotations
+
+from pyiceberg.exceptions import CommitFailedException
+from sqlalchemy.exc import SQLAlchemyError
+
+from lakelog.base.errors import KafkaError
+from lakelog.tables.archive.history import ProgressMismatchError
+from lakelog.tables.archive.progress import ProgressConflictError, ProgressFormatError
+from lakelog.tables.iceberg.address import TableReplacedError
+from lakelog.tables.topic.errors import (
+    BadRecordError,
+    DataLossError,
+    TopicGoneError,
+    TopicMissingError,
+)
+
+FINAL = (
+    DataLossError,
+    TopicGoneError,
+    BadRecordError,
+    TopicMissingError,
+    ProgressMismatchError,
+    ProgressFormatError,
+    TableReplacedError,
+)
+"""Errors that end the job.
+
+Errors of Spark's processes arrive as text and are matched by class name. `LogDivergedError` and
+`LogReplacedError` are therefore not matched here: the next reconciliation decides about them.
+"""
+PASSING = (
+    KafkaError,
+    ProgressConflictError,
+    CommitFailedException,
+    SQLAlchemyError,
+    OSError,
+)
+"""Errors after which a new attempt may succeed."""
+
+
+class SyncError(Exception):
+    """The archive job cannot continue. The text has the reason."""

@@ -1,0 +1,106 @@
+"""What a task of the archive does: read offset ranges, write one Parquet file.
+
+Rows go through in batches, so memory stays bounded whatever the size of the ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakelog.tables.archive.partitions import lost_before
+from lakelog.tables.iceberg.data_file import data_file
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.errors import DataLossError, RecordsRemovedError
+from lakelog.tables.topic.ranges import OffsetRange
+from lakelog.tables.topic.reading import OnLoss, Reading
+from lakelog.tables.topic.rows import ArrowRows
+
+_ROW_GROUP_BYTES = 32 << 20
+_WAY_ON = (
+    "Repeat with --null-timestamps to archive such a timestamp as null, with its number in the "
+    "column rawTimestamp"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of some ranges: a file unless they had no records, and the skipped offsets."""
+
+    path: str | None
+    rows: int
+    skipped: list[OffsetRange]
+
+
+def write_ranges(
+    bootstrap: str,
+    ranges: Sequence[OffsetRange],
+    schema: pa.Schema,
+    path: str,
+    catalog: Mapping[str, str],
+    *,
+    skip_lost: bool,
+) -> Written:
+    """Writes every record of `ranges` to the new file `path`, a URI, unless there are none.
+
+    `catalog` holds PyIceberg's properties, for a path that is not on this machine. Raises
+    `DataLossError` when the log no longer holds all of a range, unless `skip_lost`. The file is
+    removed again when anything fails, or nothing is in it.
+    """
+    target = data_file(path, catalog)
+    rows = 0
+    skipped: list[OffsetRange] = []
+    on_loss = policy(skipped if skip_lost else None)
+    try:
+        with (
+            target.writing() as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+            TopicClient(bootstrap, client_id="lakelog-archive") as client,
+        ):
+            for each in ranges:
+                rows += _copy(Reading(client, each, on_loss), _rows(schema), writer)
+    except BaseException:
+        target.remove()
+        raise
+    if rows == 0:
+        target.remove()
+    return Written(path if rows else None, rows, skipped)
+
+
+def _rows(schema: pa.Schema) -> ArrowRows:
+    nullable = schema.field("timestamp").nullable
+    return ArrowRows(schema, null_timestamps=nullable, way_on=_WAY_ON)
+
+
+def _copy(reading: Reading, rows: ArrowRows, writer: pq.ParquetWriter) -> int:
+    count = 0
+    group: list[pa.RecordBatch] = []
+    while reading.find_remaining():
+        for batch in rows.convert(reading.remaining, reading.batches()):
+            count += batch.num_rows
+            group.append(batch)
+            if sum(each.nbytes for each in group) >= _ROW_GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(group))
+                group = []
+    if group:
+        writer.write_table(pa.Table.from_batches(group))
+    return count
+
+
+def policy(skipped: list[OffsetRange] | None) -> OnLoss:
+    """Raise for every loss, or add removed records to `skipped`.
+
+    Others may not be skipped: the job plans a range of a cut log again.
+    """
+
+    def on_loss(lost: OffsetRange, error: DataLossError) -> None:
+        if not isinstance(error, RecordsRemovedError):
+            raise error
+        if skipped is None:
+            raise DataLossError(lost_before([str(lost)]))
+        skipped.append(lost)
+
+    return on_loss

@@ -1,0 +1,59 @@
+"""What one archive job is: which topic, which table, which limits.
+
+Every process of the job gets it as JSON. Importing this module does not import PyIceberg.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from lakelog.tables.archive.progress import Extent
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveJob:
+    """`batch_bytes` is the approximate size of the log that one commit archives.
+
+    raw_timestamp_id: the id of the table's column `rawTimestamp`, or 0 if a timestamp that is not
+    representable is an error. uuid: the table's. extents: the extents of all partitions that the
+    table holds when the query starts.
+    """
+
+    bootstrap: str
+    topic: str
+    topic_id: str
+    catalog: dict[str, str]
+    identifier: tuple[str, str]
+    location: str
+    batch_bytes: int
+    tasks: int
+    skip_lost: bool
+    raw_timestamp_id: int
+    uuid: str
+    extents: dict[int, Extent]
+
+    @property
+    def address(self) -> TableAddress:
+        return TableAddress(self.catalog, self.identifier, self.uuid)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the data files."""
+        return (
+            with_null_timestamps(self.raw_timestamp_id) if self.raw_timestamp_id else ARROW_SCHEMA
+        )
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ArchiveJob:
+        value = json.loads(text)
+        namespace, name = value.pop("identifier")
+        extents = {int(p): Extent(*numbers) for p, numbers in value.pop("extents").items()}
+        return cls(identifier=(namespace, name), extents=extents, **value)

@@ -1,0 +1,133 @@
+"""Plans the batches of an archive job: which offsets come next, and which task writes them.
+
+The first batch begins where the table ends. Before each batch the planner asks the leaders whether
+the log still holds what is archived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.partitions import first_extents
+from lakelog.tables.archive.progress import Extent, Progress
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.divergence import find_divergences
+from lakelog.tables.topic.errors import DataLossError, LogDivergedError
+from lakelog.tables.topic.offsets import StreamOffset, from_items
+from lakelog.tables.topic.ranges import OffsetRange, limit_offsets, ranges_between, split_ranges
+
+_SAMPLED_MAX = 16
+"""Partitions whose records are sampled to estimate how many bytes an offset takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlanner:
+    """The batches of one job. All methods raise `KafkaError` if the cluster does not answer."""
+
+    job: ArchiveJob
+    client: TopicClient
+
+    def table_end(self) -> StreamOffset:
+        """Return where the table ended when the query started."""
+        known = Progress(self.job.extents)
+        return self._point(known.ends, known.leader_epochs)
+
+    def log_end(self) -> StreamOffset:
+        """Return where the readable part of every partition ends.
+
+        Raises `DataLossError` if another topic has the name now.
+        """
+        topic = self.job.topic
+        meta = self.client.describe([topic])[topic]
+        if meta.topic_id != self.job.topic_id:
+            raise DataLossError(f"topic {topic!r} was deleted and created again")
+        places = self.client.latest_places([(topic, p) for p in meta.partitions])
+        offsets = from_items({key: place.offset for key, place in places.items()})
+        epochs = {p: each.leader_epoch for (_, p), each in places.items() if each.leader_epoch >= 0}
+        return self._point(offsets[topic], epochs)
+
+    def batch_end(self, begin: StreamOffset, target: StreamOffset | None) -> StreamOffset:
+        """Return the end of the batch that begins at `begin`, or `begin` if nothing is new.
+
+        target: where the last batch ends; by default the end of the log. Raises
+        `LogDivergedError` if the log lost archived records, and `DataLossError` for offsets that
+        were removed before they were archived, unless the job skips them.
+        """
+        latest = target or self.log_end()
+        # The order matters. If the log were checked first, it could be cut and grow before its end
+        # is read: the batch would then carry the new epoch without a check.
+        self._check_log(begin)
+        added = self._added(begin)
+        topic = self.job.topic
+        starts = {**begin.offsets.get(topic, {}), **_starts(added)}
+        ranges = ranges_between({topic: starts}, latest.offsets)
+        if not ranges and not added:
+            return begin
+        ends = starts
+        if ranges:
+            most = self._offsets_max(ranges)
+            ends = limit_offsets({topic: starts}, latest.offsets, most)[topic]
+        return self._point(ends, latest.epochs.get(topic, {}))
+
+    def tasks(self, begin: StreamOffset, end: StreamOffset) -> list[list[OffsetRange]]:
+        """Return the ranges of each task.
+
+        A partition that was added without records gets an empty range: the commit names it.
+        """
+        topic, added = self.job.topic, self._added(begin)
+        offsets = {topic: {**begin.offsets.get(topic, {}), **_starts(added)}}
+        empty = [
+            OffsetRange(topic, p, extent.start, extent.end)
+            for p, extent in added.items()
+            if end.offsets[topic].get(p) == extent.end
+        ]
+        pieces = [*split_ranges(ranges_between(offsets, end.offsets), self.job.tasks), *empty]
+        epochs = end.epochs.get(topic, {})
+        pieces = [replace(each, leader_epoch=epochs.get(each.partition, -1)) for each in pieces]
+        return _deal(pieces, self.job.tasks)
+
+    def _point(self, offsets: dict[int, int], epochs: dict[int, int]) -> StreamOffset:
+        topic = self.job.topic
+        return StreamOffset({topic: offsets}, {topic: self.job.topic_id}, {topic: epochs})
+
+    def _check_log(self, point: StreamOffset) -> None:
+        diverged = find_divergences(self.client, point)
+        if diverged:
+            raise LogDivergedError("; ".join(str(each) for each in diverged))
+
+    def _added(self, point: StreamOffset) -> dict[int, Extent]:
+        """Return the partitions that were added to the topic after `point`."""
+        topic = self.job.topic
+        known = Progress({p: Extent(at, at) for p, at in point.offsets.get(topic, {}).items()})
+        partitions = self.client.describe([topic])[topic].partitions
+        return first_extents(self.client, topic, partitions, known, skip_lost=self.job.skip_lost)
+
+    def _offsets_max(self, ranges: list[OffsetRange]) -> int:
+        """Estimate from samples how many offsets make a batch of about `batch_bytes`."""
+        largest = sorted(ranges, key=lambda each: each.size, reverse=True)[:_SAMPLED_MAX]
+        first = self.client.earliest([(each.topic, each.partition) for each in largest])
+        weights = {each: self._weight(each, first[each.topic, each.partition]) for each in largest}
+        offsets = sum(each.size for each in largest)
+        average = sum(each.size * weight for each, weight in weights.items()) / offsets
+        return max(1, int(self.job.batch_bytes / max(average, 1.0)))
+
+    def _weight(self, each: OffsetRange, first: int) -> float:
+        """Return the bytes per offset; offsets that retention removed count as 0 bytes."""
+        start = min(max(each.start, first), each.end)
+        return self.client.bytes_per_offset(each.topic, each.partition, start, each.end)
+
+
+def _starts(extents: dict[int, Extent]) -> dict[int, int]:
+    return {partition: extent.start for partition, extent in extents.items()}
+
+
+def _deal(ranges: list[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
+    """Return groups of about equal size for at most `tasks` tasks, each ordered by partition."""
+    groups: list[list[OffsetRange]] = [[] for _ in range(min(tasks, len(ranges)))]
+    sizes = [0] * len(groups)
+    for each in sorted(ranges, key=lambda each: each.size, reverse=True):
+        smallest = sizes.index(min(sizes))
+        groups[smallest].append(each)
+        sizes[smallest] += each.size
+    return [sorted(group, key=lambda each: (each.partition, each.start)) for group in groups]

@@ -1,0 +1,213 @@
+"""Brings table and log into agreement before a query starts.
+
+Three things may stand between them. The table was rolled back, so its property claims what its
+snapshot does not have. The log lost records that are archived, and may hold others under their
+offsets. Or the table's progress lacks partitions that the topic has. The first two stop the job
+unless its options say how to go on; each is settled by one commit that fences like any other.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan, Or
+from pyiceberg.table import Table
+
+from lakelog.client.epochs import EpochEnd
+from lakelog.tables.archive.commit import Batch, commit_batch, record
+from lakelog.tables.archive.history import (
+    ProgressMismatchError,
+    agreed_progress,
+    recorded_progress,
+)
+from lakelog.tables.archive.job import ArchiveJob
+from lakelog.tables.archive.partitions import first_extents, lost_before
+from lakelog.tables.archive.progress import UNKNOWN, Extent, Progress, read_progress
+from lakelog.tables.iceberg.table import load_for_commit
+from lakelog.tables.topic.client import TopicClient
+from lakelog.tables.topic.divergence import Divergence, find_divergences
+from lakelog.tables.topic.errors import DataLossError, LogDivergedError
+from lakelog.tables.topic.offsets import StreamOffset
+
+_TAG = "lakelog-lost-"
+_NO_QUERY = ""
+_NO_BATCH = -1
+
+
+class ProgressSource(Enum):
+    """Which progress to use when the table's property and its current snapshot disagree."""
+
+    SNAPSHOT = "snapshot"
+    PROPERTY = "property"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciler:
+    """Settles what `job` may settle by itself. `notice` is called with a line for the user."""
+
+    job: ArchiveJob
+    progress_from: ProgressSource | None
+    notice: Callable[[str], None]
+
+    def run(self, client: TopicClient) -> int:
+        """Returns how many rows were moved out of the table.
+
+        Raises `ProgressMismatchError`, `LogDivergedError`, `DataLossError`, and what the catalog
+        and the broker raise.
+        """
+        job = self.job
+        partitions = self._partitions(client)
+        self._settle_rollback()
+        table = load_for_commit(job.address)
+        progress = agreed_progress(table, job.topic_id)
+        diverged = self._diverged(client, progress)
+        self._partitions(client)  # no row is moved for what another topic of this name answered
+        moved = self._replace_lost(table, progress, diverged) if diverged else 0
+        self._check_kept(client)
+        self._enrol(client, partitions)
+        return moved
+
+    def _partitions(self, client: TopicClient) -> tuple[int, ...]:
+        """Those of the topic. Raises `DataLossError` if another one has its name now."""
+        meta = client.describe([self.job.topic])[self.job.topic]
+        if meta.topic_id != self.job.topic_id:
+            raise DataLossError(f"topic {self.job.topic!r} was deleted and created again")
+        return meta.partitions
+
+    def _settle_rollback(self) -> None:
+        job = self.job
+        table = load_for_commit(job.address)
+        try:
+            agreed_progress(table, job.topic_id)
+            return
+        except ProgressMismatchError:
+            if self.progress_from is None:
+                raise
+        progress: Progress | None = read_progress(table.properties, job.topic_id)
+        if self.progress_from is ProgressSource.SNAPSHOT:
+            progress = recorded_progress(table, job.topic_id).progress
+        if progress is None:
+            raise ProgressMismatchError(
+                f"no kept snapshot of the table {'.'.join(job.identifier)} says how far it is "
+                "archived: make a newer snapshot the current one, pass --progress-from property, "
+                "or archive into a table of another name"
+            )
+        with table.transaction() as transaction:
+            record(transaction, job.topic_id, progress)
+        self.notice(f"{job.topic}: continues with the progress of the {self.progress_from.value}")
+
+    def _diverged(self, client: TopicClient, progress: Progress) -> list[Divergence]:
+        """Return the partitions whose log does not hold what is archived.
+
+        Without a leader epoch, as in a table of version 1, only the end of the log is compared.
+        """
+        topic = self.job.topic
+        ids = {topic: self.job.topic_id}
+        point = StreamOffset({topic: progress.ends}, ids, {topic: progress.leader_epochs})
+        found = find_divergences(client, point)
+        unknown = [(topic, p) for p in progress.ends if p not in progress.leader_epochs]
+        for (_, partition), end in client.log_end(unknown).items() if unknown else ():
+            archived = progress.ends[partition]
+            if end < archived:
+                found.append(Divergence(topic, partition, archived, UNKNOWN, EpochEnd(-1, end)))
+        return found
+
+    def _replace_lost(self, table: Table, progress: Progress, diverged: list[Divergence]) -> int:
+        """Takes the rows of lost records out of the table and sets its progress back to where the
+        log was cut. A tag keeps the snapshot that has them: the table may be their last copy."""
+        text = "; ".join(_described(each) for each in diverged)
+        name = ".".join(self.job.identifier)
+        rows = [(each.partition, each.restart, each.offset) for each in diverged]
+        cut = [(partition, at, end) for partition, at, end in rows if at is not None]
+        phantoms = ", ".join(f"partition {p} offsets [{at}, {end})" for p, at, end in cut)
+        if len(cut) < len(rows):
+            raise LogDivergedError(f"{text}. Archive it into a table of another name")
+        if not self.job.skip_lost:
+            raise LogDivergedError(
+                f"{text}. The table {name} has rows of records that the topic has no more: "
+                f"{phantoms}. --skip-lost moves them out of the table, where a tag keeps them, and "
+                "archives what the topic has in their place"
+            )
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        tag = f"{_TAG}{snapshot.snapshot_id}"
+        if tag not in table.metadata.refs:
+            table.manage_snapshots().create_tag(snapshot.snapshot_id, tag).commit()
+        epochs = {each.partition: each.found.epoch for each in diverged}
+        back = {p: Extent(min(progress.extents[p].start, at), at, epochs[p]) for p, at, _ in cut}
+        after = Progress({**progress.extents, **back}, _NO_QUERY, _NO_BATCH)
+        before = _rows(table)
+        with warnings.catch_warnings(), table.transaction() as transaction:
+            warnings.simplefilter("ignore")  # that nothing matched, when no rows were lost
+            transaction.delete(_is_any_of(self.job.topic, cut))
+            record(transaction, self.job.topic_id, after)
+        moved = before - _rows(self.job.address.load())
+        self.notice(
+            f"{self.job.topic}: {text}. {moved} rows of {name} ({phantoms}) are no longer in the "
+            f"table; the tag {tag} keeps the snapshot that has them"
+        )
+        return moved
+
+    def _check_kept(self, client: TopicClient) -> None:
+        """A task that reads a range checks the same again: retention goes on. The commit names what
+        was skipped in the end."""
+        topic = self.job.topic
+        ends = agreed_progress(self.job.address.load(), self.job.topic_id).ends
+        first = client.earliest([(topic, partition) for partition in ends])
+        lost = [
+            f"{topic}-{partition} [{end}, {first[topic, partition]})"
+            for partition, end in ends.items()
+            if end < first[topic, partition]
+        ]
+        if lost and not self.job.skip_lost:
+            raise DataLossError(lost_before(lost))
+
+    def _enrol(self, client: TopicClient, partitions: tuple[int, ...]) -> None:
+        """Names all partitions in the progress, with their leader epochs."""
+        job = self.job
+        progress = agreed_progress(job.address.load(), job.topic_id)
+        added = first_extents(client, job.topic, partitions, progress, skip_lost=job.skip_lost)
+        added.update(self._with_epochs(client, progress))
+        if added:
+            commit_batch(job.address, Batch(job.topic_id, _NO_QUERY, _NO_BATCH, added, ()))
+
+    def _with_epochs(self, client: TopicClient, progress: Progress) -> Mapping[int, Extent]:
+        """Empty extents that begin at the ends which have no leader epoch yet."""
+        unknown = [p for p in progress.ends if p not in progress.leader_epochs]
+        places = client.latest_places([(self.job.topic, p) for p in unknown])
+        return {
+            p: Extent(progress.ends[p], progress.ends[p], places[self.job.topic, p].leader_epoch)
+            for p in unknown
+            if places[self.job.topic, p].leader_epoch != UNKNOWN
+        }
+
+
+def _described(each: Divergence) -> str:
+    if each.epoch != UNKNOWN:
+        return str(each)
+    where = f"{each.topic}-{each.partition}"
+    return f"the log of {where} ends at {each.restart}, but is archived up to {each.offset}"
+
+
+def _is_any_of(topic: str, ranges: list[tuple[int, int, int]]) -> BooleanExpression:
+    """The rows of partition p with an offset from `at` up to `end`."""
+    terms: list[BooleanExpression] = [
+        And(
+            EqualTo("topic", topic),
+            EqualTo("partition", partition),
+            GreaterThanOrEqual("offset", at),
+            LessThan("offset", end),
+        )
+        for partition, at, end in ranges
+    ]
+    return terms[0] if len(terms) == 1 else Or(*terms)
+
+
+def _rows(table: Table) -> int:
+    snapshot = table.current_snapshot()
+    if snapshot is None or snapshot.summary is None:
+        return 0
+    return int(snapshot.summary["total-records"] or 0)

@@ -1,0 +1,66 @@
+"""Offsets that the archive skipped because the topic lost them first.
+
+Tasks find them while a batch runs, so they are written where its outcome is: each commit names
+those of its batch in the summary of its snapshot, as `{"<partition>": [[start, end], ...]}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import dropwhile, takewhile
+from typing import NamedTuple
+
+from pyiceberg.table import Table
+
+from lakelog.tables.archive.history import ancestors
+from lakelog.tables.archive.progress import Extent, Progress
+
+NAME = "lakelog.skipped"
+
+
+class Skipped(NamedTuple):
+    """Offsets of one partition from `start` up to, not including, `end`."""
+
+    partition: int
+    start: int
+    end: int
+
+
+def merge(found: Iterable[Skipped]) -> list[Skipped]:
+    """In order; adjacent pieces become one."""
+    merged: list[Skipped] = []
+    for piece in sorted(found):
+        last = merged[-1] if merged else None
+        if last is not None and (last.partition, last.end) == (piece.partition, piece.start):
+            merged[-1] = Skipped(last.partition, last.start, piece.end)
+        else:
+            merged.append(piece)
+    return merged
+
+
+def before_extents(known: Progress, extents: Mapping[int, Extent]) -> list[Skipped]:
+    """What precedes `extents` in partitions that were added to the topic after the first commit."""
+    if not known.extents:
+        return []
+    added = {p: extent for p, extent in extents.items() if p not in known.extents}
+    return [Skipped(p, 0, extent.start) for p, extent in added.items() if extent.start > 0]
+
+
+def summary_entry(found: Iterable[Skipped]) -> dict[str, str]:
+    """Nothing if nothing was skipped."""
+    entries: dict[str, list[tuple[int, int]]] = {}
+    for partition, start, end in merge(found):
+        entries.setdefault(str(partition), []).append((start, end))
+    return {NAME: json.dumps(entries)} if entries else {}
+
+
+def skipped_between(table: Table, before: int | None, newest: int | None) -> list[Skipped]:
+    """What the snapshots after `before` up to and including `newest` name, merged."""
+    found: list[Skipped] = []
+    later = dropwhile(lambda snapshot: snapshot.snapshot_id != newest, ancestors(table))
+    for snapshot in takewhile(lambda snapshot: snapshot.snapshot_id != before, later):
+        summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        entries = json.loads(summary.get(NAME, "{}"))
+        found += [Skipped(int(p), *piece) for p, pieces in entries.items() for piece in pieces]
+    return merge(found)

@@ -1,0 +1,191 @@
+"""The compiled loop behind `lakelog.tables.decoding.decode`.
+
+One pass over the records of a batch copies keys and values into the buffers that Arrow will use.
+Numba compiles it once (seconds) and keeps the result on disk: beside this file, or in the user's
+cache if that cannot be written. Importing this module needs Numba.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numba.extending
+import numpy as np
+
+from lakelog.records.batch import BatchHeader, read_header
+from lakelog.records.builder import BatchBuilder
+from lakelog.records.errors import CorruptRecord
+from lakelog.records.record import read_headers, read_records, record_view
+from lakelog.runtime.api import Buffer
+from lakelog.tables.decoding.groups import Group, column_types, corrupt, header_rows
+from lakelog.tables.decoding.loop import (
+    CORRUPT,
+    copy,
+    headers_end,
+    number_at,
+    record_at,
+    scan,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakelog.tables.decoding.groups import RawColumns
+
+_LOCK = "lakelog-decoder.lock"
+
+
+class CompiledDecoder:
+    """Compiles on creation, or loads what was compiled; then tries itself on one record.
+
+    Processes of one host that are created together do so one after the other, so that only the
+    first one compiles.
+    """
+
+    def __init__(self) -> None:
+        for part in (copy, number_at, headers_end, record_at):
+            numba.extending.register_jitable(part)
+        self._scan = numba.njit(cache=True, nogil=True)(scan)
+        with _alone_in(Path(self._scan.stats.cache_path)):
+            self._check()
+
+    def decode(self, group: Group, columns: Collection[str], start: int, end: int) -> RawColumns:
+        """The columns of `group`, as `arrow.decode_columns` has them. Raises `CorruptRecord`."""
+        buffers = _Buffers(group, columns)
+        for header, data in group.batches:
+            self._add(buffers, header, data, start, end)
+        return buffers.to_arrays()
+
+    def _add(
+        self, buffers: _Buffers, header: BatchHeader, data: Buffer, start: int, end: int
+    ) -> None:
+        first = buffers.rows
+        state = self._scan(
+            np.frombuffer(memoryview(data).toreadonly(), np.uint8),
+            header.records_count,
+            header.last_offset_delta,
+            header.base_offset,
+            header.base_timestamp,
+            start,
+            end,
+            buffers.offsets,
+            buffers.timestamps,
+            buffers.key_ends,
+            buffers.key_nulls,
+            buffers.keys,
+            buffers.value_ends,
+            buffers.value_nulls,
+            buffers.values,
+            buffers.header_starts,
+            buffers.header_stops,
+            first,
+        )
+        if state == CORRUPT:
+            raise corrupt(header, _reason(header, data))
+        buffers.added(header, data, state)
+
+    def _check(self) -> None:
+        """A failure to compile should come here and not in the middle of a read."""
+        builder = BatchBuilder()
+        builder.append(7, b"key", b"value", [("h", b"x")])
+        batch = builder.build(base_offset=3)
+        header = read_header(batch)
+        group = Group()
+        group.add(header, record_view(batch, header, 1 << 20))
+        raw = self.decode(group, column_types(), 0, 9)
+        found = [raw[name].to_pylist() for name in ("offset", "timestamp", "key", "value")]
+        assert found == [[3], [7], [b"key"], [b"value"]]
+
+
+def _reason(header: BatchHeader, data: Buffer) -> CorruptRecord:
+    """What the plain decoder finds wrong with it."""
+    try:
+        read_records(bytes(data), header)
+    except CorruptRecord as error:
+        return error
+    raise AssertionError("the compiled loop refuses what plain Python reads")
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Holds a lock in Numba's cache folder, which Numba creates when it first writes to it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+class _Buffers:
+    """What is filled, of the largest size it can need."""
+
+    def __init__(self, group: Group, columns: Collection[str]) -> None:
+        count = group.rows_max
+        self.columns = columns
+        self.rows = 0
+        self.offsets: Any = np.empty(count, np.int64)
+        self.timestamps: Any = np.empty(count, np.int64)
+        self.types: Any = np.empty(count, np.int32)
+        self.key_ends: Any = np.zeros(count + 1, np.int32)
+        self.key_nulls: Any = np.zeros(count, np.uint8)
+        self.keys: Any = np.empty(group.size_bytes if "key" in columns else 0, np.uint8)
+        self.value_ends: Any = np.zeros(count + 1, np.int32)
+        self.value_nulls: Any = np.zeros(count, np.uint8)
+        self.values: Any = np.empty(group.size_bytes if "value" in columns else 0, np.uint8)
+        self.header_starts: Any = np.empty(count, np.int64)
+        self.header_stops: Any = np.empty(count, np.int64)
+        self._headers: list[list[dict[str, Any]] | None] = []
+
+    def added(self, header: BatchHeader, data: Buffer, rows: int) -> None:
+        """The rows up to `rows` were appended from this batch."""
+        first, self.rows = self.rows, rows
+        self.types[first:rows] = header.timestamp_type
+        if header.timestamp_type:
+            self.timestamps[first:rows] = header.max_timestamp
+        if "headers" in self.columns:
+            self._add_headers(data, first)
+
+    def _add_headers(self, data: Buffer, first: int) -> None:
+        """Decodes the headers of the rows from `first` on, which the loop found to be whole."""
+        starts = self.header_starts[first : self.rows]
+        found: list[list[dict[str, Any]] | None] = [None] * len(starts)
+        rows = np.flatnonzero(starts >= 0)
+        content = bytes(data) if len(rows) else b""
+        for index in rows:
+            stop = int(self.header_stops[first + index])
+            found[index] = header_rows(read_headers(content, int(starts[index]), stop)[0])
+        self._headers += found
+
+    def to_arrays(self) -> RawColumns:
+        import pyarrow as pa
+
+        rows = self.rows
+        raw = {
+            "offset": pa.array(self.offsets[:rows]),
+            "timestamp": pa.array(self.timestamps[:rows]),
+            "timestampType": pa.array(self.types[:rows]),
+        }
+        if "key" in self.columns:
+            raw["key"] = _binary(self.keys, self.key_ends, self.key_nulls, rows)
+        if "value" in self.columns:
+            raw["value"] = _binary(self.values, self.value_ends, self.value_nulls, rows)
+        if "headers" in self.columns:
+            raw["headers"] = pa.array(self._headers, column_types()["headers"])
+        return raw
+
+
+def _binary(data: Any, ends: Any, nulls: Any, rows: int) -> pa.Array:
+    import pyarrow as pa
+
+    used = nulls[:rows]
+    null_count = int(used.sum())
+    valid = pa.py_buffer(np.packbits(used == 0, bitorder="little")) if null_count else None
+    buffers = [valid, pa.py_buffer(ends[: rows + 1]), pa.py_buffer(data[: int(ends[rows])])]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, null_count)

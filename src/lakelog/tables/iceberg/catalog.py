@@ -1,0 +1,38 @@
+"""PyIceberg's catalog and files, opened by the properties of a catalog.
+
+Importing this module imports PyIceberg, which takes about a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import cache
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.utils.config import Config
+from sqlalchemy.exc import SQLAlchemyError
+
+from lakelog.tables.iceberg.warehouse import CATALOG_NAME
+
+
+def open_catalog(properties: Mapping[str, str]) -> Catalog:
+    """One for each set of properties and process, so its connections are used again."""
+    return _open_catalog(tuple(sorted(properties.items())))
+
+
+@cache
+def _open_catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
+    """Two processes that create the catalog's tables at once disturb each other: one retries."""
+    try:
+        return load_catalog(CATALOG_NAME, **dict(properties))
+    except SQLAlchemyError:
+        time.sleep(0.5)
+        return load_catalog(CATALOG_NAME, **dict(properties))
+
+
+def open_file_io(properties: Mapping[str, str], location: str) -> FileIO:
+    """What reads and writes files as the catalog would have it, without opening the catalog."""
+    environment = Config().get_catalog_config(CATALOG_NAME) or {}
+    return load_file_io({**environment, **properties}, location)

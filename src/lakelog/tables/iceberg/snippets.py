@@ -1,0 +1,59 @@
+"""Ready scripts that read an archived table, for people to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakelog.tables.iceberg.warehouse import is_remote
+
+
+def snippets(
+    metadata_path: str, catalog: Mapping[str, str], identifier: tuple[str, str]
+) -> dict[str, str]:
+    """Reader to a Python script that reads the table with it: duckdb, pyiceberg, spark.
+
+    None needs a jar. DuckDB wants credentials of its own for a table that is not on this machine,
+    so there is no script for that.
+    """
+    load = (
+        "from pyiceberg.catalog import load_catalog\n"
+        f"catalog = load_catalog('lakelog', **{dict(catalog)!r})\n"
+        f"table = catalog.load_table({identifier!r})\n"
+    )
+    scripts = {
+        "pyiceberg": f"{load}print(table.scan(limit=10).to_arrow())",
+        "spark": _SPARK_HEAD + load + _SPARK_REMOTE,
+    }
+    if is_remote(metadata_path):
+        return scripts
+    scripts["spark"] = _SPARK_HEAD + load + _SPARK_LOCAL
+    return {"duckdb": _duckdb(metadata_path), **scripts}
+
+
+_SPARK_HEAD = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
+_COLUMNS = (
+    "topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "key binary, value binary, headers array<struct<key: string, value: binary>>"
+)
+_SPARK_LOCAL = (
+    "files = [task.file.file_path for task in table.scan().plan_files()]\n"
+    f"rows = spark.read.schema({_COLUMNS!r}).parquet(*files)\n"
+    "rows.groupBy('partition').count().show()"
+)
+_SPARK_REMOTE = (
+    "rows = spark.createDataFrame(table.scan().to_arrow())\n"
+    "rows.groupBy('partition').count().show()"
+)
+
+
+def _duckdb(metadata_path: str) -> str:
+    path = metadata_path.removeprefix("file://")
+    query = (
+        f"SELECT partition, count(*) FROM iceberg_scan('{path}') GROUP BY partition ORDER BY ALL"
+    )
+    return (
+        "import duckdb  # downloads its iceberg extension the first time\n"
+        "duckdb.sql('INSTALL iceberg')\n"
+        "duckdb.sql('LOAD iceberg')\n"
+        f'duckdb.sql("{query}").show()'
+    )

@@ -1,0 +1,145 @@
+"""The Iceberg side of the archive: catalog, table, columns, properties.
+
+Whoever imports this imports PyIceberg.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.types import (
+    BinaryType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+from sqlalchemy.exc import SQLAlchemyError
+
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.iceberg.columns import RAW_TIMESTAMP
+
+SNAPSHOTS_MAX = 100
+"""Every commit copies the list of snapshots; left alone it would be slower each time."""
+
+_HEADER = StructType(
+    NestedField(10, "key", StringType(), required=False),
+    NestedField(11, "value", BinaryType(), required=False),
+)
+# Ids are numbered level by level, as PyIceberg renumbers them when it creates a table.
+SCHEMA = Schema(
+    NestedField(1, "topic", StringType(), required=True),
+    NestedField(2, "partition", IntegerType(), required=True),
+    NestedField(3, "offset", LongType(), required=True),
+    NestedField(4, "timestamp", TimestamptzType(), required=True),
+    NestedField(5, "timestampType", IntegerType(), required=True),
+    NestedField(6, "key", BinaryType(), required=False),
+    NestedField(7, "value", BinaryType(), required=False),
+    NestedField(8, "headers", ListType(9, _HEADER, element_required=True), required=False),
+)
+_RETRIES = {TableProperties.COMMIT_NUM_RETRIES: "0"}
+"""PyIceberg's own would repeat a lost commit without looking at the progress again."""
+_HOUSEKEEPING = {
+    TableProperties.MANIFEST_MERGE_ENABLED: "true",
+    TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: str(SNAPSHOTS_MAX),
+}
+"""What keeps commits cheap. A table that was created with other values keeps those."""
+_ATTEMPTS_MAX = 8
+
+
+def ensure_table(address: TableAddress) -> Table:
+    """Loads the table, creating it and its namespace first if they are missing.
+
+    Raises `ValueError` when there is a table of other columns, or a partitioned one.
+    """
+    catalog = open_catalog(address.catalog)
+    with contextlib.suppress(NoSuchTableError):
+        return _fitting(catalog.load_table(address.identifier))
+    with contextlib.suppress(NamespaceAlreadyExistsError, SQLAlchemyError):
+        catalog.create_namespace_if_not_exists(address.identifier[0])
+    try:
+        names = {TableProperties.DEFAULT_NAME_MAPPING: SCHEMA.name_mapping.model_dump_json()}
+        properties = {**_RETRIES, **_HOUSEKEEPING, **names}
+        return catalog.create_table(address.identifier, SCHEMA, properties=properties)
+    except TableAlreadyExistsError:
+        return _fitting(catalog.load_table(address.identifier))
+
+
+def admit_null_timestamps(address: TableAddress) -> int:
+    """Makes timestamps of the table optional and adds the column `rawTimestamp`; returns its id.
+
+    Raises `TableReplacedError`, `ValueError` for a column of this name and another type, and
+    `CommitFailedException` when others keep interfering.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        table = load_for_commit(address)
+        columns = {column.name: column for column in table.schema().fields}
+        raw = columns.get(RAW_TIMESTAMP)
+        if raw is not None and (raw.required or raw.field_type != LongType()):
+            raise ValueError(
+                f"the column {raw} of the table {'.'.join(address.identifier)} is taken"
+            )
+        if raw is not None and columns["timestamp"].optional:
+            return int(raw.field_id)
+        with contextlib.suppress(CommitFailedException), table.update_schema() as update:
+            update.make_column_optional("timestamp")
+            if raw is None:
+                update.add_column(RAW_TIMESTAMP, LongType())
+    raise CommitFailedException("another program keeps changing the table")
+
+
+def load_for_commit(address: TableAddress) -> Table:
+    """The table, on which PyIceberg repeats no commit by itself.
+
+    It does so by the properties that the table had when it was loaded. They are set first where
+    they are missing: the table may be another program's, or a program may have removed them.
+    Raises `TableReplacedError`, `CommitFailedException` when others keep interfering.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        table = address.load()
+        missing = {key: text for key, text in _HOUSEKEEPING.items() if key not in table.properties}
+        if table.properties.items() >= _RETRIES.items() and not missing:
+            return table
+        with contextlib.suppress(CommitFailedException), table.transaction() as transaction:
+            transaction.set_properties({**missing, **_RETRIES})
+    name = ".".join(address.identifier)
+    raise CommitFailedException(f"another program keeps removing properties of the table {name}")
+
+
+def _fitting(table: Table) -> Table:
+    """The data files hold the archive's columns under these ids. More columns may be null."""
+    name = ".".join(table.name())
+    ours, found = SCHEMA.as_struct(), table.schema().as_struct()
+    for column in ours.fields:
+        if not _is_like(found.field(column.field_id), column):
+            raise ValueError(
+                f"the table {name} has no column {column.name!r} like that of an archive (id "
+                f"{column.field_id}, {column.field_type}): archive into a table of another name"
+            )
+    if any(column.required for column in found.fields if column not in ours.fields):
+        raise ValueError(f"the table {name} requires more columns than an archive has")
+    if not table.spec().is_unpartitioned():
+        raise ValueError(f"the table {name} is partitioned, which an archive cannot be")
+    return table
+
+
+def _is_like(found: NestedField | None, column: NestedField) -> bool:
+    """Whether the column takes what an archive writes; it may be null where an archive's is not."""
+    return (
+        found is not None
+        and (found.name, found.field_type) == (column.name, column.field_type)
+        and (column.required or found.optional)
+    )

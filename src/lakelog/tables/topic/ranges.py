@@ -1,0 +1,101 @@
+"""Which offsets a query reads: differences of positions, fair limits, splits. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from lakelog.tables.topic.offsets import Offsets, StreamOffset, from_items, items
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets from `start` up to, not including, `end` of one partition.
+
+    leader_epoch: no record of the range has a newer one, or the log was cut and grew again after
+    the range was planned; -1 if that is not known.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_id: str = ""
+    leader_epoch: int = -1
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
+    """One range for each partition of `end` that has anything after `start`."""
+    found = []
+    for (topic, partition), end_offset in items(end):
+        start_offset = start.get(topic, {}).get(partition, 0)
+        if end_offset > start_offset:
+            found.append(OffsetRange(topic, partition, start_offset, end_offset))
+    return found
+
+
+def identified(ranges: list[OffsetRange], end: StreamOffset) -> list[OffsetRange]:
+    """With the topic ids and leader epochs of the point that the ranges lead to."""
+    return [
+        replace(
+            each,
+            topic_id=end.topic_ids.get(each.topic, ""),
+            leader_epoch=end.epochs.get(each.topic, {}).get(each.partition, -1),
+        )
+        for each in ranges
+    ]
+
+
+def split_ranges(ranges: list[OffsetRange], partitions_min: int | None) -> list[OffsetRange]:
+    """At least `partitions_min` ranges, as long as there are that many offsets.
+
+    Big ranges are cut into pieces in proportion to their size, so no offset changes its order
+    within a piece.
+    """
+    total = sum(each.size for each in ranges)
+    if partitions_min is None or len(ranges) >= partitions_min or total == 0:
+        return ranges
+    pieces = _pieces([each.size for each in ranges], min(partitions_min, total))
+    return [part for each, count in zip(ranges, pieces, strict=True) for part in _cut(each, count)]
+
+
+def _pieces(sizes: list[int], wanted: int) -> list[int]:
+    """How many pieces each range gets: one at first, then always the one with the largest."""
+    counts = [1] * len(sizes)
+    for _ in range(wanted - len(sizes)):
+        largest = max(range(len(sizes)), key=lambda i: sizes[i] / counts[i])
+        counts[largest] += 1
+    return counts
+
+
+def _cut(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
+    edges = [whole.start + whole.size * i // count for i in range(count + 1)]
+    for start, end in pairwise(edges):
+        if end > start:
+            yield replace(whole, start=start, end=end)
+
+
+def limit_offsets(start: Offsets, latest: Offsets, offsets_max: int) -> Offsets:
+    """`latest`, brought back so that at most about `offsets_max` offsets follow `start`.
+
+    Each partition gets a share in proportion to what it has waiting and at least one offset, so
+    none starves; rounding up may exceed the limit by less than one offset a partition.
+    """
+    waiting = {tp: end - start.get(tp[0], {}).get(tp[1], 0) for tp, end in items(latest)}
+    total = sum(size for size in waiting.values() if size > 0)
+    if total <= offsets_max:
+        return latest
+    limited = {}
+    for tp, end in items(latest):
+        size = waiting[tp]
+        share = -(-offsets_max * size // total) if size > 0 else size
+        limited[tp] = end - size + min(share, size)
+    return from_items(limited)

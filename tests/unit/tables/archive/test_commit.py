@@ -1,0 +1,304 @@
+"""The commit protocol against a real table in a SQLite catalog."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction
+from pyiceberg.types import NestedField, StringType
+
+from lakelog.tables.archive import commit
+from lakelog.tables.archive.commit import Batch, Outcome, commit_batch
+from lakelog.tables.archive.progress import (
+    Extent,
+    Progress,
+    ProgressConflictError,
+    read_progress,
+)
+from lakelog.tables.iceberg import expiry
+from lakelog.tables.iceberg.address import TableAddress, TableReplacedError
+from lakelog.tables.iceberg.catalog import open_catalog
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA, with_null_timestamps
+from lakelog.tables.iceberg.table import (
+    SCHEMA,
+    admit_null_timestamps,
+    ensure_table,
+)
+from lakelog.tables.iceberg.warehouse import open_warehouse
+from unit.tables.archive_table import TOPIC_ID, files, offsets, write_batch
+
+
+def test_files_and_progress_change_together(address: TableAddress) -> None:
+    assert commit_batch(address, write_batch(address, 0, 5)) is Outcome.APPENDED
+    assert commit_batch(address, write_batch(address, 5, 8, 1)) is Outcome.APPENDED
+
+    table = address.load()
+    assert offsets(table) == list(range(8))
+    assert read_progress(table.properties, TOPIC_ID).ends == {0: 8}
+
+
+def test_a_repeated_batch_is_dropped_with_its_files(address: TableAddress) -> None:
+    commit_batch(address, write_batch(address, 0, 5))
+
+    assert commit_batch(address, write_batch(address, 0, 5)) is Outcome.ALREADY_THERE
+
+    assert offsets(address.load()) == list(range(5))
+    assert files(address) == 1
+
+
+def test_a_batch_that_overlaps_fails_and_changes_nothing(address: TableAddress) -> None:
+    commit_batch(address, write_batch(address, 0, 5))
+
+    with pytest.raises(ProgressConflictError):
+        commit_batch(address, write_batch(address, 3, 8))
+
+    assert offsets(address.load()) == list(range(5))
+
+
+def test_a_batch_without_files_moves_the_progress_and_is_fenced(address: TableAddress) -> None:
+    """Only control records in its ranges. Without a snapshot, two such commits could cross."""
+    stale = address.load()
+    batch = Batch(TOPIC_ID, "query", 0, {0: Extent(0, 4)}, ())
+
+    assert commit_batch(address, batch) is Outcome.APPENDED
+
+    assert read_progress(address.load().properties, TOPIC_ID).ends == {0: 4}
+    with pytest.raises(CommitFailedException):
+        commit.append(stale, batch, Progress())
+
+
+def test_a_commit_that_landed_but_raised_is_not_repeated(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Transaction.commit_transaction
+
+    def land_then_fail(self: Transaction) -> Table:
+        real(self)
+        raise ConnectionError("the answer was lost")
+
+    monkeypatch.setattr(Transaction, "commit_transaction", land_then_fail)
+    outcome = commit_batch(address, write_batch(address, 0, 5))
+
+    assert outcome is Outcome.ALREADY_THERE
+    assert offsets(address.load()) == list(range(5))
+
+
+def test_a_commit_that_landed_is_found_even_when_others_followed(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The progress then speaks of the others; only the table's files tell whose ours are."""
+    ours, theirs = write_batch(address, 0, 5), write_batch(address, 5, 9, 1)
+    real = commit.append
+
+    def land_then_fail(table: Table, batch: Batch, before: Progress) -> None:
+        real(table, batch, before)
+        monkeypatch.setattr(commit, "append", real)
+        commit_batch(address, theirs)
+        raise ConnectionError("the answer was lost")
+
+    monkeypatch.setattr(commit, "append", land_then_fail)
+
+    assert commit_batch(address, ours) is Outcome.ALREADY_THERE
+    assert offsets(address.load()) == list(range(9))
+
+
+def test_racers_and_expiry_together_are_exact(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "SNAPSHOTS_MAX", 4)
+    monkeypatch.setattr(expiry, "_KEPT", 2)
+    end, outcomes = 16, Counter[str]()
+
+    def race(step: int) -> None:
+        while True:
+            at = read_progress(address.load().properties, TOPIC_ID).ends.get(0, 0)
+            if at >= end:
+                return
+            try:
+                batch = write_batch(address, at, min(at + step, end))
+                outcomes[commit_batch(address, batch).name] += 1
+            except ProgressConflictError:
+                outcomes["CONFLICT"] += 1
+
+    racers = [threading.Thread(target=race, args=[step]) for step in (1, 2, 3)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+
+    assert offsets(address.load()) == list(range(end))
+    assert len(outcomes) > 1, "nobody ever lost, so nothing was tested"
+
+
+def test_the_table_is_created_once_by_many(tmp_path: Path) -> None:
+    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "a.b"))
+    found: list[str] = []
+    workers = [
+        threading.Thread(
+            target=lambda: found.append(str(ensure_table(address).metadata.table_uuid))
+        )
+        for _ in range(3)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    assert len(found) == 3
+    assert len(set(found)) == 1
+
+
+def test_the_columns_are_said_twice_alike() -> None:
+    assert schema_to_pyarrow(SCHEMA).equals(ARROW_SCHEMA, check_metadata=True)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> TableAddress:
+    """Of a table that another program created, with PyIceberg's defaults."""
+    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "foreign"))
+    catalog = open_catalog(address.catalog)
+    catalog.create_namespace("lakelog")
+    catalog.create_table(address.identifier, SCHEMA)
+    ensure_table(address)
+    return address
+
+
+def race_for(address: TableAddress, monkeypatch: pytest.MonkeyPatch) -> Outcome:
+    """Another job commits the same offsets between the look at the table and the commit."""
+    ours, theirs = write_batch(address, 0, 5), write_batch(address, 0, 5)
+    real = Transaction.commit_transaction
+
+    def after_theirs(self: Transaction) -> Table:
+        if self._snapshot_producers:
+            monkeypatch.setattr(Transaction, "commit_transaction", real)
+            assert commit_batch(address, theirs) is Outcome.APPENDED
+        return real(self)
+
+    monkeypatch.setattr(Transaction, "commit_transaction", after_theirs)
+    return commit_batch(address, ours)
+
+
+def test_a_table_of_another_program_is_not_rebased_in_silence(
+    foreign: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert race_for(foreign, monkeypatch) is Outcome.ALREADY_THERE
+    assert offsets(foreign.load()) == list(range(5))
+
+
+def test_a_table_that_lost_its_properties_is_not_rebased_in_silence(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with address.load().transaction() as transaction:
+        transaction.remove_properties("commit.retry.num-retries", "commit.manifest-merge.enabled")
+
+    assert race_for(address, monkeypatch) is Outcome.ALREADY_THERE
+    assert offsets(address.load()) == list(range(5))
+    assert address.load().properties["commit.manifest-merge.enabled"] == "true"
+
+
+def test_a_property_that_always_goes_again_stops_the_commit(
+    address: TableAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Transaction, "set_properties", lambda *_: None)
+    with address.load().transaction() as transaction:
+        transaction.remove_properties("commit.retry.num-retries")
+
+    with pytest.raises(CommitFailedException, match="keeps removing properties"):
+        commit_batch(address, write_batch(address, 0, 5))
+
+
+OTHER_KEY = NestedField(6, "key", StringType(), required=False)
+MORE = NestedField(9, "more", StringType(), required=False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "what"),
+    [
+        (SCHEMA.fields[:5], "no column 'key'"),
+        ((*SCHEMA.fields[:5], OTHER_KEY, *SCHEMA.fields[6:]), "no column 'key'"),
+        ((*SCHEMA.fields[:7], MORE, SCHEMA.fields[7]), "no column 'headers'"),
+    ],
+)
+def test_a_table_of_other_columns_is_refused(
+    tmp_path: Path, columns: tuple[NestedField, ...], what: str
+) -> None:
+    address = TableAddress(open_warehouse(str(tmp_path)).catalog, ("lakelog", "other"))
+    catalog = open_catalog(address.catalog)
+    catalog.create_namespace("lakelog")
+    catalog.create_table(address.identifier, Schema(*columns))
+
+    with pytest.raises(ValueError, match=what):
+        ensure_table(address)
+
+
+def test_columns_may_be_added_that_are_null_in_an_archive(address: TableAddress) -> None:
+    with address.load().update_schema() as update:
+        update.add_column("more", StringType())
+    ensure_table(address)
+    commit_batch(address, write_batch(address, 0, 5))
+    assert address.load().scan().to_arrow()["more"].null_count == 5
+
+    with address.load().update_schema(allow_incompatible_changes=True) as update:
+        update.add_column("needed", StringType(), required=True)
+    with pytest.raises(ValueError, match="requires more columns"):
+        ensure_table(address)
+
+
+def test_timestamps_may_be_null_from_a_batch_on(address: TableAddress) -> None:
+    commit_batch(address, write_batch(address, 0, 2))
+    raw = admit_null_timestamps(address)
+    assert admit_null_timestamps(address) == raw
+    ensure_table(address)
+    batch = write_batch(address, 2, 3, 1)
+    path = batch.paths[0].removeprefix("file://")
+    rows = pq.ParquetFile(path).read().to_pylist()
+    written = [{**rows[0], "timestamp": None, "rawTimestamp": 2**62}]
+    pq.write_table(pa.Table.from_pylist(written, with_null_timestamps(raw)), path)
+    commit_batch(address, batch)
+    commit_batch(address, write_batch(address, 3, 4, 2))
+
+    found = {row["offset"]: row for row in address.load().scan().to_arrow().to_pylist()}
+
+    assert [found[at]["rawTimestamp"] for at in range(4)] == [None, None, 2**62, None]
+    assert [found[at]["timestamp"] is None for at in range(4)] == [False, False, True, False]
+
+
+def test_a_column_for_impossible_timestamps_may_be_taken(address: TableAddress) -> None:
+    with address.load().update_schema() as update:
+        update.add_column("rawTimestamp", StringType())
+
+    with pytest.raises(ValueError, match="is taken"):
+        admit_null_timestamps(address)
+
+
+def test_a_partitioned_table_is_refused(address: TableAddress) -> None:
+    with address.load().update_spec() as update:
+        update.add_identity("partition")
+
+    with pytest.raises(ValueError, match="partitioned"):
+        ensure_table(address)
+
+
+def test_a_table_that_was_created_again_is_not_written_from_the_middle(
+    address: TableAddress,
+) -> None:
+    commit_batch(address, write_batch(address, 0, 5))
+    batch = write_batch(address, 5, 8)
+    open_catalog(address.catalog).drop_table(address.identifier)
+    with pytest.raises(TableReplacedError, match="was dropped while"):
+        commit_batch(address, batch)
+    ensure_table(address)
+
+    with pytest.raises(TableReplacedError, match="dropped and created again"):
+        commit_batch(address, batch)
+
+    assert offsets(replace(address, uuid="").load()) == []

@@ -1,0 +1,126 @@
+"""The table's property and its current snapshot must agree."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyiceberg.table import Table
+
+from lakelog.tables.archive.commit import commit_batch
+from lakelog.tables.archive.history import (
+    ProgressMismatchError,
+    agreed_progress,
+    recorded_progress,
+)
+from lakelog.tables.archive.progress import Extent, Progress, property_name
+from lakelog.tables.iceberg.address import TableAddress
+from unit.tables.archive_table import TOPIC_ID, files, offsets, write_batch
+
+
+def archive(address: TableAddress, *ends: int) -> Table:
+    """A batch up to each of `ends`."""
+    start = 0
+    for number, end in enumerate(ends):
+        commit_batch(address, write_batch(address, start, end, number))
+        start = end
+    return address.load()
+
+
+def write_elsewhere(address: TableAddress) -> None:
+    """Another program appends a row."""
+    table = address.load()
+    table.append(table.scan(limit=1).to_arrow())
+
+
+def test_the_progress_stands_in_the_snapshot_too(address: TableAddress) -> None:
+    assert agreed_progress(address.load(), TOPIC_ID) == Progress()
+
+    table = archive(address, 5, 9)
+
+    expected = Progress({0: Extent(0, 9, 0)}, "query", 1)
+    assert recorded_progress(table, TOPIC_ID).progress == expected
+    assert agreed_progress(table, TOPIC_ID) == expected
+
+
+def test_a_table_that_was_rolled_back_is_not_gone_on_with(address: TableAddress) -> None:
+    table = archive(address, 100, 150)
+    first = table.snapshots()[0].snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    batch = write_batch(address, 150, 160, 2)
+
+    with pytest.raises(ProgressMismatchError, match=r"\{0: 150\}.*\{0: 100\}"):
+        commit_batch(address, batch)
+
+    assert offsets(address.load()) == list(range(100))
+    assert files(address) == 2, "the batch was certainly not committed"
+
+
+def test_another_programs_snapshot_on_top_is_no_disagreement(address: TableAddress) -> None:
+    archive(address, 5)
+    write_elsewhere(address)
+    write_elsewhere(address)
+
+    commit_batch(address, write_batch(address, 5, 9, 1))
+
+    assert offsets(address.load()) == [0, 0, 0, *range(1, 9)]
+
+
+def test_another_programs_snapshot_on_a_rollback_hides_nothing(address: TableAddress) -> None:
+    table = archive(address, 5, 9)
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    write_elsewhere(address)
+
+    with pytest.raises(ProgressMismatchError, match=r"\{0: 9\}.*\{0: 5\}"):
+        commit_batch(address, write_batch(address, 9, 12, 2))
+
+
+def test_a_rollback_to_before_the_archive_is_noticed(address: TableAddress) -> None:
+    table = address.load()
+    table.append(table.scan().to_arrow())
+    before = address.load().metadata.current_snapshot_id or 0
+    archive(address, 5).manage_snapshots().rollback_to_snapshot(before).commit()
+
+    with pytest.raises(ProgressMismatchError, match="ancestors do not say it"):
+        commit_batch(address, write_batch(address, 5, 9, 1))
+
+
+def test_expired_history_that_cannot_be_compared_stops_the_job(address: TableAddress) -> None:
+    table = archive(address, 5)
+    ours = table.metadata.current_snapshot_id or 0
+    write_elsewhere(address)
+    address.load().maintenance.expire_snapshots().by_id(ours).commit()
+
+    with pytest.raises(ProgressMismatchError, match=r"\{0: 5\}.*ancestors do not say it"):
+        commit_batch(address, write_batch(address, 5, 9, 1))
+
+
+def make_version_1(address: TableAddress) -> None:
+    """Property and last snapshot as an earlier version left them: ends only, no progress."""
+    table = address.load()
+    end = agreed_progress(table, TOPIC_ID).ends[0]
+    old = json.dumps({"ends": {"0": end + 1}, "query_id": "q", "batch": 7})
+    batch = write_batch(address, end, end + 1)
+    with table.transaction() as transaction:
+        summary = {"lakelog.query-id": "q", "lakelog.batch": "7"}
+        transaction.add_files(list(batch.paths), snapshot_properties=summary)
+        transaction.set_properties({property_name(TOPIC_ID): old})
+
+
+def test_a_table_of_version_1_is_gone_on_with(address: TableAddress) -> None:
+    archive(address, 4)
+    make_version_1(address)
+
+    commit_batch(address, write_batch(address, 5, 9, 1, leader_epoch=3))
+
+    assert agreed_progress(address.load(), TOPIC_ID).extents == {0: Extent(-1, 9, 3)}
+
+
+def test_a_table_of_version_1_that_was_rolled_back_is_noticed(address: TableAddress) -> None:
+    archive(address, 4)
+    make_version_1(address)
+    table = address.load()
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+
+    with pytest.raises(ProgressMismatchError):
+        commit_batch(address, write_batch(address, 5, 9, 1))

@@ -1,0 +1,74 @@
+"""An archive's table in a SQLite catalog, and batches to commit to it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.table import Table
+
+from lakelog.tables.archive.commit import Batch
+from lakelog.tables.archive.progress import Extent
+from lakelog.tables.iceberg.address import TableAddress
+from lakelog.tables.iceberg.columns import ARROW_SCHEMA
+from lakelog.tables.iceberg.table import ensure_table
+from lakelog.tables.iceberg.warehouse import open_warehouse
+
+TOPIC_ID = "A" * 22
+
+
+def new_table(folder: Path) -> TableAddress:
+    """Create an archive's table in a warehouse in `folder`."""
+    address = TableAddress(open_warehouse(str(folder)).catalog, ("lakelog", "orders"))
+    return replace(address, uuid=str(ensure_table(address).metadata.table_uuid))
+
+
+def write_batch(
+    address: TableAddress,
+    start: int,
+    end: int,
+    number: int = 0,
+    *,
+    topic_id: str = TOPIC_ID,
+    leader_epoch: int = 0,
+    rows: bool = True,
+) -> Batch:
+    """A file with the offsets [start, end) of partition 0, and the batch that has it."""
+    extents = {0: Extent(start, end, leader_epoch)}
+    if not rows:
+        return Batch(topic_id, "query", number, extents, ())
+    path = f"{address.load().location()}/data/{uuid.uuid4()}.parquet"
+    local = Path(path.removeprefix("file://"))
+    local.parent.mkdir(exist_ok=True)
+    written = [
+        {
+            "topic": "orders",
+            "partition": 0,
+            "offset": offset,
+            "timestamp": datetime.fromtimestamp(offset, UTC),
+            "timestampType": 0,
+            "value": b"v",
+            "headers": [{"key": "h", "value": b"x"}],
+        }
+        for offset in range(start, end)
+    ]
+    pq.write_table(pa.Table.from_pylist(written, ARROW_SCHEMA), local)
+    return Batch(topic_id, "query", number, extents, (path,))
+
+
+def offsets(table: Table, snapshot_id: int | None = None) -> list[int]:
+    """Of a snapshot, by default the current one."""
+    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow()["offset"].to_pylist())
+
+
+def files(address: TableAddress) -> int:
+    """Data files there are, whether the table names them or not."""
+    return len(list(folder(address).glob("data/*")))
+
+
+def folder(address: TableAddress) -> Path:
+    return Path(address.load().location().removeprefix("file://"))
