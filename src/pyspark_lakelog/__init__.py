@@ -1,8 +1,8 @@
-"""What PySpark finds by its name: the data source `lakelog`, without registration.
+"""The data source `lakelog`, which PySpark finds by the name of this module.
 
-Spark imports every installed `pyspark_*` module at the first unknown format, and one that fails
-breaks all Python data sources of the session. So nothing but the standard library and PySpark is
-imported here; everything else waits until a query is planned.
+At the first unknown format Spark imports every installed `pyspark_*` module, and one that fails
+breaks all Python data sources of the session. This module therefore imports nothing but the
+standard library and PySpark; it imports the rest when a query is planned.
 """
 
 from __future__ import annotations

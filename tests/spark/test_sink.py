@@ -87,9 +87,9 @@ def test_a_stream_goes_from_topic_to_topic(
     ("query", "mode", "text"),
     [
         ("SELECT 'x' AS value", "overwrite", 'use .mode."append".'),
-        ("SELECT 'x' AS key", "append", "needs a column 'value'"),
+        ("SELECT 'x' AS key", "append", "missing column 'value'"),
         ("SELECT 1 AS value", "append", "must be binary or string, not int"),
-        ("SELECT 'x' AS value, 1 AS size", "append", "'size' is not among those of a record"),
+        ("SELECT 'x' AS value, 1 AS size", "append", "unknown column 'size'"),
     ],
 )
 def test_what_cannot_be_written_is_refused(

@@ -59,8 +59,13 @@ def test_a_table_is_synced_from_the_command_line(
     [
         (("no-such-topic",), 3, "LL0102", "'no-such-topic' does not exist"),
         (("{topic}", "--warehouse", "ftp://lake/house"), 2, "LL0902", "a URI with one of s3://"),
-        (("{topic}", "--warehouse", "/proc"), 2, "LL0902", "can be written to: /proc"),
-        (("{topic}", "--warehouse", "{file}"), 2, "LL0902", "must be a folder"),
+        (
+            ("{topic}", "--warehouse", "/proc"),
+            2,
+            "LL0902",
+            "warehouse folder /proc",
+        ),
+        (("{topic}", "--warehouse", "{file}"), 2, "LL0902", "cannot write to the warehouse folder"),
         (("{topic}", "--every", "soon"), 2, "LL0902", "soon"),
     ],
 )

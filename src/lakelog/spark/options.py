@@ -106,9 +106,9 @@ class OptionReader:
 
 def _unknown(name: str, known: Mapping[str, str]) -> str:
     if name.startswith(("kafka.sasl.", "kafka.ssl.", "kafka.security.")):
-        return f"option {name!r}: only unencrypted, unauthenticated listeners are supported"
+        return f"option {name!r} is not supported: listeners have no encryption or authentication"
     if name == "path":
-        return "load() and start() take no path: name topics with the options of the connector"
+        return "load() and start() accept no path: select topics with the connector's options"
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     hint = f"; did you mean {known[close[0]]!r}?" if close else ""
     return f"unknown option {name!r}{hint}"

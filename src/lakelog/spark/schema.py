@@ -1,8 +1,8 @@
-"""The columns of the source, in Spark's types and as Arrow arrays.
+"""The columns of the source, in Spark's types.
 
-They are the official Kafka connector's: key, value, topic, partition, offset, timestamp,
-timestampType and, when asked for, headers. There is no column pushdown into Python sources, so a
-query narrows them itself: `option("columns", "value,offset")`, or a schema of fewer columns.
+They are those of the official Kafka connector: key, value, topic, partition, offset, timestamp,
+timestampType and, with an option, headers. Spark does not push column selection down into Python
+sources. A query selects columns with `option("columns", "value,offset")` or a schema of its own.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ SCHEMA = StructType(
 )
 SCHEMA_WITH_HEADERS = StructType([*SCHEMA.fields, StructField("headers", HEADERS_TYPE)])
 RAW_TIMESTAMP = StructField("rawTimestamp", LongType())
-"""The number that stands for a timestamp that is null because there is none such; only with the
-option `impossibleTimestamps=null`."""
+"""The column for the milliseconds of an impossible timestamp, whose `timestamp` is null.
+
+It exists with the option `impossibleTimestamps=null` only."""
 _ALL = StructType([*SCHEMA_WITH_HEADERS.fields, RAW_TIMESTAMP])
 
 
 def source_schema(
     columns: tuple[str, ...], *, include_headers: bool, null_timestamps: bool
 ) -> StructType:
-    """The schema of a query. Raises `OptionError` for a column that does not exist."""
+    """Return the schema of a query. Raises `OptionError` for an unknown column."""
     if not columns:
         fields = SCHEMA_WITH_HEADERS.fields if include_headers else SCHEMA.fields
         return StructType([*fields, RAW_TIMESTAMP] if null_timestamps else [*fields])
@@ -54,22 +55,24 @@ def source_schema(
     unknown = [name for name in columns if name.lower() not in by_name]
     if unknown:
         known = ", ".join(by_name.values())
-        raise OptionError(f"option 'columns': there is no {unknown[0]!r} among {known}")
+        raise OptionError(
+            f"option 'columns': unknown column {unknown[0]!r}; expected some of {known}"
+        )
     return StructType([_ALL[by_name[name.lower()]] for name in columns])
 
 
 def check_schema(schema: StructType) -> None:
-    """Raises `OptionError` unless `schema`, given by the user, is made of the source's columns."""
+    """Check a user's schema. Raises `OptionError` if it has other columns than the source."""
     known = {field.name: field for field in _ALL}
     for field in schema:
         if field.name not in known or field.dataType != known[field.name].dataType:
             columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in known.values())
             raise OptionError(
-                f"a schema may only choose among the columns {columns}; "
-                f"not {field.name} {field.dataType.simpleString()}"
+                f"unsupported column {field.name} {field.dataType.simpleString()} in the schema; "
+                f"expected some of {columns}"
             )
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What Spark compares a data source's first batch with."""
+    """Return the Arrow schema that Spark compares with a data source's first batch."""
     return to_arrow_schema(schema, timezone="UTC")

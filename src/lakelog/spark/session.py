@@ -1,4 +1,4 @@
-"""Spark sessions whose workers find lakelog: for programs, and for the commands that bring one."""
+"""Spark sessions whose workers can import lakelog: for programs, and for lakelog's own commands."""
 
 from __future__ import annotations
 
@@ -21,34 +21,35 @@ if TYPE_CHECKING:
 
 
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Jobs of seconds, whose work is done in Python: compiling Java well costs more than it saves."""
+"""Options of Java for short jobs, whose work is done in Python: optimized compilation costs more
+than it saves."""
 
 _JAVA_MIN = 17
 _WORKER_PYTHON = Path(__file__).with_name("worker-python")
 
 
 class JavaMissingError(Exception):
-    """Spark cannot start. The text says what to install."""
+    """Spark cannot start. The text states what to install."""
 
 
 def require_java() -> None:
-    """Raises `JavaMissingError` unless there is a Java 17 or newer where Spark looks for it."""
+    """Check that Spark will find Java 17 or newer. Raises `JavaMissingError`."""
     home = os.environ.get("JAVA_HOME", "")
     where = f"in JAVA_HOME ({home})" if home else "on the PATH"
     java = shutil.which(f"{home}/bin/java" if home else "java")
     version = 0 if java is None else _java_version(java)
     if version >= _JAVA_MIN:
         return
-    found = f"Java {version} is" if version else "there is none"
+    found = f"found Java {version}" if version else "found no Java"
     raise JavaMissingError(
-        f"Spark needs Java {_JAVA_MIN} or newer and {found} {where}: install it, for example with "
+        f"Spark needs Java {_JAVA_MIN} or newer, but {found} {where}: install it, for example with "
         f"apt-get install openjdk-{_JAVA_MIN}-jre-headless"
     )
 
 
 @cache
 def _java_version(java: str) -> int:
-    """The feature release, 8 for 1.8.0; 0 when the program does not say."""
+    """Return the feature release (8 for 1.8.0), or 0 if the output does not contain it."""
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     return int(found[1]) if found else 0
@@ -57,13 +58,12 @@ def _java_version(java: str) -> int:
 def session(builder: SparkSession.Builder | None = None) -> SparkSession:
     """Return a session whose workers run this Python, so that they find `format("lakelog")`.
 
-    PySpark's own workers run whatever `python3` the PATH has, which is this one only in an
-    activated environment; a session with another ends in DATA_SOURCE_NOT_FOUND. A `PYSPARK_PYTHON`
-    in the environment is kept.
+    By default PySpark's workers run the first `python3` on the PATH. If that is not this Python (as
+    outside of an activated environment), queries fail with DATA_SOURCE_NOT_FOUND. A
+    `PYSPARK_PYTHON` in the environment takes precedence.
 
     Args:
-        builder: a `SparkSession.builder` with name, master and settings; without it, Spark's
-            defaults.
+        builder: a `SparkSession.builder` with name, master and settings; by default Spark's own.
 
     Raises `JavaMissingError`.
     """
@@ -75,10 +75,11 @@ def session(builder: SparkSession.Builder | None = None) -> SparkSession:
 
 
 def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSession:
-    """A session whose workers run this Python and whose own log goes to the file `log`.
+    """Return a session whose workers run this Python and whose log goes to the file `log`.
 
-    Java writes to the standard error it inherits, from its first moment on, so that is what is
-    exchanged while it starts. Raises `JavaMissingError`.
+    Java writes to the standard error that it inherits, from its start on. Standard error is
+    therefore redirected while Java starts. Raises `JavaMissingError`, and `OSError` if `log` cannot
+    be written.
     """
     require_java()
     choose_worker_python(master)
@@ -103,13 +104,17 @@ def local_session(name: str, *, log: Path, master: str = "local[2]") -> SparkSes
 
 
 def has_local_workers(master: str) -> bool:
-    """Whether all workers run on this host: `local`, `local[...]`, `local-cluster[...]`."""
+    """Return whether all workers run on this host: `local`, `local[...]`, `local-cluster[...]`."""
     return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def choose_worker_python(master: str) -> None:
-    """This Python, through a script that makes it start quickly; of another machine's files we
-    know nothing. The script may have been inherited from a process with another path."""
+    """Set `PYSPARK_PYTHON` to this Python, unless the user set it.
+
+    Local workers start it through a script that makes it start faster; on other hosts the script
+    may not exist. A value that names the script was inherited from another process of lakelog and
+    is replaced, because that process may have had another Python path.
+    """
     if os.environ.get("PYSPARK_PYTHON", str(_WORKER_PYTHON)) != str(_WORKER_PYTHON):
         return
     quick = has_local_workers(master) and os.access(_WORKER_PYTHON, os.X_OK)
@@ -120,8 +125,11 @@ def choose_worker_python(master: str) -> None:
 
 @contextmanager
 def _handler_kept(number: signal.Signals) -> Iterator[None]:
-    """Spark takes ^C for itself: it would interrupt whatever talks to Java at that moment, with a
-    traceback, where our commands end what they are doing."""
+    """Restore the handler of a signal that PySpark replaces.
+
+    PySpark's handler of SIGINT would interrupt any call to Java with a traceback. The commands of
+    lakelog finish their work instead.
+    """
     before = signal.getsignal(number)
     try:
         yield
@@ -132,6 +140,7 @@ def _handler_kept(number: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def _standard_error_to(path: Path) -> Iterator[None]:
+    """Redirect the file descriptor of standard error to a file."""
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("ab") as file:

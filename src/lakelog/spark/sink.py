@@ -1,8 +1,8 @@
-"""The sink: rows to records, by an idempotent producer, at least once.
+"""The sink: writes rows as records with an idempotent producer, at least once.
 
-Nothing here knows about batches of a query: a task that fails and runs again writes its rows
-again, as does a micro-batch that Spark repeats after a crash. Columns are the official
-connector's: value, and optionally key, topic, partition, headers, timestamp.
+A task that fails and runs again writes its rows again, and so does a micro-batch that Spark repeats
+after a crash: producers know nothing of a query's batches. Columns are those of the official
+connector: value, and optionally key, topic, partition, headers, timestamp.
 """
 
 from __future__ import annotations
@@ -70,19 +70,22 @@ class SinkOptions:
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What one task wrote."""
+    """The number of records that one task wrote."""
 
     records: int
 
 
 class _Writing:
-    """What the batch and the streaming writer share."""
+    """Writing of one task's rows, common to batch and streaming queries."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Returns when every row has been acknowledged. Raises the first delivery's error."""
+        """Write all rows; return after the broker acknowledged all of them.
+
+        Raises the first error of a delivery.
+        """
         written = 0
         with Producer(
             self._options.bootstrap,
@@ -106,18 +109,18 @@ class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """`df.writeStream.format("lakelog")`. There is nothing to do at commit or abort."""
+    """`df.writeStream.format("lakelog")`. Commit and abort do nothing."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """The records are in the log already."""
+        """Nothing to do: the records are in the log."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A log takes nothing back."""
+        """Nothing to do: a log cannot remove single records."""
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
     if overwrite:
-        raise OptionError('a topic is only ever appended to: use .mode("append")')
+        raise OptionError('a topic cannot be overwritten: use .mode("append")')
     return BatchWriter(_checked(options, schema))
 
 
@@ -147,32 +150,35 @@ def _checked(options: Mapping[str, str], schema: StructType) -> SinkOptions:
         accepted = _ACCEPTED.get(field.name)
         if accepted is None:
             known = ", ".join(_ACCEPTED)
-            raise OptionError(f"column {field.name!r} is not among those of a record: {known}")
+            raise OptionError(f"unknown column {field.name!r}; expected columns are {known}")
         if not any(_same_shape(field.dataType, wanted) for wanted in accepted):
             expected = " or ".join(wanted.simpleString() for wanted in accepted)
             raise OptionError(
                 f"column {field.name!r} must be {expected}, not {field.dataType.simpleString()}"
             )
     if "value" not in schema.fieldNames():
-        raise OptionError("a row to write needs a column 'value'")
+        raise OptionError("missing column 'value'")
     if given.topic is None and "topic" not in schema.fieldNames():
-        raise OptionError("the option 'topic' or a column 'topic' is needed")
+        raise OptionError("missing topic: set the option 'topic' or add a column 'topic'")
     return given
 
 
 def _same_shape(given: DataType, wanted: DataType) -> bool:
-    """Equal but for nullability, which expressions change as they like."""
+    """Return whether two types are equal apart from nullability, which expressions change."""
     return bool(given.simpleString() == wanted.simpleString())
 
 
 def _records(batch: pa.RecordBatch, topic: str | None) -> Iterator[dict[str, Any]]:
-    """Arguments of `Producer.send`, row by row. The option `topic` wins over the column."""
+    """Yield the arguments of `Producer.send` for each row.
+
+    The option `topic` takes precedence over the column.
+    """
     columns = {name: _values(name, batch.column(name)) for name in batch.schema.names}
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     for row in rows:
         name = topic or row.get("topic")
         if name is None:
-            raise OptionError("a row without a topic, and no option 'topic'")
+            raise OptionError("a row has no topic, and the option 'topic' is not set")
         yield {
             "topic": name,
             "value": row["value"],

@@ -44,7 +44,7 @@ def test_an_old_java_is_named(
 ) -> None:
     java(tmp_path, says)
     choose(monkeypatch, tmp_path)
-    with pytest.raises(JavaMissingError, match=rf"needs Java 17 .* Java {version} is on the PATH"):
+    with pytest.raises(JavaMissingError, match=rf"Java 17 .* found Java {version} on the PATH"):
         require_java()
 
 
@@ -52,7 +52,7 @@ def test_java_home_goes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_pat
     java(tmp_path, _NEW[0])
     java(tmp_path / "old" / "bin", _OLD[1])
     choose(monkeypatch, tmp_path, tmp_path / "old")
-    with pytest.raises(JavaMissingError, match=rf"Java 11 is in JAVA_HOME \({tmp_path}/old\)"):
+    with pytest.raises(JavaMissingError, match=rf"found Java 11 in JAVA_HOME \({tmp_path}/old\)"):
         require_java()
 
 
@@ -63,7 +63,7 @@ def test_a_missing_java_is_said(
     if says is not None:
         java(tmp_path / "bin", says)
     choose(monkeypatch, tmp_path / "bin")
-    with pytest.raises(JavaMissingError, match=r"there is none on the PATH: install it"):
+    with pytest.raises(JavaMissingError, match=r"found no Java on the PATH: install it"):
         require_java()
 
 

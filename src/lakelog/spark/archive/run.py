@@ -1,4 +1,4 @@
-"""The archive's query of one topic, started again when it fails and the failure may pass."""
+"""The archive's query of one topic, restarted after failures that may pass."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _CONNECTION = ("UnreachableError: ", "ConnectionLostError: ")
 class Run:
     """One archive job.
 
-    Every start of its query has a checkpoint of its own: the query begins where the table ends
-    anyway, and a folder that a dying predecessor still writes to would only be in the way.
+    Every start of its query gets a new checkpoint. The query begins where the table ends in any
+    case, and a predecessor that is still dying may write to the previous folder.
     """
 
     open_session: Callable[[], SparkSession]
@@ -58,7 +58,7 @@ class Run:
     stop: threading.Event
     rows_moved: int = 0
     _failures: int = 0
-    _told: str = ""
+    _last_reason: str = ""
     _snapshot_id: int | None = None
 
     def __post_init__(self) -> None:
@@ -67,20 +67,21 @@ class Run:
 
     @cached_property
     def _session(self) -> SparkSession:
-        """Opened late: errors of table and log are raised before Java starts."""
+        """The session, opened late: errors of table and log are raised before Java starts."""
         session = self.open_session()
         session.dataSource.register(ArchiveSource)
         return session
 
     def close(self) -> None:
+        """Stop the session if it was opened."""
         if "_session" in self.__dict__:
             with suppress(*_JAVA_GONE):
                 self._session.stop()
 
     def watch(self) -> None:
-        """Returns when the work is done or `stop` is set.
+        """Return when the work is done or `stop` is set.
 
-        Raises `SyncError`, and `KafkaError` when the broker does not return in time.
+        Raises `SyncError`, and `KafkaError` if an outage of the broker exceeds the limit.
         """
         self._snapshot_id = state_of(self._job).snapshot_id
         try:
@@ -91,7 +92,10 @@ class Run:
             raise SyncError(str(error)) from error
 
     def _attempt(self) -> bool:
-        """Returns whether the work is done; not so after a failure that may pass."""
+        """Run the query once; return whether the work is done.
+
+        A failure that may pass is reported and returns false.
+        """
         try:
             self._reconcile()
             return self._query()
@@ -104,14 +108,14 @@ class Run:
         return False
 
     def _reconcile(self) -> None:
-        """Settles table and log. `progress_from` is for the first rollback only."""
+        """Bring table and log into agreement; use `progress_from` for the first rollback only."""
         with TopicClient(self._job.bootstrap, client_id="lakelog-archive") as client:
             self.rows_moved += self.reconciler.run(client)
         self.reconciler = replace(self.reconciler, progress_from=None)
         self._note_skipped(state_of(self._job).snapshot_id)
 
     def _query(self) -> bool:
-        """Returns whether the work is done."""
+        """Run the query until it ends or `stop` is set; return whether it ended."""
         checkpoint = self.checkpoints / uuid.uuid4().hex
         query = self._start(checkpoint)
         try:
@@ -144,11 +148,11 @@ class Run:
         state = state_of(self._job)
         if state.snapshot_id != self._snapshot_id:
             self._note_skipped(state.snapshot_id)
-            self._failures, self._told = 0, ""
+            self._failures, self._last_reason = 0, ""
             self.progress(state)
 
     def _note_skipped(self, newest: int | None) -> None:
-        """Names the offsets that commits skipped since the last look, up to snapshot `newest`."""
+        """Report the offsets that new commits skipped, up to the snapshot `newest`."""
         found = skipped_between(self._job.address.load(), self._snapshot_id, newest)
         self._snapshot_id = newest
         if found:
@@ -159,9 +163,9 @@ class Run:
             )
 
     def _failed(self, reason: str) -> None:
-        """Waits for an unreachable broker, else counts failures in a row without progress.
+        """Wait for an unreachable broker; otherwise count consecutive failures without progress.
 
-        Raises `SyncError` for a final error and after too many failures.
+        Raises `SyncError` for a final error and after 3 such failures.
         """
         with suppress(*PASSING):  # the table may be what failed
             self._report()
@@ -171,15 +175,15 @@ class Run:
         if self.availability.wait(self.stop):
             return
         if reason.startswith(_CONNECTION) and self.every_s is not None:
-            if reason != self._told:  # the broker is back already, or only workers lost it
-                self.reconciler.notice(f"{self._job.topic}: {reason}; trying again")
-            self._told = reason
+            if reason != self._last_reason:  # the broker is back, or only workers lost it
+                self.reconciler.notice(f"{self._job.topic}: {reason}; retrying")
+            self._last_reason = reason
         else:
             self._failures += 1
         if self._failures >= _FAILURES_MAX:
             raise SyncError(reason)
         _log.warning(
-            "the archive job of %r is started again: %s",
+            "restarting the archive job of %r: %s",
             self._job.topic,
             reason,
             extra=event("archive_job_restarted", topic=self._job.topic),
@@ -189,14 +193,14 @@ class Run:
 
 
 def _reason(text: str) -> str:
-    """The last line of the Python error in Spark's text, without the names of its modules."""
+    """Return the last Python error in Spark's text, as `ClassName: message`."""
     found = re.findall(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", text, re.MULTILINE)
     return str(found[-1]) if found else text.strip().splitlines()[0]
 
 
 def _remove_leftovers(checkpoints: Path) -> None:
-    """Checkpoints of runs that were killed: a day old, so none that is still at work."""
+    """Remove checkpoints of killed runs. They are a day old, so no running job uses them."""
     for leftover in checkpoints.glob("*"):
-        with suppress(FileNotFoundError):  # of a run beside this one, which has just ended
+        with suppress(FileNotFoundError):  # another run removed it when it ended
             if time.time() - leftover.stat().st_mtime > _LEFTOVER_AGE_S:
                 shutil.rmtree(leftover, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""`sync_topic`: runs the archive job of one topic, once or until told to stop."""
+"""`sync_topic`: archives one topic, once or until it is stopped."""
 
 from __future__ import annotations
 
@@ -27,13 +27,17 @@ __all__ = ["NAMESPACE", "SyncError", "SyncProgress", "SyncResult", "sync_topic"]
 _BATCH_BYTES = 256 << 20
 
 Notice = Callable[[str], None]
-"""Is called with a line for the user."""
+"""A function that is called with each line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What a run did and where the table is. `rows` counts the rows this run added, `rows_moved`
-    those of lost records that it took out of the table."""
+    """What a run did, and where the table is.
+
+    rows: the rows that this run added. rows_moved: the rows of lost records that it removed.
+    rows_total: the rows in the table. ends: the first offset of each partition that is not
+    archived.
+    """
 
     metadata_path: str
     table: tuple[str, str]
@@ -67,22 +71,33 @@ def sync_topic(
     notice: Notice | None = None,
     stop: threading.Event | None = None,
 ) -> SyncResult:
-    """Archives `topic` into the Iceberg table `lakelog.<table or topic>` of a warehouse.
+    """Archive `topic` into the Iceberg table `lakelog.<table>` of a warehouse.
 
-    Without `follow` it ends when what was in the log at the start is archived; with it, it
-    commits every `every_s` seconds until `stop` is set. `batch_bytes` is about how much of the
-    log one commit takes. `skip_lost` accepts that records were lost before they were archived, and
-    moves rows out of the table whose records the log lost afterwards. `null_timestamps` archives a
-    timestamp that is no date as null, with its number in the column `rawTimestamp`.
-    `progress_from` settles a disagreement of the table's property and its current snapshot.
-    `warehouse` is a folder or a URI; `is_warehouse_shared` says that workers on other hosts reach
-    the folder. `catalog_folder` has the catalog and Spark's log; it is needed when the warehouse is
-    not on this machine, and the warehouse itself otherwise. `checkpoint` is a folder for Spark's
-    checkpoints, by default beside the catalog. When the broker goes away, the job waits: with
-    `follow` as long as it takes, otherwise for `timeout_s`. `notice` is called with a line for
-    each such event.
-    Raises `OptionError` and its kinds, `ValueError` for a warehouse that cannot be written to,
-    `JavaMissingError`, `KafkaError` when the broker does not answer, `SyncError`.
+    Without `follow` the function returns when it has archived all records that the topic had at the
+    start. With `follow` it commits every `every_s` seconds until `stop` is set. If the broker is
+    unreachable, the job waits: up to `timeout_s`, or with `follow` without a limit.
+
+    Args:
+        warehouse: a folder, or a URI of an object store or HDFS.
+        table: the name of the table; by default that of the topic.
+        catalog_folder: the local folder of the catalog and of Spark's log. Required if the
+            warehouse is remote; by default the warehouse itself.
+        checkpoint: the folder for Spark's checkpoints; by default beside the catalog.
+        skip_lost: continue if records were lost before they were archived, and move rows out of
+            the table if the log lost their records later. Without it such losses are errors.
+        null_timestamps: archive a timestamp outside the years 1 to 9999 as null, with its number
+            in the column `rawTimestamp`. Without it such a timestamp is an error.
+        progress_from: which progress to use if the table's property and its current snapshot
+            disagree. Without it a disagreement is an error.
+        batch_bytes: about how many bytes of the log one commit archives.
+        master: the Spark master for the session that the function opens.
+        is_warehouse_shared: workers on other hosts can reach the warehouse's folder.
+        spark: an existing session, which stays open.
+        progress: is called after each commit.
+        notice: is called with a line for each event that the user should know.
+
+    Raises `OptionError` and its subclasses, `ValueError` for an unusable warehouse or table,
+    `AddressError`, `JavaMissingError`, `KafkaError` if the broker does not answer, and `SyncError`.
     """
     require_java()
     place = open_warehouse(warehouse, catalog_folder)
@@ -135,4 +150,4 @@ def _result(job: ArchiveJob, before: SyncProgress, rows_moved: int) -> SyncResul
 
 
 def _ignore(_: object) -> None:
-    """The callback of a caller that passed none."""
+    """The callback if the caller passed none."""

@@ -1,4 +1,4 @@
-"""Batch reads: a snapshot of offsets is planned once, tasks read their ranges of it."""
+"""Batch queries: the driver plans ranges of offsets once, and tasks read them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WAY_ON = (
 
 
 class RangePartition(InputPartition):  # type: ignore[misc]
-    """What one task reads; `None` stands for nothing, as when a topic is empty."""
+    """The range that one task reads; `None` if there is nothing to read."""
 
     def __init__(self, value: OffsetRange | None) -> None:
         super().__init__(value)
@@ -38,6 +38,8 @@ class RangePartition(InputPartition):  # type: ignore[misc]
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
+    """A query of the records between two positions."""
+
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
@@ -65,14 +67,17 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
 
 def plan(start: StreamOffset, end: StreamOffset, options: SourceOptions) -> list[RangePartition]:
-    """One task for each range, or a single one that reads nothing."""
+    """Return one task per range, or a single task without a range.
+
+    Spark cannot run a query without tasks.
+    """
     ranges = identified(ranges_between(start.offsets, end.offsets), end)
     pieces = split_ranges(ranges, options.partitions_min)
     return [RangePartition(each) for each in pieces] or [RangePartition(None)]
 
 
 def open_client(options: SourceOptions) -> TopicClient:
-    """What a query reads from."""
+    """Return the client of a query's cluster."""
     return TopicClient(
         options.bootstrap, client_id=options.client_id, read_committed=options.read_committed
     )
@@ -81,9 +86,10 @@ def open_client(options: SourceOptions) -> TopicClient:
 def read_range(
     options: SourceOptions, schema: StructType, wanted: OffsetRange | None
 ) -> Iterator[pa.RecordBatch]:
-    """Every record of the range.
+    """Yield the records of the range.
 
-    Raises `DataLossError` when some are gone, or go while this reads, and that is not allowed.
+    Raises `DataLossError` if records are lost before or during the read and the query does not
+    accept that, `BadRecordError`, and `KafkaError`.
     """
     if wanted is None:
         return

@@ -1,7 +1,7 @@
-"""Where a query that has read up to some point goes on in the log as it is now.
+"""Where a query continues after the point that it has read.
 
-Topics may have been created, deleted, or created again under the same name since, and a log may
-have lost its tail and grown again. Whatever of that means that records were lost is reported.
+Since then topics may have been created, deleted, or deleted and created again, and a log may have
+lost its tail and grown again. Changes that lose records are reported.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, from_item
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The next batch of a query reads from `start` to `end`, which name the same partitions.
+    """The start and the end of a query's next batch, with the same partitions.
 
-    Of a partition that has nothing to read, `end` keeps the leader epoch that `start` has.
+    For a partition without new records, `end` keeps the leader epoch of the point that was read.
     """
 
     start: StreamOffset
@@ -28,12 +28,12 @@ class Continuation:
 def continue_from(
     client: TopicClient, begin: StreamOffset, target: StreamOffset, *, fail_on_data_loss: bool
 ) -> Continuation:
-    """Return how to go on from `begin` to `target`, which holds everything that is to be read.
+    """Return where a query that has read up to `begin` continues, and where `target` lets it end.
 
     New partitions begin at their earliest offset. If losses are accepted, so does a topic that was
-    created again, and a log that was cut goes on from the cut. A query that read beyond an open
-    transaction waits where it is. Raises `DataLossError`, and `TopicMissingError` for a topic that
-    was deleted while this asked about it.
+    created again, and a log that was cut continues from the cut. A query that has read beyond an
+    open transaction reads nothing until that ends. Raises `DataLossError`, `KafkaError`, and
+    `TopicMissingError` for a topic that was deleted during the call.
     """
     return _Continuing(client, begin, fail_on_data_loss).to(target)
 
@@ -48,7 +48,7 @@ class _Continuing:
         ends = self._existing(target)
         for key, _ in items(self._begin.offsets):
             if key not in ends:
-                self._lost(f"{_name(key)} was deleted, or is no longer among what is read")
+                self._lost(f"{_name(key)} was deleted, or is no longer part of the query")
         starts, continued = self._starts(target, ends)
         for key, start in starts.items():
             if start > ends[key]:
@@ -67,7 +67,7 @@ class _Continuing:
         )
 
     def _existing(self, target: StreamOffset) -> dict[TopicPartition, int]:
-        """The ends in `target` of the partitions that there still are."""
+        """Return the ends in `target` of the partitions that still exist."""
         found = self._client.find(target.offsets)
         ends: dict[TopicPartition, int] = {}
         for topic, partitions in target.offsets.items():
@@ -83,7 +83,7 @@ class _Continuing:
     def _starts(
         self, target: StreamOffset, ends: dict[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
-        """Where each partition of `ends` begins, and which of them continue an unchanged log."""
+        """Return where each partition of `ends` begins, and which of them have an unchanged log."""
         recreated = {
             topic
             for topic, topic_id in target.topic_ids.items()
@@ -106,7 +106,7 @@ class _Continuing:
         return {**known, **earliest, **cut}, known.keys() - diverged.keys()
 
     def _diverged(self, known: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Where reading continues in the logs that were cut; `None` if that is unknown."""
+        """Return where reading continues in the logs that were cut; `None` if that is unknown."""
         begin = self._begin
         found = find_divergences(
             self._client, StreamOffset(from_items(known), begin.topic_ids, begin.epochs)
@@ -116,10 +116,12 @@ class _Continuing:
         return {(each.topic, each.partition): each.restart for each in found}
 
     def _end_before(self, start: int, key: TopicPartition) -> int:
-        """Where to read to in a partition whose readable end is before `start`."""
+        """Return where to stop in a partition whose readable end is before `start`."""
         end = self._client.log_end([key])[key]
         if start > end:
-            self._lost(f"{_name(key)} ends at {end}, before {start} where we were")
+            self._lost(
+                f"{_name(key)} ends at {end}, before offset {start} which the query has reached"
+            )
         return min(start, end)
 
     def _lost(self, what: str) -> None:

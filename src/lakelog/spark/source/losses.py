@@ -1,4 +1,4 @@
-"""What becomes of a loss: an error, or with `failOnDataLoss=false` a warning."""
+"""Reports lost records: as an error, or with `failOnDataLoss=false` as a warning."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def report_loss(what: str, *, fail: bool) -> None:
     """Raise `DataLossError` if `fail`; otherwise log a warning."""
     if fail:
         raise DataLossError(
-            f"{what}. Set the option failOnDataLoss=false to go on without the missing records"
+            f"{what}. Set the option failOnDataLoss=false to continue without the lost records"
         )
     _log.warning("records are lost: %s", what, extra=event("records_lost"))

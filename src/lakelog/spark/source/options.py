@@ -21,7 +21,7 @@ from lakelog.tables.topic.offsets import (
 
 
 class Boundary(Enum):
-    """A starting or ending position that names no offset."""
+    """The start or the end of every partition, as a position."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -36,7 +36,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The same, partition by partition."""
+    """The first record at or after a time of each partition (milliseconds since the epoch)."""
 
     timestamps_ms: TimestampsByPartition
 
@@ -46,7 +46,7 @@ Position = Boundary | AtTimestamp | AtTimestamps | StreamOffset
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions to read. Exactly one of the three is given."""
+    """Which partitions to read. Exactly one of the three fields is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -94,7 +94,10 @@ NAMES = (
 
 
 def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Raises `OptionError`. Defaults are the official connector's."""
+    """Return the options of a query. Raises `OptionError`.
+
+    Defaults are those of the official connector unless stated otherwise.
+    """
     given = OptionReader(options, NAMES)
     if streaming:
         _refuse_endings(given)
@@ -119,7 +122,9 @@ def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> Sour
 def _refuse_endings(given: OptionReader) -> None:
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
         if given.has(name):
-            raise OptionError(f"option {name!r} is for batch queries: a stream has no end")
+            raise OptionError(
+                f"option {name!r} is supported for batch queries only: a stream has no end"
+            )
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -129,9 +134,9 @@ def _names(text: str) -> tuple[str, ...]:
 def _subscription(given: OptionReader) -> Subscription:
     choices = [name for name in ("subscribe", "subscribePattern", "assign") if given.has(name)]
     if len(choices) != 1:
-        found = f"{' and '.join(choices)} are given" if choices else "none is given"
+        found = f"{' and '.join(choices)} are set" if choices else "none is set"
         raise OptionError(
-            f"exactly one of 'subscribe', 'subscribePattern' and 'assign' is needed: {found}"
+            f"set exactly one of 'subscribe', 'subscribePattern' and 'assign'; {found}"
         )
     value = given.required(choices[0])
     if choices[0] == "subscribe":
@@ -146,7 +151,7 @@ def _pattern(name: str, value: str) -> str:
         re.compile(value)
     except re.error as error:
         raise OptionError(
-            f"option {name!r}: {value!r} is no regular expression of Python's: {error}"
+            f"option {name!r}: {value!r} is not a regular expression in Python's syntax: {error}"
         ) from None
     return value
 
@@ -160,7 +165,7 @@ def _timestamp_strategy(given: OptionReader) -> bool:
 
 
 def _read_committed(given: OptionReader) -> bool:
-    """Unlike the official connector's, the default shows no record that was aborted."""
+    """Return whether to skip aborted records: by default yes, unlike the official connector."""
     name = "kafka.isolation.level"
     value = given.text(name).lower() or "read_committed"
     if value not in LEVELS:
@@ -177,7 +182,7 @@ def _null_timestamps(given: OptionReader) -> bool:
 
 
 def _position(given: OptionReader, which: str, default: Boundary) -> Position:
-    """The official order of precedence: one timestamp, timestamps, offsets."""
+    """Return a position in the official order of precedence: one timestamp, timestamps, offsets."""
     at = given.number(f"{which}Timestamp", minimum=0)
     if at is not None:
         return AtTimestamp(at)
@@ -201,7 +206,7 @@ def _check_specials(name: str, offsets: Offsets, *, earliest_allowed: bool) -> N
     for topic, partitions in offsets.items():
         for partition, offset in partitions.items():
             if offset < lowest:
-                meaning = " (-2, earliest, makes no end)" if offset == -2 else ""
+                meaning = " (-2, earliest, is not an end)" if offset == -2 else ""
                 raise OptionError(
                     f"option {name!r}: offset {offset} of {topic}-{partition} is not valid{meaning}"
                 )

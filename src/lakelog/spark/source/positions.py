@@ -1,4 +1,4 @@
-"""Turns positions (earliest, a time, given offsets) into offsets, by asking the broker."""
+"""Resolves positions (earliest, a time, offsets) into offsets with the help of the cluster."""
 
 from __future__ import annotations
 
@@ -29,22 +29,25 @@ from lakelog.tables.topic.offsets import (
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """What there is of a subscription: topic ids by name, partitions in order, and by topic a
-    sentence about what it names and does not exist."""
+    """The existing part of a subscription.
+
+    topic_ids: by name. partitions: in order. missing: an error text for each topic that does not
+    exist or lacks a partition.
+    """
 
     topic_ids: dict[str, str]
     partitions: list[TopicPartition]
     missing: dict[str, str]
 
     def complete(self) -> Subscribed:
-        """Itself. Raises `TopicMissingError` if anything is missing."""
+        """Return self. Raises `TopicMissingError` if a topic or partition is missing."""
         if self.missing:
             raise TopicMissingError(next(iter(self.missing.values())))
         return self
 
 
 def find_topics(client: TopicClient, subscription: Subscription) -> Subscribed:
-    """The topics of a subscription as they are now."""
+    """Return the present state of a subscription's topics. Raises `KafkaError`."""
     missing: dict[str, str] = {}
     if subscription.pattern:
         matches = re.compile(subscription.pattern).fullmatch
@@ -69,9 +72,10 @@ def resolve(
     *,
     latest_if_no_timestamp: bool = True,
 ) -> StreamOffset:
-    """A point with an offset for each partition, and a leader epoch where it is known.
+    """Return an offset for each partition, with its leader epoch if that is known.
 
-    Raises `OptionError` when the position does not fit.
+    latest_if_no_timestamp: use the end of a partition that has no record at or after the time.
+    Raises `OptionError` if the position does not match the partitions, and `KafkaError`.
     """
     partitions = found.partitions
     if isinstance(position, Boundary):
@@ -100,7 +104,7 @@ def _check_same_partitions(given: Offsets, partitions: list[TopicPartition]) -> 
         missing = sorted(set(partitions) - named) + sorted(named - set(partitions))
         text = ", ".join(f"{topic}-{partition}" for topic, partition in missing)
         raise OptionError(
-            f"offsets given as JSON must name exactly the partitions that are read; differs: {text}"
+            f"offsets in JSON must name exactly the partitions of the query; differing: {text}"
         )
 
 
@@ -112,14 +116,14 @@ def _at_timestamps(
     if missing and not latest_if_none:
         text = ", ".join(f"{topic}-{partition}" for topic, partition in missing)
         raise OptionError(
-            f"no record at or after the given time in {text} (the option "
-            "startingOffsetsByTimestampStrategy=latest starts these at their end)"
+            f"no record at or after the given time in {text}. Set the option "
+            "startingOffsetsByTimestampStrategy=latest to start these partitions at their end"
         )
     return {**places, **client.latest_places(missing)}
 
 
 def _given(client: TopicClient, given: StreamOffset, found: Subscribed) -> StreamOffset:
-    """The point as it was given, with ids and epochs if it has them; -1 and -2 are looked up."""
+    """Return the given point with its ids and epochs; -1 and -2 are resolved into offsets."""
     specials = {key: at for key, at in items(given.offsets) if at < 0}
     asked = _point(client.places(specials), found)
     epochs = {key: epoch for key, epoch in items(given.epochs) if key not in specials}

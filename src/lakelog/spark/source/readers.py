@@ -1,4 +1,4 @@
-"""What `format("lakelog")` builds for a query that reads."""
+"""The readers that `format("lakelog")` creates."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def schema_of(options: Mapping[str, str]) -> StructType:
-    """The columns of a query without a schema of its own.
+    """Return the columns of a query that has no schema of its own.
 
-    Spark asks before it says whether the query streams, so only what both kinds allow is refused
-    here.
+    Spark calls this before it is known whether the query streams, so options of batch queries pass
+    here and are rejected later. Raises `OptionError`.
     """
     given = parse_source_options(options, streaming=False)
     return source_schema(
@@ -29,10 +29,12 @@ def schema_of(options: Mapping[str, str]) -> StructType:
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
+    """Return the reader of a batch query. Raises `OptionError`."""
     check_schema(schema)
     return BatchReader(parse_source_options(options, streaming=False), schema)
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+    """Return the reader of a streaming query. Raises `OptionError`."""
     check_schema(schema)
     return StreamReader(parse_source_options(options, streaming=True), schema)

@@ -1,8 +1,8 @@
-"""The streaming source: positions, admission control, and what changes under a running query.
+"""Streaming queries: positions, limits per batch, and changes of topics during the query.
 
-The reader object lives in one Python process for the whole query and is asked for the next end
-offset before each micro-batch. The state that must outlive it is in the offsets themselves, which
-Spark keeps in the checkpoint.
+The reader lives in one Python process for the whole query. Spark asks it for the next end offset
+before each micro-batch. State that must survive the process is part of the offsets, which Spark
+keeps in the checkpoint.
 """
 
 from __future__ import annotations
@@ -38,24 +38,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log = logging.getLogger("lakelog.spark")
-_LOOKS_MAX = 3
+_ATTEMPTS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Latest:
-    """The end of everything that is subscribed to, and what is missing of it, by topic."""
+    """The end of all subscribed partitions, and an error text for each missing topic."""
 
     point: StreamOffset
     missing: Mapping[str, str]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """A query that follows its topics."""
+
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._final: _Latest | None = None
         self._latest: StreamOffset | None = None
-        self._told_missing: set[str] = set()
+        self._logged_missing: set[str] = set()
 
     @cached_property
     def _client(self) -> TopicClient:
@@ -74,26 +76,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._final = self._looking_again(self._read_latest)
+        self._final = self._retrying(self._read_latest)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; `start` itself when there is nothing to read."""
         begin = StreamOffset.from_json(start)
-        return self._looking_again(lambda: self._end_of_next(begin, limit)).to_json()
+        return self._retrying(lambda: self._end_of_next(begin, limit)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self._latest is None else self._latest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         begin, target = StreamOffset.from_json(start), StreamOffset.from_json(end)
-        continuation = self._looking_again(lambda: self._continue(begin, target))
+        continuation = self._retrying(lambda: self._continue(begin, target))
         return plan(continuation.start, continuation.end, self._options)
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, self._schema, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the checkpoint is the progress."""
+        """Nothing to do: the checkpoint holds the progress."""
 
     def stop(self) -> None:
         if "_client" in self.__dict__:
@@ -120,23 +122,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return _Latest(resolve(self._client, Boundary.LATEST, found), found.missing)
 
     def _check_missing(self, missing: Mapping[str, str], begin: StreamOffset) -> None:
-        """Topics that the query has read before are a loss, which `continue_from` reports.
+        """Check topics that the query names and that do not exist.
 
-        Others may be misspelt: raises `TopicMissingError`, unless losses are accepted. One that was
-        deleted long ago looks the same.
+        A missing topic that the query has read before is a loss, which `continue_from` reports. Any
+        other name may be misspelt: raises `TopicMissingError`, or if losses are accepted logs it
+        once, because the topic may have been deleted long ago.
         """
         for topic, text in missing.items():
             if self._options.fail_on_data_loss and topic not in begin.offsets:
                 raise TopicMissingError(text)
-            if text not in self._told_missing:
-                self._told_missing.add(text)
+            if text not in self._logged_missing:
+                self._logged_missing.add(text)
                 _log.warning(
                     "%s; its records are not read", text, extra=event("subscribed_topic_missing")
                 )
 
-    def _looking_again(self, work: Callable[[], T]) -> T:
-        """`work()`, again when a topic was deleted meanwhile and losses are accepted."""
-        for _ in range(_LOOKS_MAX - 1):
+    def _retrying(self, work: Callable[[], T]) -> T:
+        """Return `work()`; retry it if a topic is deleted meanwhile and losses are accepted."""
+        for _ in range(_ATTEMPTS_MAX - 1):
             try:
                 return work()
             except TopicMissingError:

@@ -1,4 +1,4 @@
-"""Waits for a broker that went away, with one line when it goes and one when it is back."""
+"""Waits for an unreachable broker, and reports when the outage begins and when it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ _PROBE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """`limit_s` bounds one absence in seconds; `None` waits as long as it takes."""
+    """Whether all partitions of a topic can be read.
+
+    limit_s: the longest time to wait for one outage, in seconds; `None` waits without a limit.
+    notice: is called with each line for the user.
+    """
 
     bootstrap: str
     topic: str
@@ -26,9 +30,9 @@ class Availability:
     notice: Callable[[str], None]
 
     def wait(self, stop: threading.Event) -> bool:
-        """Returns when the broker answers for all partitions of the topic, or `stop` is set.
+        """Wait until all partitions of the topic can be read or `stop` is set.
 
-        Returns whether it was away. Raises `UnreachableError` when it stays away for too long.
+        Return whether there was an outage. Raises `UnreachableError` if it exceeds `limit_s`.
         """
         absence = self._absence()
         if not absence:
@@ -51,7 +55,10 @@ class Availability:
         raise AssertionError("pauses never end")
 
     def _absence(self) -> str:
-        """Return why the topic cannot be read, or nothing. One partition may be offline."""
+        """Return why the topic cannot be read, or an empty text.
+
+        The leaders are asked too, because a broker may answer while a partition is offline.
+        """
         name = "lakelog-archive"
         try:
             with TopicClient(self.bootstrap, client_id=name, timeout_s=_PROBE_S) as client:

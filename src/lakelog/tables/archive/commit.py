@@ -1,9 +1,9 @@
 """Commits a batch: its files and the new progress, in one transaction of the table.
 
-Every attempt begins by loading the table, and so does the next one after any failure: a commit
-that raised may have succeeded. A transaction holds the snapshot it
-was built on as a requirement, so it fails after any other commit since then. Only after
-a failure that is certain may the batch's files be removed; an unknown outcome leaves them.
+Every attempt loads the table first, also after a failure: a commit that raised an error may have
+succeeded. A transaction requires the snapshot that it was built on, so it fails if another commit
+came first. The batch's files are removed only if the commit certainly failed; they stay if its
+outcome is unknown.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ _ATTEMPTS_MAX = 8
 
 
 class Outcome(Enum):
+    """What `commit_batch` did."""
+
     APPENDED = "appended"
     ALREADY_THERE = "already there"
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one micro-batch wrote, or found out without files."""
+    """The files and the progress of one batch. The progress advances even without files."""
 
     topic_id: str
     query_id: str
@@ -56,10 +58,11 @@ class Batch:
 
 
 def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
-    """Appends the batch unless the table holds it already.
+    """Append the batch unless the table already holds it.
 
-    Raises `ProgressConflictError` when it may do neither, `ProgressMismatchError`,
-    `TableReplacedError`, and the last error of the catalog when it never answered.
+    Raises `ProgressConflictError` if the batch neither follows the table's progress nor is part of
+    it, `ProgressMismatchError`, `ProgressFormatError`, `TableReplacedError`, and after 8 attempts
+    the last error of the catalog.
     """
     is_unknown = False
     for attempt in range(_ATTEMPTS_MAX):
@@ -75,9 +78,9 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
             return Outcome.ALREADY_THERE
         try:
             append(table, batch, before)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the table has the answer
+        except Exception as error:  # noqa: BLE001 - the next attempt reads the outcome from the table
             _log.info(
-                "the commit of batch %s is looked at again: %s",
+                "the commit of batch %s is checked and retried: %s",
                 batch.number,
                 error,
                 extra=event("archive_commit_retried", batch=batch.number),
@@ -92,7 +95,10 @@ def commit_batch(address: TableAddress, batch: Batch) -> Outcome:
 
 
 def append(table: Table, batch: Batch, before: Progress) -> None:
-    """One transaction. Without files it still makes a snapshot, which is what fences it."""
+    """Append the batch in one transaction.
+
+    A batch without files makes a snapshot too: the snapshot fences commits of other jobs.
+    """
     after = advance(before, batch.extents, query_id=batch.query_id, number=batch.number)
     skipped = (*batch.skipped, *before_extents(before, batch.extents))
     with table.transaction() as transaction:
@@ -106,7 +112,7 @@ def record(
     paths: Iterable[str] = (),
     skipped: Iterable[Skipped] = (),
 ) -> None:
-    """Adds the files and the progress to a transaction: property and summary change together."""
+    """Add files and progress to a transaction, so that property and summary change together."""
     entry = {property_name(topic_id): progress.to_text()}
     summary = {**entry, **summary_entry(skipped)}
     transaction.add_files(list(paths), snapshot_properties=summary, check_duplicate_files=False)
@@ -114,11 +120,11 @@ def record(
 
 
 def abandon_batch(address: TableAddress, paths: Iterable[str]) -> None:
-    """Removes what a batch wrote for which no commit was tried."""
+    """Remove the files of a batch for which no commit was tried. Raises `TableReplacedError`."""
     remove_unreferenced(address.load(), tuple(paths))
 
 
 def _clean_up(table: Table, batch: Batch, *, is_unknown: bool) -> None:
-    """A commit whose outcome is unknown may still land, with the files of the batch."""
+    """Remove the batch's files, unless a commit of unknown outcome may still add them."""
     if not is_unknown:
         remove_unreferenced(table, batch.paths)

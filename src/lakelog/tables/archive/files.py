@@ -1,6 +1,6 @@
-"""What a task of the archive does: read offset ranges, write one Parquet file.
+"""The work of one task: read ranges of offsets, write one Parquet file.
 
-Rows go through in batches, so memory stays bounded whatever the size of the ranges.
+Rows are written in groups of about 32 MiB, so memory is bounded for ranges of any size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _WAY_ON = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What came of some ranges: a file unless they had no records, and the skipped offsets."""
+    """What a task wrote.
+
+    path: the file's URI; `None` if the ranges had no records. skipped: offsets that were lost.
+    """
 
     path: str | None
     rows: int
@@ -44,11 +47,12 @@ def write_ranges(
     *,
     skip_lost: bool,
 ) -> Written:
-    """Writes every record of `ranges` to the new file `path`, a URI, unless there are none.
+    """Write all records of `ranges` to a new file at the URI `path`.
 
-    `catalog` holds PyIceberg's properties, for a path that is not on this machine. Raises
-    `DataLossError` when the log no longer holds all of a range, unless `skip_lost`. The file is
-    removed again when anything fails, or nothing is in it.
+    catalog: PyIceberg's properties, for a remote path. Raises `DataLossError` if the log no longer
+    holds a whole range, unless `skip_lost` is set and retention removed the records;
+    `BadRecordError` for a damaged batch or an impossible timestamp; and `KafkaError`. The file is
+    removed after any error, and if it has no rows.
     """
     target = data_file(path, catalog)
     rows = 0
@@ -91,9 +95,10 @@ def _copy(reading: Reading, rows: ArrowRows, writer: pq.ParquetWriter) -> int:
 
 
 def policy(skipped: list[OffsetRange] | None) -> OnLoss:
-    """Raise for every loss, or add removed records to `skipped`.
+    """Return the reaction to a loss: raise an error, or add removed offsets to `skipped`.
 
-    Others may not be skipped: the job plans a range of a cut log again.
+    Only offsets that retention removed can be skipped. After other losses the job plans the batch
+    again.
     """
 
     def on_loss(lost: OffsetRange, error: DataLossError) -> None:

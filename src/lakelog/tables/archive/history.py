@@ -1,9 +1,9 @@
-"""Compares the progress in the table's property with that in its current snapshot.
+"""Compares the progress in the table's property with the progress in its current snapshot.
 
 Table properties do not roll back with snapshots. After `rollback_to_snapshot` the property still
-claims offsets whose rows are gone, and a job that believed it would leave them out for good. So
-each commit of the archive writes its progress into the snapshot's summary too, and both must be
-equal before anything is appended. Snapshots of other writers may follow ours.
+claims offsets whose rows are gone; a job that used it would never archive them again. Each commit
+of the archive therefore writes its progress into the snapshot's summary too, and both must be
+equal before a batch is appended. Snapshots of other writers may follow those of the archive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakelog.tables.archive.progress import Progress, property_name, read_progre
 
 _SHOWN_MAX = 8
 _VERSION_1 = ("lakelog.query-id", "lakelog.batch")
-"""What version 1 of the progress left in summaries: enough to compare, not to go on from."""
+"""Summary entries of version 1: enough to compare two states, not enough to continue from one."""
 
 
 class ProgressMismatchError(Exception):
@@ -27,10 +27,10 @@ class ProgressMismatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The progress in the newest snapshot of the archive: the current one or an ancestor.
+    """The progress in the newest snapshot that the archive wrote.
 
-    `progress` is `None` for a snapshot of version 1, and both are when no such snapshot is kept: a
-    history that expiry cut looks like one that begins there. `query` is (query id, batch).
+    progress: `None` for a snapshot of version 1. query: (query id, batch). Both are `None` if no
+    snapshot of the archive is kept, because none was written or all have expired.
     """
 
     progress: Progress | None
@@ -38,7 +38,10 @@ class Recorded:
 
 
 def agreed_progress(table: Table, topic_id: str) -> Progress:
-    """Return the progress. Raises `ProgressMismatchError` and `ProgressFormatError`."""
+    """Return the table's progress of a topic.
+
+    Raises `ProgressMismatchError` if property and snapshot disagree, and `ProgressFormatError`.
+    """
     claimed = read_progress(table.properties, topic_id)
     recorded = recorded_progress(table, topic_id)
     if recorded.progress == claimed:
@@ -49,7 +52,7 @@ def agreed_progress(table: Table, topic_id: str) -> Progress:
 
 
 def recorded_progress(table: Table, topic_id: str) -> Recorded:
-    """Return the progress in the kept snapshots. Raises `ProgressFormatError`."""
+    """Return the progress in the newest snapshot that has one. Raises `ProgressFormatError`."""
     for snapshot in ancestors(table):
         summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
         if property_name(topic_id) in summary:
@@ -62,12 +65,12 @@ def recorded_progress(table: Table, topic_id: str) -> Recorded:
 
 
 def _query(claimed: Progress) -> tuple[str, int] | None:
-    """Of a table that never held the archive it is that of no snapshot."""
+    """Return (query id, batch), or `None` for a table to which the archive never committed."""
     return (claimed.query_id, claimed.batch) if claimed.extents else None
 
 
 def ancestors(table: Table) -> Iterator[Snapshot]:
-    """The current snapshot and those before it, as far as they are kept."""
+    """Yield the current snapshot and its ancestors, newest first, as far as they are kept."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
         yield snapshot
@@ -77,19 +80,20 @@ def ancestors(table: Table) -> Iterator[Snapshot]:
 
 def _difference(table: Table, claimed: Progress, recorded: Recorded) -> str:
     name = ".".join(table.name())
-    said = "whose kept ancestors do not say it"
+    recorded_ends = "without a record of the progress in it or its kept ancestors"
     if recorded.progress is not None:
-        said = f"according to which {_ends(recorded.progress)} are archived"
+        recorded_ends = f"which records that {_ends(recorded.progress)} are archived"
     return (
-        f"the table {name} was rolled back or changed by another program: its property says that "
+        f"the table {name} was rolled back or changed by another program: its property claims that "
         f"{_ends(claimed)} are archived, and its current snapshot is "
-        f"{table.metadata.current_snapshot_id}, {said}. --progress-from snapshot archives again "
-        "what the snapshot lacks; --progress-from property continues behind it and leaves it out"
+        f"{table.metadata.current_snapshot_id}, {recorded_ends}. --progress-from snapshot archives "
+        "the missing offsets again; --progress-from property continues after them and leaves them "
+        "out"
     )
 
 
 def _ends(progress: Progress) -> str:
-    """The first partitions suffice to see what happened."""
+    """Return the ends of the first partitions as text."""
     shown = [f"{partition}: {end}" for partition, end in progress.ends.items()]
     more = ", ..." if len(shown) > _SHOWN_MAX else ""
     return "offsets before {" + ", ".join(shown[:_SHOWN_MAX]) + more + "}"

@@ -1,4 +1,4 @@
-"""Where the archive begins in partitions that the table's progress does not name yet."""
+"""Start offsets of partitions that the table's progress does not contain yet."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def first_extents(
     *,
     skip_lost: bool,
 ) -> dict[int, Extent]:
-    """An empty extent for each of `partitions` that `progress` lacks.
+    """Return an empty extent for each of `partitions` that `progress` lacks.
 
-    A new archive begins where the log begins. A partition that an archive lacks was added after
-    its last commit and so began at offset 0: what retention removed since was never archived.
-    Raises `DataLossError` about that unless `skip_lost`.
+    A new archive begins where the log begins. If an archive exists, a partition that it lacks was
+    added after the last commit and began at offset 0: offsets that retention removed since then
+    were never archived. Raises `DataLossError` about them unless `skip_lost`, and `KafkaError`.
     """
     keys: list[TopicPartition] = [(topic, p) for p in partitions if p not in progress.extents]
     starts = client.earliest(keys)

@@ -1,11 +1,11 @@
-"""How far a topic is archived, and what that allows a batch to do. No I/O.
+"""How far a topic is archived, and whether a batch may be appended. No I/O.
 
 The progress is a table property, `lakelog.sync.<topic id>`, because properties change in the same
 transaction as the table's files. Each commit writes it into its snapshot's summary as well, under
-the same name: properties do not roll back with snapshots, so the two tell a table that was rolled
-back (`history.py`). Being keyed by the topic's id, it never speaks of another topic of the same
-name. From the first commit on it names every partition of the topic, empty ones included: a
-partition that it does not name is one that was added later.
+the same name. Properties do not roll back with snapshots, so a difference between the two reveals
+a rollback (`history.py`). The key is the topic's id, so the progress never applies to another topic
+of the same name. From the first commit on it names every partition of the topic, empty ones
+included: a partition that it does not name was added later.
 
 The text is `{"version": 2, "partitions": {"0": [start, end, leader epoch]}, "query_id": "...",
 "batch": n}`. Version 1 had `"ends": {"0": end}` instead; its starts and epochs are unknown (-1).
@@ -35,19 +35,19 @@ class ProgressFormatError(Exception):
 
 
 class Standing(Enum):
-    """Where a batch stands to the progress that the table holds."""
+    """The relation of a batch to the table's progress."""
 
     NEXT = "next"
-    """It begins exactly where the table ends: append it."""
+    """The batch begins exactly where the table ends: append it."""
     BEHIND = "behind"
-    """The table holds all of it already: drop it."""
+    """The table already holds the whole batch: drop it."""
 
 
 class Extent(NamedTuple):
     """Offsets of one partition from `start` up to, not including, `end`.
 
-    `leader_epoch` belongs to `end`: no record below it is of a later epoch. -1 stands for what an
-    earlier version did not write down.
+    leader_epoch: no record below `end` has a later epoch. -1 (`UNKNOWN`) stands for a value that
+    version 1 did not record.
     """
 
     start: int
@@ -57,7 +57,7 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What of each partition is in the table."""
+    """The extent of each partition in the table, and the batch that was committed last."""
 
     extents: Mapping[int, Extent] = field(default_factory=dict)
     query_id: str = ""
@@ -70,7 +70,7 @@ class Progress:
 
     @property
     def leader_epochs(self) -> dict[int, int]:
-        """The leader epochs of the ends, where they are known."""
+        """The known leader epochs of the ends, by partition."""
         return {
             partition: extent.leader_epoch
             for partition, extent in sorted(self.extents.items())
@@ -84,13 +84,13 @@ class Progress:
 
     @classmethod
     def from_text(cls, text: str) -> Progress:
-        """Raises `ProgressFormatError`."""
+        """Parse the text of a property or a summary. Raises `ProgressFormatError`."""
         try:
             value = json.loads(text)
             version = value.get("version", 1)
             if version > _VERSION:
                 raise ProgressFormatError(
-                    f"the table's progress has version {version}, and this lakelog reads up to "
+                    f"the table's progress has version {version}, but this lakelog supports up to "
                     f"{_VERSION}: upgrade lakelog"
                 )
             return cls(_extents(value), str(value["query_id"]), int(value["batch"]))
@@ -115,20 +115,23 @@ def property_name(topic_id: str) -> str:
 
 
 def archived_topic_ids(properties: Mapping[str, str]) -> set[str]:
-    """The ids of the topics that a table holds records of."""
+    """Return the ids of the topics whose records a table holds."""
     return {name.removeprefix(_PREFIX) for name in properties if name.startswith(_PREFIX)}
 
 
 def read_progress(properties: Mapping[str, str], topic_id: str) -> Progress:
-    """Of a table's properties or of a snapshot's summary. Raises `ProgressFormatError`."""
+    """Return the progress in a table's properties or a snapshot's summary.
+
+    It is empty if the topic was never archived. Raises `ProgressFormatError`.
+    """
     text = properties.get(property_name(topic_id))
     return Progress() if text is None else Progress.from_text(text)
 
 
 def merge_ranges(ranges: Iterable[OffsetRange]) -> dict[int, Extent]:
-    """The pieces of a batch as one extent for each partition.
+    """Return the extent of each partition that the pieces of a batch cover together.
 
-    Raises `ProgressConflictError` when the pieces of a partition do not join.
+    Raises `ProgressConflictError` if the pieces of a partition leave a gap or overlap.
     """
     merged: dict[int, Extent] = {}
     for piece in sorted(ranges, key=lambda each: (each.partition, each.start)):
@@ -143,9 +146,10 @@ def merge_ranges(ranges: Iterable[OffsetRange]) -> dict[int, Extent]:
 
 
 def standing(progress: Progress, batch: Mapping[int, Extent]) -> Standing:
-    """Raises `ProgressConflictError` when the batch may be neither appended nor dropped.
+    """Return whether to append or to drop a batch.
 
-    A partition that the table does not know yet may begin anywhere.
+    A partition that the progress does not name may begin at any offset. Raises
+    `ProgressConflictError` if the batch may be neither appended nor dropped.
     """
     known = {p: progress.extents[p].end for p in batch if p in progress.extents}
     if all(batch[p].start == end for p, end in known.items()):
@@ -157,13 +161,13 @@ def standing(progress: Progress, batch: Mapping[int, Extent]) -> Standing:
         for p, end in sorted(known.items())
         if batch[p].start != end
     )
-    raise ProgressConflictError(f"another archive job of this topic is at work ({differing})")
+    raise ProgressConflictError(f"another job archives this topic at the same time ({differing})")
 
 
 def advance(
     progress: Progress, batch: Mapping[int, Extent], *, query_id: str, number: int
 ) -> Progress:
-    """The progress after `batch`, whose extents follow those that the table has."""
+    """Return the progress after `batch`, whose extents begin where those of `progress` end."""
     extents = dict(progress.extents)
     for partition, extent in batch.items():
         known = extents.get(partition, extent)

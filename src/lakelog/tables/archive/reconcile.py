@@ -1,9 +1,9 @@
 """Brings table and log into agreement before a query starts.
 
-Three things may stand between them. The table was rolled back, so its property claims what its
-snapshot does not have. The log lost records that are archived, and may hold others under their
-offsets. Or the table's progress lacks partitions that the topic has. The first two stop the job
-unless its options say how to go on; each is settled by one commit that fences like any other.
+They can differ in three ways. The table was rolled back: its property claims rows that its snapshot
+does not have. The log lost archived records, and may hold other records at their offsets. The
+table's progress lacks partitions of the topic. The first two stop the job unless an option selects
+how to continue. Each difference is settled by one commit, which fences other jobs like any commit.
 """
 
 from __future__ import annotations
@@ -46,17 +46,21 @@ class ProgressSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Settles what `job` may settle by itself. `notice` is called with a line for the user."""
+    """Settles the differences that the options of `job` allow.
+
+    progress_from: which progress to use after a rollback; `None` raises an error. notice: is called
+    with each line for the user.
+    """
 
     job: ArchiveJob
     progress_from: ProgressSource | None
     notice: Callable[[str], None]
 
     def run(self, client: TopicClient) -> int:
-        """Returns how many rows were moved out of the table.
+        """Settle all differences; return how many rows were moved out of the table.
 
-        Raises `ProgressMismatchError`, `LogDivergedError`, `DataLossError`, and what the catalog
-        and the broker raise.
+        Raises `ProgressMismatchError`, `LogDivergedError`, `DataLossError`, `KafkaError`, and the
+        errors of the catalog.
         """
         job = self.job
         partitions = self._partitions(client)
@@ -64,14 +68,14 @@ class Reconciler:
         table = load_for_commit(job.address)
         progress = agreed_progress(table, job.topic_id)
         diverged = self._diverged(client, progress)
-        self._partitions(client)  # no row is moved for what another topic of this name answered
+        self._partitions(client)  # do not move rows if another topic took the name meanwhile
         moved = self._replace_lost(table, progress, diverged) if diverged else 0
         self._check_kept(client)
         self._enrol(client, partitions)
         return moved
 
     def _partitions(self, client: TopicClient) -> tuple[int, ...]:
-        """Those of the topic. Raises `DataLossError` if another one has its name now."""
+        """Return the topic's partitions. Raises `DataLossError` if the topic was replaced."""
         meta = client.describe([self.job.topic])[self.job.topic]
         if meta.topic_id != self.job.topic_id:
             raise DataLossError(f"topic {self.job.topic!r} was deleted and created again")
@@ -91,8 +95,8 @@ class Reconciler:
             progress = recorded_progress(table, job.topic_id).progress
         if progress is None:
             raise ProgressMismatchError(
-                f"no kept snapshot of the table {'.'.join(job.identifier)} says how far it is "
-                "archived: make a newer snapshot the current one, pass --progress-from property, "
+                f"no kept snapshot of the table {'.'.join(job.identifier)} records the progress: "
+                "make a newer snapshot the current one, pass --progress-from property, "
                 "or archive into a table of another name"
             )
         with table.transaction() as transaction:
@@ -100,9 +104,10 @@ class Reconciler:
         self.notice(f"{job.topic}: continues with the progress of the {self.progress_from.value}")
 
     def _diverged(self, client: TopicClient, progress: Progress) -> list[Divergence]:
-        """Return the partitions whose log does not hold what is archived.
+        """Return the partitions whose log no longer holds the archived records.
 
-        Without a leader epoch, as in a table of version 1, only the end of the log is compared.
+        If the leader epoch is unknown, as in a table of version 1, only the end of the log is
+        compared.
         """
         topic = self.job.topic
         ids = {topic: self.job.topic_id}
@@ -116,8 +121,11 @@ class Reconciler:
         return found
 
     def _replace_lost(self, table: Table, progress: Progress, diverged: list[Divergence]) -> int:
-        """Takes the rows of lost records out of the table and sets its progress back to where the
-        log was cut. A tag keeps the snapshot that has them: the table may be their last copy."""
+        """Remove the rows of lost records and set the progress back to where the log was cut.
+
+        Return how many rows were removed. A tag keeps the snapshot that has these rows: the table
+        may be their last copy.
+        """
         text = "; ".join(_described(each) for each in diverged)
         name = ".".join(self.job.identifier)
         rows = [(each.partition, each.restart, each.offset) for each in diverged]
@@ -127,9 +135,9 @@ class Reconciler:
             raise LogDivergedError(f"{text}. Archive it into a table of another name")
         if not self.job.skip_lost:
             raise LogDivergedError(
-                f"{text}. The table {name} has rows of records that the topic has no more: "
-                f"{phantoms}. --skip-lost moves them out of the table, where a tag keeps them, and "
-                "archives what the topic has in their place"
+                f"{text}. The table {name} has rows of records that the topic no longer holds: "
+                f"{phantoms}. --skip-lost moves these rows out of the table (a tag keeps them) and "
+                "archives the records that the topic now holds at their offsets"
             )
         snapshot = table.current_snapshot()
         assert snapshot is not None
@@ -141,7 +149,7 @@ class Reconciler:
         after = Progress({**progress.extents, **back}, _NO_QUERY, _NO_BATCH)
         before = _rows(table)
         with warnings.catch_warnings(), table.transaction() as transaction:
-            warnings.simplefilter("ignore")  # that nothing matched, when no rows were lost
+            warnings.simplefilter("ignore")  # PyIceberg warns if no row matches
             transaction.delete(_is_any_of(self.job.topic, cut))
             record(transaction, self.job.topic_id, after)
         moved = before - _rows(self.job.address.load())
@@ -152,8 +160,11 @@ class Reconciler:
         return moved
 
     def _check_kept(self, client: TopicClient) -> None:
-        """A task that reads a range checks the same again: retention goes on. The commit names what
-        was skipped in the end."""
+        """Raise `DataLossError` if retention removed unarchived offsets, unless they are skipped.
+
+        Retention continues meanwhile, so each task checks its range again. The commit records
+        which offsets were skipped.
+        """
         topic = self.job.topic
         ends = agreed_progress(self.job.address.load(), self.job.topic_id).ends
         first = client.earliest([(topic, partition) for partition in ends])
@@ -166,7 +177,7 @@ class Reconciler:
             raise DataLossError(lost_before(lost))
 
     def _enrol(self, client: TopicClient, partitions: tuple[int, ...]) -> None:
-        """Names all partitions in the progress, with their leader epochs."""
+        """Add missing partitions and missing leader epochs to the progress."""
         job = self.job
         progress = agreed_progress(job.address.load(), job.topic_id)
         added = first_extents(client, job.topic, partitions, progress, skip_lost=job.skip_lost)
@@ -175,7 +186,7 @@ class Reconciler:
             commit_batch(job.address, Batch(job.topic_id, _NO_QUERY, _NO_BATCH, added, ()))
 
     def _with_epochs(self, client: TopicClient, progress: Progress) -> Mapping[int, Extent]:
-        """Empty extents that begin at the ends which have no leader epoch yet."""
+        """Return empty extents at the ends whose leader epoch is unknown in the table."""
         unknown = [p for p in progress.ends if p not in progress.leader_epochs]
         places = client.latest_places([(self.job.topic, p) for p in unknown])
         return {
@@ -193,7 +204,7 @@ def _described(each: Divergence) -> str:
 
 
 def _is_any_of(topic: str, ranges: list[tuple[int, int, int]]) -> BooleanExpression:
-    """The rows of partition p with an offset from `at` up to `end`."""
+    """Return the filter for rows in any of the (partition, start, end) ranges."""
     terms: list[BooleanExpression] = [
         And(
             EqualTo("topic", topic),

@@ -1,7 +1,8 @@
-"""Offsets that the archive skipped because the topic lost them first.
+"""Offsets that the archive skipped because the topic lost them before they were archived.
 
-Tasks find them while a batch runs, so they are written where its outcome is: each commit names
-those of its batch in the summary of its snapshot, as `{"<partition>": [[start, end], ...]}`.
+Tasks discover them while a batch runs, and only a commit decides the outcome of a batch. Each
+commit therefore records the skipped offsets of its batch in the summary of its snapshot, as
+`{"<partition>": [[start, end], ...]}`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from lakelog.tables.archive.history import ancestors
 from lakelog.tables.archive.progress import Extent, Progress
 
 NAME = "lakelog.skipped"
+"""The key in a snapshot's summary."""
 
 
 class Skipped(NamedTuple):
@@ -28,7 +30,7 @@ class Skipped(NamedTuple):
 
 
 def merge(found: Iterable[Skipped]) -> list[Skipped]:
-    """In order; adjacent pieces become one."""
+    """Return the pieces in order, with adjacent ones joined."""
     merged: list[Skipped] = []
     for piece in sorted(found):
         last = merged[-1] if merged else None
@@ -40,7 +42,7 @@ def merge(found: Iterable[Skipped]) -> list[Skipped]:
 
 
 def before_extents(known: Progress, extents: Mapping[int, Extent]) -> list[Skipped]:
-    """What precedes `extents` in partitions that were added to the topic after the first commit."""
+    """Return the removed first offsets of partitions that were added after the first commit."""
     if not known.extents:
         return []
     added = {p: extent for p, extent in extents.items() if p not in known.extents}
@@ -48,7 +50,7 @@ def before_extents(known: Progress, extents: Mapping[int, Extent]) -> list[Skipp
 
 
 def summary_entry(found: Iterable[Skipped]) -> dict[str, str]:
-    """Nothing if nothing was skipped."""
+    """Return the entry of a snapshot's summary; it is empty if no offset was skipped."""
     entries: dict[str, list[tuple[int, int]]] = {}
     for partition, start, end in merge(found):
         entries.setdefault(str(partition), []).append((start, end))
@@ -56,7 +58,10 @@ def summary_entry(found: Iterable[Skipped]) -> dict[str, str]:
 
 
 def skipped_between(table: Table, before: int | None, newest: int | None) -> list[Skipped]:
-    """What the snapshots after `before` up to and including `newest` name, merged."""
+    """Return the offsets skipped by the snapshots after `before` up to and including `newest`.
+
+    before, newest: snapshot ids; `None` stands for a table without snapshots.
+    """
     found: list[Skipped] = []
     later = dropwhile(lambda snapshot: snapshot.snapshot_id != newest, ancestors(table))
     for snapshot in takewhile(lambda snapshot: snapshot.snapshot_id != before, later):

@@ -41,10 +41,10 @@ _LOCK = "lakelog-decoder.lock"
 
 
 class CompiledDecoder:
-    """Compiles on creation, or loads what was compiled; then tries itself on one record.
+    """Compiles the loop on creation, or loads it from the cache, and tests it on one record.
 
-    Processes of one host that are created together do so one after the other, so that only the
-    first one compiles.
+    Processes that do so at the same time on one host wait for each other, so that only the first
+    one compiles. Raises whatever Numba or the test raises.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class CompiledDecoder:
             self._check()
 
     def decode(self, group: Group, columns: Collection[str], start: int, end: int) -> RawColumns:
-        """The columns of `group`, as `arrow.decode_columns` has them. Raises `CorruptRecord`."""
+        """Return the columns of `group`, equal to those of plain Python. Raises `CorruptRecord`."""
         buffers = _Buffers(group, columns)
         for header, data in group.batches:
             self._add(buffers, header, data, start, end)
@@ -90,7 +90,7 @@ class CompiledDecoder:
         buffers.added(header, data, state)
 
     def _check(self) -> None:
-        """A failure to compile should come here and not in the middle of a read."""
+        """Decode one record, so that a failure to compile happens here and not during a read."""
         builder = BatchBuilder()
         builder.append(7, b"key", b"value", [("h", b"x")])
         batch = builder.build(base_offset=3)
@@ -103,17 +103,20 @@ class CompiledDecoder:
 
 
 def _reason(header: BatchHeader, data: Buffer) -> CorruptRecord:
-    """What the plain decoder finds wrong with it."""
+    """Return the error of the plain decoder, which states the reason."""
     try:
         read_records(bytes(data), header)
     except CorruptRecord as error:
         return error
-    raise AssertionError("the compiled loop refuses what plain Python reads")
+    raise AssertionError("the compiled loop rejects a batch that plain Python accepts")
 
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Holds a lock in Numba's cache folder, which Numba creates when it first writes to it."""
+    """Hold a lock in Numba's cache folder.
+
+    Numba creates the folder only at its first write, so it is created here.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_CREAT, 0o666)
     try:
@@ -124,7 +127,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 class _Buffers:
-    """What is filled, of the largest size it can need."""
+    """The output arrays of one group, allocated at their largest possible size."""
 
     def __init__(self, group: Group, columns: Collection[str]) -> None:
         count = group.rows_max
@@ -144,7 +147,7 @@ class _Buffers:
         self._headers: list[list[dict[str, Any]] | None] = []
 
     def added(self, header: BatchHeader, data: Buffer, rows: int) -> None:
-        """The rows up to `rows` were appended from this batch."""
+        """Complete the rows up to `rows`, which the loop appended from this batch."""
         first, self.rows = self.rows, rows
         self.types[first:rows] = header.timestamp_type
         if header.timestamp_type:
@@ -153,7 +156,7 @@ class _Buffers:
             self._add_headers(data, first)
 
     def _add_headers(self, data: Buffer, first: int) -> None:
-        """Decodes the headers of the rows from `first` on, which the loop found to be whole."""
+        """Decode the headers of the rows from `first` on, whose bounds the loop has checked."""
         starts = self.header_starts[first : self.rows]
         found: list[list[dict[str, Any]] | None] = [None] * len(starts)
         rows = np.flatnonzero(starts >= 0)

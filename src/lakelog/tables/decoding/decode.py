@@ -1,9 +1,9 @@
 """Record batches into Arrow columns.
 
-One function, `decode_columns`, two ways behind it: a loop compiled by Numba when that is installed
-and works here, else plain Python, which says so once in the log. Both give the same columns and
-refuse the same bytes with the same words. Loading the loop takes half a second, so a process that
-has read little so far decodes in plain Python too. pyarrow is imported when first needed.
+`decode_columns` has two implementations: a loop that Numba compiles, if Numba is installed and
+works on this machine, and plain Python. Both return the same columns and reject the same bytes with
+the same errors. Loading the compiled loop takes half a second, so a process decodes its first
+records in plain Python. pyarrow is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lakelog.tables")
 
 TIMESTAMP_MIN_MS = -62_135_596_800_000
-"""0001-01-01T00:00:00Z: before it neither Python nor Spark's own functions have a name for it."""
+"""0001-01-01T00:00:00Z: Python and Spark's functions cannot represent earlier times."""
 TIMESTAMP_MAX_MS = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
 
 _OFFSET_END = 2**63 - 1
 _COMPILED_FROM = 100_000
-"""As many records take about as long in plain Python as the compiled loop takes to load."""
+"""Records that plain Python decodes in about the time that loading the compiled loop takes."""
 
 
 class ImpossibleTimestampError(ValueError):
@@ -60,12 +60,13 @@ def decode_columns(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records with offsets in [start, end) in batches of these columns.
 
-    columns: names of `column_types`, at least one. null_timestamps: impossible timestamps are null
-    instead of `ImpossibleTimestampError`. max_bytes: bound of one batch of records, decompressed;
-    it bounds the memory of a whole call, too. compiled: which way, by default the quicker one.
+    columns: names of `column_types`, at least one. null_timestamps: return null for an impossible
+    timestamp instead of raising `ImpossibleTimestampError`. max_bytes: the limit of one batch of
+    records, decompressed; it also bounds the memory of a call. compiled: the implementation, by
+    default the faster one.
 
-    Control batches are left out. A record without headers has a null list, as in Spark's source.
-    Raises `CorruptRecord`, naming the base offset of the batch.
+    Control batches are skipped. The headers of a record without headers are null, as in Spark's
+    Kafka source. Raises `CorruptRecord`, naming the base offset of the batch.
     """
     assert columns, "a batch without columns has no length"
     assert max_bytes < 2**31, "Arrow's binary columns hold 2 GiB"
@@ -79,13 +80,13 @@ def decode_columns(
 
 
 class _PlainRows:
-    """How many records this process has decoded in plain Python."""
+    """The number of records that this process has decoded in plain Python."""
 
     count = 0
 
 
 def _decoder(compiled: bool | None, waiting: int) -> CompiledDecoder | None:
-    """The compiled way if it is wanted, or pays off with `waiting` offsets still to read."""
+    """Return the compiled decoder if it is requested, or worth loading for `waiting` offsets."""
     if compiled is None:
         compiled = _PlainRows.count + waiting >= _COMPILED_FROM
     return _compiled_decoder() if compiled else None
@@ -93,7 +94,7 @@ def _decoder(compiled: bool | None, waiting: int) -> CompiledDecoder | None:
 
 @cache
 def _compiled_decoder() -> CompiledDecoder | None:
-    """The compiled way, if it can be had: whatever goes wrong on the way is only slow."""
+    """Return the compiled decoder, or log why there is none: plain Python is only slower."""
     try:
         from lakelog.tables.decoding.compiled import CompiledDecoder
 
@@ -142,7 +143,7 @@ def _decode_plainly(group: Group, columns: Collection[str], start: int, end: int
 
 
 def _as_int64(number: int) -> int:
-    """A sum of two numbers of a batch, which wraps around as in Java."""
+    """Return `number` wrapped to 64 bits: base and delta are added with overflow, as in Java."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -162,7 +163,10 @@ def _to_batch(
 def _timestamps(
     times: pa.Array, offsets: pa.Array, *, null_allowed: bool
 ) -> tuple[pa.Array, pa.Array]:
-    """Milliseconds as timestamps, and those that can be none."""
+    """Return timestamps (null if impossible) and the milliseconds of impossible ones.
+
+    Raises `ImpossibleTimestampError` for the first one unless nulls are allowed.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

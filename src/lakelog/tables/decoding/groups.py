@@ -1,4 +1,4 @@
-"""What both decoders share: batches that are decoded together, and the columns they become."""
+"""What both decoders share: groups of batches that are decoded together, and column types."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _BYTES_MAX = 8 << 20
 
 @cache
 def column_types() -> dict[str, pa.DataType]:
-    """The columns that there are: those of Spark's Kafka source without topic and partition, and
-    `rawTimestamp`, the milliseconds of a timestamp that is null because it is impossible."""
+    """Return the types of all columns that can be decoded, by name.
+
+    These are the columns of Spark's Kafka source without topic and partition, and `rawTimestamp`:
+    the milliseconds of an impossible timestamp, which is null in `timestamp`.
+    """
     import pyarrow as pa
 
     pair = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -40,7 +43,10 @@ def column_types() -> dict[str, pa.DataType]:
 
 
 class Group:
-    """Batches that are decoded together: each one's header, and its records decompressed."""
+    """Batches that are decoded together: pairs of a header and the decompressed records.
+
+    size_bytes: the size of all records, decompressed. rows_max: the number of records.
+    """
 
     def __init__(self) -> None:
         self.batches: list[tuple[BatchHeader, Buffer]] = []
@@ -81,10 +87,10 @@ def group_batches(batches: Iterable[tuple[BatchHeader, Buffer]], max_bytes: int)
 
 
 def corrupt(header: BatchHeader, error: CorruptRecord) -> CorruptRecord:
-    """The same error with the place of the batch."""
+    """Return the error with the base offset of the batch."""
     return CorruptRecord(f"the batch at offset {header.base_offset} is damaged: {error}")
 
 
 def header_rows(headers: Headers) -> list[dict[str, Any]] | None:
-    """A record's headers as Arrow takes them."""
+    """Return a record's headers in the form that Arrow accepts; `None` if there are none."""
     return [{"key": key, "value": value} for key, value in headers] or None

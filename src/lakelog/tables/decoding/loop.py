@@ -1,4 +1,4 @@
-"""The loop that Numba compiles; plain Python, so that it can be read and tested without it.
+"""The loop that Numba compiles. It is valid Python, so it can be read and tested without Numba.
 
 `lakelog.records.record` describes the layout. Every number is checked before it is used as a
 position: compiled code has no bounds checks.
@@ -15,7 +15,7 @@ _RECORD_MIN = 6
 
 
 def number_at(data: Any, position: int, stop: int) -> tuple[int, int]:
-    """The zig-zag varint at `position` and where it ends; -1 if that is not before `stop`."""
+    """Return the zig-zag varint at `position` and its end, or an end of -1 if it exceeds `stop`."""
     number = 0
     shift = 0
     while position < stop and shift <= _VARINT_SHIFT_MAX:
@@ -29,7 +29,7 @@ def number_at(data: Any, position: int, stop: int) -> tuple[int, int]:
 
 
 def headers_end(data: Any, position: int, stop: int) -> int:
-    """Where the headers at `position` end; `CORRUPT` if they are inconsistent.
+    """Return where the headers at `position` end; `CORRUPT` if they are inconsistent.
 
     The first number is their count, each is a key and a value or a null (-1) for a value.
     """
@@ -48,17 +48,22 @@ def headers_end(data: Any, position: int, stop: int) -> int:
 
 
 def copy(target: Any, at: int, source: Any, start: int, size: int) -> None:
-    """`size` bytes from `start` to `at`; with slices from 0 the compiler sees that no index is
-    negative and copies whole words."""
+    """Copy `size` bytes from `start` to `at`.
+
+    Slices that begin at 0 let the compiler prove that no index is negative: it copies whole words.
+    """
     to, out_of = target[at:], source[start:]
     for index in range(size):
         to[index] = out_of[index]
 
 
 def record_at(data: Any, position: int, size: int) -> tuple[int, int, int, int, int, int, int, int]:
-    """The record at `position` of `size` bytes: where it stops (`CORRUPT` if it is inconsistent),
-    its deltas of time and offset, start and size (-1: null) of key and value, and where its headers
-    start (-1 if it has none)."""
+    """Return the layout of the record at `position` in data of `size` bytes.
+
+    The numbers are: where the record ends (`CORRUPT` if it is inconsistent); the deltas of its
+    timestamp and offset; start and size of its key and of its value (a size of -1 is null); and
+    where its headers start (-1 if it has none).
+    """
     bad = CORRUPT, 0, 0, 0, 0, 0, 0, 0
     length, position = number_at(data, position, size)
     if position < 0 or not _RECORD_MIN <= length <= size - position:

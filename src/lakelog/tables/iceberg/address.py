@@ -1,4 +1,4 @@
-"""Where a table is: enough to open it in another process, and to know that it is the same table."""
+"""Where a table is, so that another process can open it and detect that it was replaced."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ class TableReplacedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """`catalog` holds PyIceberg's properties of it; `identifier` is (namespace, name).
+    """The place of a table in a catalog.
 
-    `uuid` is that of the table; without one, whatever table has the name will do.
+    catalog: PyIceberg's properties of the catalog. identifier: (namespace, name). uuid: the
+    table's; if it is empty, any table of this name is accepted.
     """
 
     catalog: Mapping[str, str]
@@ -26,7 +27,7 @@ class TableAddress:
     uuid: str = ""
 
     def load(self) -> Table:
-        """The table as it is now. Raises `TableReplacedError`."""
+        """Return the table's present version. Raises `TableReplacedError`."""
         from pyiceberg.exceptions import NoSuchTableError
 
         from lakelog.tables.iceberg.catalog import open_catalog

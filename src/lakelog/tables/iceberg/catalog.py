@@ -18,13 +18,16 @@ from lakelog.tables.iceberg.warehouse import CATALOG_NAME
 
 
 def open_catalog(properties: Mapping[str, str]) -> Catalog:
-    """One for each set of properties and process, so its connections are used again."""
+    """Return the catalog. A process opens one per set of properties and reuses its connections."""
     return _open_catalog(tuple(sorted(properties.items())))
 
 
 @cache
 def _open_catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
-    """Two processes that create the catalog's tables at once disturb each other: one retries."""
+    """Return a new catalog.
+
+    If two processes create the catalog's own tables at the same time, one fails and tries again.
+    """
     try:
         return load_catalog(CATALOG_NAME, **dict(properties))
     except SQLAlchemyError:
@@ -33,6 +36,6 @@ def _open_catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
 
 
 def open_file_io(properties: Mapping[str, str], location: str) -> FileIO:
-    """What reads and writes files as the catalog would have it, without opening the catalog."""
+    """Return access to files with the catalog's settings, without opening the catalog."""
     environment = Config().get_catalog_config(CATALOG_NAME) or {}
     return load_file_io({**environment, **properties}, location)

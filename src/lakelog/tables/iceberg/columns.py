@@ -1,6 +1,7 @@
-"""The archive's columns as the Parquet files hold them.
+"""The schema of the data files, as Arrow declares it.
 
-The same as the table's schema (`table.py`, and a test compares them), said without PyIceberg.
+It equals the table's schema in `table.py` (a test compares them). It is declared a second time
+because processes that only write files must not import PyIceberg.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import pyarrow as pa
 
 
 def _field(number: int, name: str, type_: pa.DataType, *, nullable: bool = True) -> pa.Field:
-    """Iceberg knows columns by number."""
+    """Return a field with an id: Iceberg finds columns in data files by id."""
     return pa.field(name, type_, nullable, metadata={"PARQUET:field_id": str(number)})
 
 
 RAW_TIMESTAMP = "rawTimestamp"
-"""Milliseconds since the epoch, of a timestamp that is null because no date has that number."""
+"""The column for timestamps outside the years 1 to 9999, in milliseconds since the epoch.
+
+The row's `timestamp` is null then."""
 
 _HEADER = pa.struct([_field(10, "key", pa.large_string()), _field(11, "value", pa.large_binary())])
 ARROW_SCHEMA = pa.schema(
@@ -32,7 +35,10 @@ ARROW_SCHEMA = pa.schema(
 
 
 def with_null_timestamps(raw_timestamp_id: int) -> pa.Schema:
-    """The columns of a table whose timestamps may be null, where `rawTimestamp` has the number."""
+    """Return the schema of a table with nullable timestamps and the column `rawTimestamp`.
+
+    raw_timestamp_id: the id of that column in the table.
+    """
     nullable = _field(4, "timestamp", pa.timestamp("us", "UTC"))
     schema = ARROW_SCHEMA.set(ARROW_SCHEMA.get_field_index("timestamp"), nullable)
     return schema.append(_field(raw_timestamp_id, RAW_TIMESTAMP, pa.int64()))

@@ -1,7 +1,7 @@
-"""A data file while it is written, on this machine or where PyIceberg reaches.
+"""Data files that are being written, in a local folder or in a store that PyIceberg can write to.
 
-Once `writing` has ended without an exception the file is durable: the table's commit will promise
-that it is there.
+When `writing` ends without an exception the file is durable. The commit depends on that: a table
+must not name a file that a power failure may remove.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakelog.tables.iceberg.warehouse import is_remote
 
 
 class DataFile(Protocol):
-    """`writing` gives a binary file to write to; `remove` is allowed whatever became of it."""
+    """A file to write once. `remove` may be called whether or not the file exists."""
 
     def writing(self) -> contextlib.AbstractContextManager[Any]: ...
 
@@ -26,11 +26,16 @@ class DataFile(Protocol):
 
 
 def data_file(location: str, catalog: Mapping[str, str]) -> DataFile:
-    """The file at a URI. `catalog` holds PyIceberg's properties."""
+    """Return the file at a URI.
+
+    catalog: PyIceberg's properties, for remote files. Raises `ValueError` for an unknown scheme.
+    """
     return RemoteFile(location, catalog) if is_remote(location) else LocalFile(location)
 
 
 class LocalFile:
+    """A file on this host; its folder is created, and synced after the file."""
+
     def __init__(self, location: str) -> None:
         self._path = Path(unquote(urlsplit(location).path))
 
@@ -48,6 +53,8 @@ class LocalFile:
 
 
 class RemoteFile:
+    """A file in an object store or HDFS."""
+
     def __init__(self, location: str, catalog: Mapping[str, str]) -> None:
         from lakelog.tables.iceberg.catalog import open_file_io
 

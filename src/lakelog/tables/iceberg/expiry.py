@@ -1,9 +1,10 @@
-"""Keeps the table's history short.
+"""Removes old snapshots of a table.
 
-A commit copies the table's whole metadata, so its cost grows with the snapshots that are kept.
-PyIceberg forgets snapshots but leaves their manifests behind; those are removed here. Data files
-are never removed: an append-only table's last snapshot names them all. Snapshots that a tag or a
-branch names stay until their owner removes it, and hold up none of the others.
+A commit copies the table's whole metadata, so its cost grows with the number of snapshots.
+PyIceberg removes expired snapshots from the metadata but not their manifest files; this module
+deletes them. Data files are never deleted: the last snapshot of an append-only table names all of
+them. A snapshot with a tag or a branch stays until its owner removes that, and does not delay the
+expiry of others.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _KEPT = SNAPSHOTS_MAX // 2
 
 
 def expire_snapshots(address: TableAddress) -> int:
-    """Forgets the oldest snapshots once there are too many; returns how many.
+    """Remove the oldest snapshots if there are too many; return how many were removed.
 
-    A failure here is none of the batch's, which is in the table already: the next one tries again.
-    After an expiry whose outcome is unknown no file is removed.
+    Errors are logged, not raised: the batch is already committed, and the next one tries again. If
+    the outcome of an expiry is unknown, no file is removed.
     """
     try:
         table = load_for_commit(address)
@@ -36,9 +37,9 @@ def expire_snapshots(address: TableAddress) -> int:
         ids = [snapshot.snapshot_id for snapshot in expired]
         table.maintenance.expire_snapshots().by_ids(ids).commit()
         remove_expired(address.load(), expired)
-    except Exception as error:  # noqa: BLE001 - a lost race, or a catalog or store that is busy
+    except Exception as error:  # noqa: BLE001 - a concurrent commit, or a busy catalog or store
         _log.info(
-            "old snapshots or their files stay for now: %s",
+            "expiry of old snapshots is delayed: %s",
             error,
             extra=event("snapshot_expiry_delayed"),
         )

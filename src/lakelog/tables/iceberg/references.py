@@ -1,7 +1,7 @@
-"""Which files a table names, and the removal of those that it does not.
+"""Removes files that no snapshot of a table references.
 
-A file counts as named if any kept snapshot names it: an ancestor for time travel, the head of a
-branch, a tagged one. The current snapshot alone does not name the files of the others.
+All kept snapshots count, not only the current one: ancestors (for time travel), heads of branches,
+and tagged snapshots reference files that the current snapshot does not.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pyiceberg.table.snapshots import Snapshot
 
 
 def remove_unreferenced(table: Table, paths: Iterable[str]) -> None:
-    """Removes those data files of `paths` that no snapshot of the table names.
+    """Remove the data files among `paths` that no snapshot of the table references.
 
-    The caller knows that no commit which adds them can still land. Raises `OSError` when a
-    snapshot cannot be read; nothing is removed then.
+    The caller guarantees that no pending commit can still add them. Raises `OSError` if a snapshot
+    cannot be read; no file is removed then.
     """
     unnamed = set(paths)
     if not unnamed:
@@ -31,9 +31,10 @@ def remove_unreferenced(table: Table, paths: Iterable[str]) -> None:
 
 
 def remove_expired(table: Table, expired: Iterable[Snapshot]) -> None:
-    """Removes manifests and manifest lists of snapshots that `table` has no more.
+    """Remove the manifests and manifest lists that only `expired` snapshots reference.
 
-    Raises `OSError` when a kept snapshot cannot be read; nothing is removed then.
+    table: the table after the expiry. Raises `OSError` if a kept snapshot cannot be read; no file
+    is removed then.
     """
     kept = {path for each in table.metadata.snapshots for path in _metadata_files(table, each)}
     for snapshot in expired:

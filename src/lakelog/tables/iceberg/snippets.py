@@ -1,4 +1,4 @@
-"""Ready scripts that read an archived table, for people to copy."""
+"""Scripts that read an archived table, for users to copy."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lakelog.tables.iceberg.warehouse import is_remote
 def snippets(
     metadata_path: str, catalog: Mapping[str, str], identifier: tuple[str, str]
 ) -> dict[str, str]:
-    """Reader to a Python script that reads the table with it: duckdb, pyiceberg, spark.
+    """Return a Python script for each reader: `duckdb`, `pyiceberg` and `spark`.
 
-    None needs a jar. DuckDB wants credentials of its own for a table that is not on this machine,
-    so there is no script for that.
+    No script needs a jar. There is none for DuckDB if the table is remote, because DuckDB needs
+    credentials of its own. Raises `ValueError` for an unknown scheme of `metadata_path`.
     """
     load = (
         "from pyiceberg.catalog import load_catalog\n"

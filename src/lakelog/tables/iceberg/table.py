@@ -1,6 +1,6 @@
-"""The Iceberg side of the archive: catalog, table, columns, properties.
+"""The table of an archive: its schema, its properties, and how it is created and loaded.
 
-Whoever imports this imports PyIceberg.
+Importing this module imports PyIceberg.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from lakelog.tables.iceberg.catalog import open_catalog
 from lakelog.tables.iceberg.columns import RAW_TIMESTAMP
 
 SNAPSHOTS_MAX = 100
-"""Every commit copies the list of snapshots; left alone it would be slower each time."""
+"""The limit of kept snapshots. Every commit copies their list, so its cost grows with them."""
 
 _HEADER = StructType(
     NestedField(10, "key", StringType(), required=False),
     NestedField(11, "value", BinaryType(), required=False),
 )
-# Ids are numbered level by level, as PyIceberg renumbers them when it creates a table.
+# Ids are assigned level by level, because PyIceberg renumbers them so when it creates a table.
 SCHEMA = Schema(
     NestedField(1, "topic", StringType(), required=True),
     NestedField(2, "partition", IntegerType(), required=True),
@@ -50,20 +50,21 @@ SCHEMA = Schema(
     NestedField(8, "headers", ListType(9, _HEADER, element_required=True), required=False),
 )
 _RETRIES = {TableProperties.COMMIT_NUM_RETRIES: "0"}
-"""PyIceberg's own would repeat a lost commit without looking at the progress again."""
+"""No retries by PyIceberg: they would repeat a failed commit without checking the progress."""
 _HOUSEKEEPING = {
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
     TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: str(SNAPSHOTS_MAX),
 }
-"""What keeps commits cheap. A table that was created with other values keeps those."""
+"""Properties that keep commits cheap. A table that has other values keeps them."""
 _ATTEMPTS_MAX = 8
 
 
 def ensure_table(address: TableAddress) -> Table:
-    """Loads the table, creating it and its namespace first if they are missing.
+    """Load the table; create it and its namespace first if they are missing.
 
-    Raises `ValueError` when there is a table of other columns, or a partitioned one.
+    Raises `ValueError` if the existing table has other columns or is partitioned, and `OSError` if
+    the warehouse cannot be written to.
     """
     catalog = open_catalog(address.catalog)
     with contextlib.suppress(NoSuchTableError):
@@ -79,10 +80,10 @@ def ensure_table(address: TableAddress) -> Table:
 
 
 def admit_null_timestamps(address: TableAddress) -> int:
-    """Makes timestamps of the table optional and adds the column `rawTimestamp`; returns its id.
+    """Make timestamps of the table optional and add the column `rawTimestamp`; return its id.
 
-    Raises `TableReplacedError`, `ValueError` for a column of this name and another type, and
-    `CommitFailedException` when others keep interfering.
+    Raises `TableReplacedError`, `ValueError` if the column exists with another type, and
+    `CommitFailedException` if other programs change the table during all 8 attempts.
     """
     for _ in range(_ATTEMPTS_MAX):
         table = load_for_commit(address)
@@ -90,7 +91,8 @@ def admit_null_timestamps(address: TableAddress) -> int:
         raw = columns.get(RAW_TIMESTAMP)
         if raw is not None and (raw.required or raw.field_type != LongType()):
             raise ValueError(
-                f"the column {raw} of the table {'.'.join(address.identifier)} is taken"
+                f"the table {'.'.join(address.identifier)} has a column {raw} of another type: "
+                "archive into a table of another name"
             )
         if raw is not None and columns["timestamp"].optional:
             return int(raw.field_id)
@@ -102,11 +104,12 @@ def admit_null_timestamps(address: TableAddress) -> int:
 
 
 def load_for_commit(address: TableAddress) -> Table:
-    """The table, on which PyIceberg repeats no commit by itself.
+    """Load the table so that PyIceberg does not retry commits to it by itself.
 
-    It does so by the properties that the table had when it was loaded. They are set first where
-    they are missing: the table may be another program's, or a program may have removed them.
-    Raises `TableReplacedError`, `CommitFailedException` when others keep interfering.
+    PyIceberg reads the number of retries from the properties that the table had when it was loaded.
+    Missing properties are set first: another program may have created the table or removed them.
+    Raises `TableReplacedError`, and `CommitFailedException` if other programs remove the properties
+    during all 8 attempts.
     """
     for _ in range(_ATTEMPTS_MAX):
         table = address.load()
@@ -120,24 +123,34 @@ def load_for_commit(address: TableAddress) -> Table:
 
 
 def _fitting(table: Table) -> Table:
-    """The data files hold the archive's columns under these ids. More columns may be null."""
+    """Return `table` if its columns have the ids that data files of the archive use.
+
+    Further columns must be optional. Raises `ValueError`.
+    """
     name = ".".join(table.name())
     ours, found = SCHEMA.as_struct(), table.schema().as_struct()
     for column in ours.fields:
         if not _is_like(found.field(column.field_id), column):
             raise ValueError(
-                f"the table {name} has no column {column.name!r} like that of an archive (id "
+                f"the table {name} lacks the column {column.name!r} of an archive (id "
                 f"{column.field_id}, {column.field_type}): archive into a table of another name"
             )
     if any(column.required for column in found.fields if column not in ours.fields):
-        raise ValueError(f"the table {name} requires more columns than an archive has")
+        raise ValueError(
+            f"the table {name} has required columns that an archive does not write: archive "
+            "into a table of another name"
+        )
     if not table.spec().is_unpartitioned():
-        raise ValueError(f"the table {name} is partitioned, which an archive cannot be")
+        raise ValueError(
+            f"the table {name} is partitioned, which is not supported: archive into a table of "
+            "another name"
+        )
     return table
 
 
 def _is_like(found: NestedField | None, column: NestedField) -> bool:
-    """Whether the column takes what an archive writes; it may be null where an archive's is not."""
+    """Return whether the column accepts the values of an archive; it may be optional instead of
+    required."""
     return (
         found is not None
         and (found.name, found.field_type) == (column.name, column.field_type)

@@ -1,7 +1,7 @@
-"""Where a warehouse is.
+"""The place of a warehouse.
 
-Its tables may be anywhere that PyIceberg writes to. The catalog, Spark's checkpoints and Spark's
-log are in a local folder: that of the tables, unless these are elsewhere.
+Its tables may be in any store that PyIceberg can write to. The catalog, Spark's checkpoints and
+Spark's log are in a local folder, by default the folder of the tables.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ from urllib.parse import unquote, urlsplit
 
 REMOTE_SCHEMES = ("s3", "s3a", "gs", "abfs", "abfss", "hdfs")
 CATALOG_NAME = "lakelog"
-"""What PyIceberg calls the catalog: `PYICEBERG_CATALOG__LAKELOG__S3__ENDPOINT` and others of the
-environment are settings of it."""
+"""The catalog's name in PyIceberg.
+
+Variables of the environment such as `PYICEBERG_CATALOG__LAKELOG__S3__ENDPOINT` configure it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """`location` is a URI, `folder` has the catalog."""
+    """location: the URI of the tables. folder: the local folder of the catalog."""
 
     location: str
     folder: Path
 
     @property
     def catalog(self) -> dict[str, str]:
-        """PyIceberg's properties of the catalog, without those of the environment."""
+        """PyIceberg's properties of the catalog, without those that the environment sets."""
         return {
             "type": "sql",
             "uri": f"sqlite:///{self.folder / 'catalog.db'}",
@@ -34,22 +35,26 @@ class Warehouse:
 
 
 def is_remote(location: str) -> bool:
-    """Raises `ValueError` for a URI that PyIceberg cannot write to."""
+    """Return whether `location` is in an object store or HDFS.
+
+    Raises `ValueError` for any other scheme than `file`.
+    """
     scheme = urlsplit(location).scheme
     if scheme in ("", "file"):
         return False
     if scheme not in REMOTE_SCHEMES:
         known = ", ".join(f"{each}://" for each in REMOTE_SCHEMES)
         raise ValueError(
-            f"a warehouse cannot be at {location!r}: name a folder, or a URI with one of {known}"
+            f"unsupported warehouse {location!r}: expected a folder, or a URI with one of {known}"
         )
     return True
 
 
 def open_warehouse(location: str, folder: str | None = None) -> Warehouse:
-    """Makes the local folder if it is missing.
+    """Return the warehouse at `location`; create its local folder if it is missing.
 
-    Raises `ValueError` when the folder cannot be written to, and for tables elsewhere without one.
+    folder: the local folder for the catalog; required if the tables are remote. Raises `ValueError`
+    if it is missing then, if the folder cannot be written to, and for an unsupported scheme.
     """
     if is_remote(location):
         if folder is None:
@@ -70,6 +75,6 @@ def _writable(folder: Path) -> Path:
         probe.unlink(missing_ok=True)
     except OSError as error:
         raise ValueError(
-            f"a warehouse must be a folder that can be written to: {folder}: {error.strerror}"
+            f"cannot write to the warehouse folder {folder}: {error.strerror}"
         ) from error
     return folder

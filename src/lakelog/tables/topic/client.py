@@ -1,4 +1,7 @@
-"""All that the pipeline asks of a broker, and the only module here that knows the client."""
+"""Questions of the table engine to a cluster: topics, offsets, leader epochs, record batches.
+
+This module translates the client's errors into those of `errors.py`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _SAMPLE_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class TopicMeta:
-    """`topic_id` is text, as it stands in offsets and in tables."""
+    """A topic of the cluster. `topic_id` is text, as in stored offsets and in tables."""
 
     name: str
     topic_id: str
@@ -42,11 +45,11 @@ class TopicMeta:
 
 
 class TopicClient:
-    """A connection to a cluster. Its errors are `KafkaError`s unless said otherwise.
+    """A client of one cluster. Methods raise `KafkaError` unless they state another error.
 
-    With `read_committed` (the default) nothing of a transaction is read that was aborted, and the
-    latest offset is that of the first transaction still open. `timeout_s` bounds each operation,
-    and how long a read may go without progress.
+    read_committed: skip records of aborted transactions; the latest offset is then the start of the
+    first open transaction. timeout_s: the limit for each operation, and for a read that makes no
+    progress. Raises `AddressError` for a malformed `bootstrap`.
     """
 
     def __init__(
@@ -78,12 +81,12 @@ class TopicClient:
         self.close()
 
     def topics(self) -> dict[str, TopicMeta]:
-        """Every topic that is not the cluster's own."""
+        """Return all topics by name, without internal ones."""
         found = self._cluster.refresh().topics
         return {name: _meta(topic) for name, topic in found.items() if not topic.is_internal}
 
     def find(self, names: Iterable[str]) -> dict[str, TopicMeta]:
-        """Those of the topics that exist, as they are now."""
+        """Return the present state of those of the topics that exist."""
         wanted = list(names)
         self._cluster.refresh(wanted)
         found = {}
@@ -93,7 +96,7 @@ class TopicClient:
         return found
 
     def missing_text(self, name: str) -> str:
-        """That a topic does not exist, with the name of one that does if it is similar."""
+        """Return the error text for a missing topic, with a similar name if there is one."""
         try:
             self._cluster.topic(name)
         except TopicNotFoundError as error:
@@ -101,7 +104,7 @@ class TopicClient:
         return f"topic {name!r} did not exist a moment ago"
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicMeta]:
-        """As they are now. Raises `TopicMissingError`."""
+        """Return the present state of all the topics. Raises `TopicMissingError`."""
         wanted = list(names)
         found = self.find(wanted)
         for name in wanted:
@@ -110,41 +113,43 @@ class TopicClient:
         return found
 
     def places(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
-        """The first offset at or after each time in milliseconds, -1 where there is none; or where
-        the partition begins (`EARLIEST`) or the readable part of it ends (`LATEST`).
+        """Return the first offset at or after each time (milliseconds since the epoch).
 
-        This and what follows raises `TopicMissingError` for a topic that was deleted meanwhile.
+        The offset is -1 if there is no such record. `EARLIEST` stands for the start of a partition,
+        `LATEST` for the end of its readable part. This method and those that follow raise
+        `TopicMissingError` for a topic that was deleted meanwhile.
         """
         with _telling_missing():
             return self._list(wanted, read_committed=self._reader.read_committed)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the start offset of each partition."""
         return _offsets(self.places(dict.fromkeys(partitions, EARLIEST)))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """One past the last record that may be read."""
+        """Return the offset after the last readable record of each partition."""
         return _offsets(self.latest_places(partitions))
 
     def latest_places(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAt]:
-        """`latest` with the leader epoch that no record below the offset exceeds."""
+        """Return `latest` with leader epochs: no record below an offset has a later epoch."""
         return self.places(dict.fromkeys(partitions, LATEST))
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
-        """Where the leader epoch of each partition ends in the log as it is now."""
+        """Return where the given leader epoch of each partition ends in the present log."""
         with _telling_missing():
             return epoch_ends(self._cluster, epochs) if epochs else {}
 
     def log_end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """One past the last record there is, also of transactions that are open."""
+        """Return the offset after the last record, including open transactions."""
         with _telling_missing():
             return _offsets(self._list(dict.fromkeys(partitions, LATEST), read_committed=False))
 
     def batches(self, wanted: OffsetRange) -> Iterator[Batch]:
-        """Every batch of records that holds an offset of the range, in order.
+        """Yield the batches that contain an offset of the range, in order, without control batches.
 
-        Raises `DataLossError` when the log no longer has the range: `TopicGoneError` if the topic
-        was deleted or is another, `LogReplacedError` from the first batch on that was appended
-        after the range was planned.
+        Raises `DataLossError` if the log no longer has the range: `TopicGoneError` if the topic was
+        deleted or replaced, and `LogReplacedError` at the first batch with a later leader epoch
+        than that of the range.
         """
         topic_id = decode_uuid(wanted.topic_id) if wanted.topic_id else None
         epoch = wanted.leader_epoch
@@ -168,7 +173,7 @@ class TopicClient:
             raise TopicGoneError(f"{wanted}: {error.message}") from None
 
     def bytes_per_offset(self, topic: str, partition: int, start: int, end: int) -> float:
-        """How much of the log an offset takes, judged by the first records of a range."""
+        """Estimate the bytes of log per offset from the first 64 KiB of a range."""
         taken, position = 0, start
         for header, batch in self._reader.read(
             topic, partition, start, end, max_bytes=_SAMPLE_BYTES

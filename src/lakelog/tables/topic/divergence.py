@@ -1,7 +1,8 @@
-"""Finds partitions whose log was cut below an offset that was read, and grew again since.
+"""Finds partitions whose log was cut below a known offset and may have grown again.
 
-Such a log looks whole: its offsets reach as far as before or farther, but some belong to other
-records now. The leader epochs beside the offsets show it (`client/epochs.py`).
+Such a log looks complete: its offsets reach as far as before or farther, but some now belong to
+other records. Only the leader epochs that are stored with the offsets reveal it
+(`client/epochs.py`).
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ from lakelog.tables.topic.offsets import StreamOffset, TopicPartition, items
 
 
 class EpochSource(Protocol):
-    """What is asked; a `TopicClient`."""
+    """The part of `TopicClient` that answers the question."""
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
-        """Where the leader epoch of each partition ends in the log as it is now."""
+        """Return where the given leader epoch of each partition ends in the present log."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """One partition whose log no longer holds what was read below `offset`.
+    """A partition whose log no longer holds the records that were read below `offset`.
 
-    epoch: the one asked about. found: where it, or the largest epoch before it, ends.
+    epoch: the leader epoch that was stored with `offset`. found: where it ends in the log; if the
+    log lacks it, the largest epoch before it.
     """
 
     topic: str
@@ -37,7 +39,7 @@ class Divergence:
 
     @property
     def restart(self) -> int | None:
-        """The first offset whose record is another one; `None` if the log does not show it."""
+        """The first offset that may now belong to another record; `None` if it is unknown."""
         return None if self.found.end_offset < 0 else self.found.end_offset
 
     def __str__(self) -> str:
@@ -47,14 +49,15 @@ class Divergence:
             return f"the log of {where} was replaced: {known}, an epoch that it no longer has"
         return (
             f"the log of {where} was cut and grew again: {known}, but epoch {self.found.epoch} "
-            f"ends at {self.found.end_offset}. The records from there on are lost, or others now"
+            f"ends at {self.found.end_offset}. The records from there on were lost or replaced"
         )
 
 
 def find_divergences(source: EpochSource, point: StreamOffset) -> list[Divergence]:
-    """Ask `source` about each offset of `point` that has an epoch; return what does not fit.
+    """Compare each offset of `point` that has a leader epoch with the log; return the divergences.
 
-    The topics must be those of `point.topic_ids`. Raises `KafkaError` if they cannot be asked.
+    The caller has checked that the topics have the ids in `point.topic_ids`. Raises `KafkaError` if
+    a leader does not answer.
     """
     known = {
         key: (offset, point.epochs[key[0]][key[1]])

@@ -1,4 +1,4 @@
-"""What a query is told when it cannot go on."""
+"""Errors of queries and of archive jobs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class RecordsRemovedError(DataLossError):
 
 
 class TopicGoneError(DataLossError):
-    """A topic or partition was deleted after a query began to read it, or created again."""
+    """A topic or partition was deleted, or deleted and created again, while a query read it."""
 
 
 class LogReplacedError(DataLossError):
-    """A log was cut below the end of a planned range, and may hold other records there by now."""
+    """A log was cut below the end of a planned range, and may hold other records there."""
 
 
 class LogDivergedError(DataLossError):
-    """The log lost records that are archived, and may have others in their place."""
+    """The log lost archived records, and may hold other records at their offsets."""
 
 
 class BadRecordError(Exception):
-    """A record that cannot be a row; the text has its place."""
+    """A record that cannot become a row; the text has its partition and offset."""

@@ -1,11 +1,12 @@
-"""Offsets of many partitions, in memory and as the JSON that streaming checkpoints hold.
+"""Offsets of many partitions, in memory and as the JSON of streaming checkpoints.
 
-The JSON is the official Kafka connector's, `{"topic": {"partition": offset}}`, so a query may
-start from a checkpoint that `format("kafka")` wrote, and go back to it. Topic ids and leader epochs
-ride along in the name of an extra topic without partitions, `"name@id@0:5,1:7": {}`: `@` cannot
-occur in a topic's name, and the official connector reads such an entry as nothing. The id tells a
-topic from its successor of the same name, the epochs tell a log from one that lost its tail and
-grew again (`divergence.py`). Checkpoints of before have `"name@id": {}`, without epochs.
+The JSON is that of the official Kafka connector, `{"topic": {"partition": offset}}`: a query can
+start from a checkpoint that `format("kafka")` wrote, and return to it. Topic ids and leader epochs
+are stored in the name of an additional topic without partitions, `"name@id@0:5,1:7": {}`. A topic's
+name cannot contain `@`, and the official connector ignores a topic without partitions. The id
+distinguishes a topic from its successor of the same name. The epochs distinguish a log from one
+that lost its tail and grew again (`divergence.py`). Older checkpoints have `"name@id": {}`, without
+epochs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Offsets = dict[str, dict[int, int]]
 """Topic to partition to offset (the next one to read)."""
 
 Epochs = dict[str, dict[int, int]]
-"""Topic to partition to the leader epoch that no record below the partition's offset exceeds."""
+"""Topic to partition to leader epoch: no record below the partition's offset has a later epoch."""
 
 TimestampsByPartition = dict[str, dict[int, int]]
 """Topic to partition to milliseconds since the epoch."""
@@ -34,7 +35,7 @@ TopicPartition = tuple[str, int]
 class StreamOffset:
     """A point in a stream: offsets, the ids of the topics they belong to, and leader epochs.
 
-    Ids and epochs may be missing. Epochs are written for topics with an id only.
+    Ids and epochs may be missing. `to_json` keeps epochs only of topics that have an id.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -45,14 +46,14 @@ class StreamOffset:
         return self.epochs.get(key[0], {}).get(key[1])
 
     def is_of(self, topic: str, topic_id: str) -> bool:
-        """Whether these are offsets of the topic with that id, as far as ids are known.
+        """Return whether these may be offsets of the topic with that id.
 
-        Offsets without ids come from the official connector's checkpoints and match any topic.
+        Offsets without ids come from checkpoints of the official connector and match any topic.
         """
         return not topic_id or self.topic_ids.get(topic) in (None, "", topic_id)
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """Ordered, so that equal points have equal text, by which Spark compares them."""
+        """Return an ordered value: Spark compares points by their text."""
         entries: dict[str, dict[str, int]] = {
             topic: {str(partition): offset for partition, offset in sorted(partitions.items())}
             for topic, partitions in self.offsets.items()
@@ -62,7 +63,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
-        """Raises `ValueError` when `value` is not of the documented shape."""
+        """Return the point of a checkpoint. Raises `ValueError` for another shape."""
         point = cls(_checked({name: inner for name, inner in value.items() if "@" not in name}))
         for name in value:
             if "@" in name:
@@ -79,7 +80,7 @@ class StreamOffset:
 
 
 def parse_offsets(text: str) -> Offsets:
-    """Offsets or timestamps by topic and partition. Raises `ValueError`."""
+    """Parse offsets or timestamps by topic and partition. Raises `ValueError`."""
     value = _json(text)
     if not isinstance(value, dict) or not value:
         raise ValueError(f'expected JSON such as {{"topic": {{"0": 23, "1": -2}}}}, not {text!r}')
@@ -87,7 +88,7 @@ def parse_offsets(text: str) -> Offsets:
 
 
 def parse_point(text: str) -> StreamOffset:
-    """Offsets as a checkpoint or a query's progress has them; ids and epochs may be missing.
+    """Parse the offsets of a checkpoint or of a query's progress; ids and epochs are optional.
 
     Raises `ValueError`.
     """
@@ -98,7 +99,7 @@ def parse_point(text: str) -> StreamOffset:
 
 
 def parse_assign(text: str) -> tuple[TopicPartition, ...]:
-    """`{"topic": [0, 1]}` as (topic, partition) pairs. Raises `ValueError`."""
+    """Parse `{"topic": [0, 1]}` into (topic, partition) pairs. Raises `ValueError`."""
     value = _json(text)
     if not isinstance(value, dict) or not value:
         raise ValueError(f'expected JSON such as {{"topic": [0, 1]}}, not {text!r}')
@@ -111,13 +112,14 @@ def parse_assign(text: str) -> tuple[TopicPartition, ...]:
 
 
 def items(offsets: Offsets) -> Iterator[tuple[TopicPartition, int]]:
-    """Every partition with its offset, in order."""
+    """Yield every partition with its offset, in order."""
     for topic in sorted(offsets):
         for partition in sorted(offsets[topic]):
             yield (topic, partition), offsets[topic][partition]
 
 
 def from_items(pairs: Mapping[TopicPartition, int]) -> Offsets:
+    """Return the nested form of a flat mapping."""
     offsets: Offsets = {}
     for (topic, partition), offset in pairs.items():
         offsets.setdefault(topic, {})[partition] = offset
@@ -129,7 +131,7 @@ def _parse_epochs(text: str, name: str) -> dict[int, int]:
     for item in text.split(","):
         partition, _, epoch = item.partition(":")
         if not (partition.isdecimal() and epoch.isdecimal()):
-            raise ValueError(f"{name!r}: {item!r} is no partition and leader epoch")
+            raise ValueError(f"{name!r}: expected partition:leader-epoch, not {item!r}")
         found[int(partition)] = int(epoch)
     return found
 
@@ -153,6 +155,8 @@ def _checked(value: Mapping[str, Any]) -> Offsets:
         offsets[topic] = {}
         for partition, offset in partitions.items():
             if not partition.isdecimal() or not _is_int(offset):
-                raise ValueError(f"{topic!r}: {partition!r}: {offset!r} is no partition and offset")
+                raise ValueError(
+                    f"{topic!r}: expected a partition and its offset, not {partition!r}: {offset!r}"
+                )
             offsets[topic][int(partition)] = offset
     return offsets

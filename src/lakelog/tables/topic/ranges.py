@@ -1,4 +1,4 @@
-"""Which offsets a query reads: differences of positions, fair limits, splits. No I/O."""
+"""Ranges of offsets: from differences of positions, limited fairly, split into pieces. No I/O."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lakelog.tables.topic.offsets import Offsets, StreamOffset, from_items, item
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets from `start` up to, not including, `end` of one partition.
+    """Offsets of one partition from `start` up to, not including, `end`.
 
-    leader_epoch: no record of the range has a newer one, or the log was cut and grew again after
-    the range was planned; -1 if that is not known.
+    leader_epoch: the latest epoch of a record in the range, as planned; a record with a later one
+    shows that the log was cut and grew again. -1 if it is unknown.
     """
 
     topic: str
@@ -33,7 +33,7 @@ class OffsetRange:
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """One range for each partition of `end` that has anything after `start`."""
+    """Return a range for each partition whose `end` is after its `start` (by default 0)."""
     found = []
     for (topic, partition), end_offset in items(end):
         start_offset = start.get(topic, {}).get(partition, 0)
@@ -43,7 +43,7 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
 
 
 def identified(ranges: list[OffsetRange], end: StreamOffset) -> list[OffsetRange]:
-    """With the topic ids and leader epochs of the point that the ranges lead to."""
+    """Return the ranges with the topic ids and leader epochs of the point `end`."""
     return [
         replace(
             each,
@@ -55,10 +55,9 @@ def identified(ranges: list[OffsetRange], end: StreamOffset) -> list[OffsetRange
 
 
 def split_ranges(ranges: list[OffsetRange], partitions_min: int | None) -> list[OffsetRange]:
-    """At least `partitions_min` ranges, as long as there are that many offsets.
+    """Return at least `partitions_min` ranges, or one per offset if there are fewer offsets.
 
-    Big ranges are cut into pieces in proportion to their size, so no offset changes its order
-    within a piece.
+    Each range is cut into adjacent pieces, their number in proportion to its size.
     """
     total = sum(each.size for each in ranges)
     if partitions_min is None or len(ranges) >= partitions_min or total == 0:
@@ -68,7 +67,8 @@ def split_ranges(ranges: list[OffsetRange], partitions_min: int | None) -> list[
 
 
 def _pieces(sizes: list[int], wanted: int) -> list[int]:
-    """How many pieces each range gets: one at first, then always the one with the largest."""
+    """Return how many pieces each range gets: one, then one more for the range with the largest
+    pieces, until all are given."""
     counts = [1] * len(sizes)
     for _ in range(wanted - len(sizes)):
         largest = max(range(len(sizes)), key=lambda i: sizes[i] / counts[i])
@@ -84,10 +84,10 @@ def _cut(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
 
 
 def limit_offsets(start: Offsets, latest: Offsets, offsets_max: int) -> Offsets:
-    """`latest`, brought back so that at most about `offsets_max` offsets follow `start`.
+    """Return `latest`, reduced so that about `offsets_max` offsets follow `start`.
 
-    Each partition gets a share in proportion to what it has waiting and at least one offset, so
-    none starves; rounding up may exceed the limit by less than one offset a partition.
+    Each partition gets a share in proportion to its waiting offsets, and at least one, so that none
+    starves. Rounding up may exceed the limit by less than one offset per partition.
     """
     waiting = {tp: end - start.get(tp[0], {}).get(tp[1], 0) for tp, end in items(latest)}
     total = sum(size for size in waiting.values() if size > 0)

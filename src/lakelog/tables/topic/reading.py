@@ -1,7 +1,7 @@
-"""One planned range as a task reads it, from a log that may lose records meanwhile.
+"""Reads a planned range from a log that may lose records meanwhile.
 
-Retention and DeleteRecords remove the begin of a range, a crash may cut off its end, and the topic
-may be deleted. What a loss means is the caller's decision.
+Retention and DeleteRecords remove the start of a range, a crash may cut off its end, and the topic
+may be deleted. The caller decides what a loss means.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from lakelog.tables.topic.errors import (
 from lakelog.tables.topic.ranges import OffsetRange
 
 OnLoss = Callable[[OffsetRange, DataLossError], None]
-"""Decides about offsets that can no longer be read, given the reason: a `RecordsRemovedError`,
-`LogReplacedError` or `TopicGoneError`. Raises an error, or returns to continue without them."""
+"""The decision about offsets that are lost. It raises an error, or returns to skip them.
+
+Its second argument is the reason: a `RecordsRemovedError`, `LogReplacedError` or `TopicGoneError`.
+"""
 
 
 class Reading:
-    """A range that is read to its end, except for what `on_loss` accepts to miss.
+    """A range that is read to its end, except for offsets that `on_loss` skips.
 
-    A loss ends `batches` after what was read before it. The next `find_remaining` determines what
-    is left.
+    `batches` ends at a loss. `find_remaining` then determines which offsets can still be read, so
+    callers alternate between the two.
     """
 
     def __init__(self, client: TopicClient, wanted: OffsetRange, on_loss: OnLoss) -> None:
@@ -40,10 +42,10 @@ class Reading:
         self.remaining = wanted
 
     def find_remaining(self) -> bool:
-        """Set `remaining` to what the log holds of it; return whether that is anything.
+        """Reduce `remaining` to the offsets that the log holds; return whether there are any.
 
-        Raises what `on_loss` raises, `OptionError` for records of an open transaction, and the
-        error that ended `batches` if the log does not show why.
+        Raises the errors of `on_loss`, `OptionError` if an open transaction blocks the range, and
+        the error that ended `batches` if the log does not explain it.
         """
         left = self.remaining
         if left.size <= 0:
@@ -59,7 +61,7 @@ class Reading:
         return kept.size > 0
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the batches of `remaining`, which then begins after the last of them."""
+        """Yield the batches of `remaining`; advance `remaining` past those that were read."""
         self._unexplained = None
         left = self.remaining
         position = left.start
@@ -76,7 +78,7 @@ class Reading:
         self.remaining = replace(left, start=position)
 
     def _kept(self, left: OffsetRange) -> OffsetRange:
-        """The part of `left` that the log holds, after `on_loss` accepted to miss the rest."""
+        """Return the part of `left` that the log holds, if `on_loss` skips the rest."""
         meta = self._client.describe([left.topic])[left.topic]
         if left.topic_id and meta.topic_id != left.topic_id:
             raise TopicGoneError("the topic was deleted and created again")
@@ -96,9 +98,9 @@ class Reading:
         return replace(left, start=start, end=end)
 
     def _readable_end(self, left: OffsetRange) -> int:
-        """Where reading ends, or where the log ends if that is before the range does.
+        """Return the end of the readable part, or the end of the log if the log ends first.
 
-        Raises `OptionError` if a transaction that is still open ends it within the range.
+        Raises `OptionError` if an open transaction begins within the range.
         """
         partition = (left.topic, left.partition)
         readable_end = self._client.latest([partition])[partition]
@@ -107,7 +109,7 @@ class Reading:
         log_end = self._client.log_end([partition])[partition]
         if log_end >= left.end:
             raise OptionError(
-                f"{left}: the transaction at offset {readable_end} is still open. Read again when "
-                "it has ended, or set the option kafka.isolation.level=read_uncommitted"
+                f"{left}: the transaction at offset {readable_end} is still open. Retry after it "
+                "has ended, or set the option kafka.isolation.level=read_uncommitted"
             )
         return log_end

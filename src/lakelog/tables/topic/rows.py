@@ -1,4 +1,4 @@
-"""Rows of a table out of the record batches of a topic, as Arrow record batches of one schema."""
+"""Record batches of a topic as rows of a table: Arrow record batches of one schema."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from lakelog.tables.topic.ranges import OffsetRange
 
 
 class ArrowRows:
-    """Makes Arrow record batches of exactly one schema, whose names are the source's columns.
+    """Converts ranges into Arrow record batches of exactly one schema.
 
-    Spark checks names and types of a partition's first batch only and reads the others by
-    position, so each batch is built to the schema and nothing is left to inference. Only the
-    columns of the schema are decoded. null_timestamps: see `decode_columns`; way_on: the end of the
-    error about an impossible timestamp without it.
+    Spark checks the names and types of a partition's first batch only and reads the others by
+    position. Every batch is therefore built to the schema, without type inference. Columns outside
+    of the schema are not decoded.
+
+    schema: names are `topic`, `partition` and those of `column_types`. null_timestamps: see
+    `decode_columns`. way_on: how to read a topic with impossible timestamps, the end of that error.
     """
 
     def __init__(self, schema: pa.Schema, *, null_timestamps: bool, way_on: str) -> None:
@@ -30,10 +32,10 @@ class ArrowRows:
         self._decoded = [name for name in schema.names if name in column_types()] or ["offset"]
 
     def convert(self, wanted: OffsetRange, batches: Iterable[Batch]) -> Iterator[pa.RecordBatch]:
-        """The records of the range in batches of about 8 MiB.
+        """Yield the records of the range in batches of about 8 MiB.
 
-        Raises `BadRecordError` for a batch that is damaged, and for a timestamp that cannot be
-        represented unless that is allowed.
+        Raises `BadRecordError` for a damaged batch, and for a timestamp outside the years 1 to 9999
+        unless timestamps may be null.
         """
         where = f"{wanted.topic}-{wanted.partition}"
         try:

@@ -56,16 +56,16 @@ def test_positions_in_the_official_order_of_precedence() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"assign": '{"a": [0]}'}, "subscribe and assign are given"),
+        ({"assign": '{"a": [0]}'}, "subscribe and assign are set"),
         ({"subscribe": ""}, "'subscribe' is required"),
         ({"startingOffset": "latest"}, "did you mean 'startingOffsets'"),
         ({"nonsense": "1"}, "unknown option 'nonsense'"),
-        ({"path": "x"}, "take no path"),
-        ({"kafka.security.protocol": "SSL"}, "only unencrypted"),
+        ({"path": "x"}, "accept no path"),
+        ({"kafka.security.protocol": "SSL"}, "no encryption"),
         ({"startingOffsets": "newest"}, "not valid JSON"),
         ({"startingOffsets": '{"a": {"0": -3}}'}, "offset -3 of a-0"),
         ({"endingOffsets": "earliest"}, "not earliest"),
-        ({"endingOffsets": '{"a": {"0": -2}}'}, "makes no end"),
+        ({"endingOffsets": '{"a": {"0": -2}}'}, "is not an end"),
         ({"maxOffsetsPerTrigger": "0"}, "at least 1, not '0'"),
         ({"minPartitions": "many"}, "at least 1, not 'many'"),
         ({"includeHeaders": "yes"}, "true or false"),
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said(given: dict[str, str], text: str) -> None:
 def test_the_brokers_are_required_and_so_is_one_way_to_choose_topics() -> None:
     with pytest.raises(OptionError, match=r"kafka.bootstrap.servers"):
         parse_source_options({"subscribe": "a"}, streaming=False)
-    with pytest.raises(OptionError, match="none is given"):
+    with pytest.raises(OptionError, match="none is set"):
         parse_source_options({"kafka.bootstrap.servers": "h:1"}, streaming=False)
 
 

@@ -223,9 +223,9 @@ MORE = NestedField(9, "more", StringType(), required=False)
 @pytest.mark.parametrize(
     ("columns", "what"),
     [
-        (SCHEMA.fields[:5], "no column 'key'"),
-        ((*SCHEMA.fields[:5], OTHER_KEY, *SCHEMA.fields[6:]), "no column 'key'"),
-        ((*SCHEMA.fields[:7], MORE, SCHEMA.fields[7]), "no column 'headers'"),
+        (SCHEMA.fields[:5], "lacks the column 'key'"),
+        ((*SCHEMA.fields[:5], OTHER_KEY, *SCHEMA.fields[6:]), "lacks the column 'key'"),
+        ((*SCHEMA.fields[:7], MORE, SCHEMA.fields[7]), "lacks the column 'headers'"),
     ],
 )
 def test_a_table_of_other_columns_is_refused(
@@ -249,7 +249,7 @@ def test_columns_may_be_added_that_are_null_in_an_archive(address: TableAddress)
 
     with address.load().update_schema(allow_incompatible_changes=True) as update:
         update.add_column("needed", StringType(), required=True)
-    with pytest.raises(ValueError, match="requires more columns"):
+    with pytest.raises(ValueError, match="has required columns"):
         ensure_table(address)
 
 
@@ -276,7 +276,7 @@ def test_a_column_for_impossible_timestamps_may_be_taken(address: TableAddress) 
     with address.load().update_schema() as update:
         update.add_column("rawTimestamp", StringType())
 
-    with pytest.raises(ValueError, match="is taken"):
+    with pytest.raises(ValueError, match="of another type"):
         admit_null_timestamps(address)
 
 

@@ -165,7 +165,7 @@ def test_a_log_that_was_cut_and_grew_stops_the_job(archive: Archive) -> None:
         "read up to offset 10 in leader epoch 4, but epoch 4 ends at 6",
         "lakelog.orders",
         "partition 0 offsets [6, 10)",
-        "--skip-lost moves them out",
+        "--skip-lost moves these rows out",
     ):
         assert part in str(failure.value)
     assert offsets(archive.table) == list(range(10))
