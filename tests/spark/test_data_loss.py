@@ -171,7 +171,7 @@ def test_a_tail_that_is_cut_during_a_read(
             strict.run()
     assert found == list(range(36))
     assert "records are lost: large-0 [36, 40): the log was cut and ends at 36" in caplog.text
-    assert "does not know its end yet" not in caplog.text, "this is tried for a minute"
+    assert "does not know its high watermark yet" not in caplog.text, "this is tried for a minute"
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "deleted and created again"])

@@ -1,6 +1,7 @@
-"""A client of our own for the Kafka protocol: producer, consumer, exact reader, administrator.
+"""A client for the Kafka protocol: producer, consumer, exact reader, administrator.
 
-It needs what no wrapped library offers: control over offsets, sequences and whole batches.
+lakelog has its own client because its table engine and its tests need control over offsets,
+sequences and whole batches, which wrapped libraries do not offer. Read `cluster.py` first.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ Address = tuple[str, int]
 
 
 def parse_bootstrap(text: str) -> list[Address]:
-    """The addresses of a bootstrap string, at least one. `AddressError` says what is wrong."""
+    """Return the addresses of a bootstrap string, at least one. Raises `AddressError`."""
     addresses = [parse_address(part.strip()) for part in text.split(",") if part.strip()]
     if not addresses:
-        raise AddressError("no broker address was given")
+        raise AddressError("no broker address given; expected host:port")
     return addresses
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by its name alone: no name is resolved."""
+    """Return whether a host is a loopback address or localhost. No name is resolved."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -28,7 +28,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`; without a port it is 9092."""
+    """Parse `host:port`; the default port is 9092. Raises `AddressError`."""
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
         port = rest.removeprefix(":") or str(DEFAULT_PORT)

@@ -1,4 +1,4 @@
-"""One address for everything: `connect` once, then produce, consume and administer."""
+"""Entry point: `connect` to a cluster, then produce, consume and administer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """Makes clients of one cluster. What it makes is the caller's to close; the administrator
-    that it keeps for itself goes with it."""
+    """Creates producers, consumers and readers of one cluster.
+
+    The caller closes them. `close` closes only the administrator that `admin` returns.
+    """
 
     def __init__(self, bootstrap: str, *, client_id: str, timeout_s: float) -> None:
         self.bootstrap = bootstrap
@@ -23,6 +25,7 @@ class Client:
 
     @property
     def admin(self) -> Admin:
+        """The administrator, created at the first use."""
         if self._admin is None:
             from lakelog.client.admin import Admin
 
@@ -32,7 +35,7 @@ class Client:
         return self._admin
 
     def producer(self, **settings: Any) -> Producer:
-        """A `Producer`; the settings are its own."""
+        """Return a new `Producer` with these settings."""
         from lakelog.client.producer import Producer
 
         return Producer(self.bootstrap, **{"client_id": self._client_id, **settings})
@@ -40,21 +43,21 @@ class Client:
     def transactional_producer(
         self, transactional_id: str, **settings: Any
     ) -> TransactionalProducer:
-        """A `TransactionalProducer`; the settings are its own."""
+        """Return a new `TransactionalProducer` with these settings."""
         from lakelog.client.producer import TransactionalProducer
 
         merged = {"client_id": self._client_id, **settings}
         return TransactionalProducer(self.bootstrap, transactional_id, **merged)
 
     def consumer(self, group: str | None = None, **settings: Any) -> Consumer:
-        """A `Consumer`; the settings are its own."""
+        """Return a new `Consumer` with these settings."""
         from lakelog.client.consumer import Consumer
 
         merged = {"client_id": self._client_id, "timeout_s": self._timeout_s, **settings}
         return Consumer(self.bootstrap, group=group, **merged)
 
     def reader(self, **settings: Any) -> PartitionReader:
-        """A `PartitionReader`; the settings are its own."""
+        """Return a new `PartitionReader` with these settings."""
         from lakelog.client.consumer import PartitionReader
 
         return PartitionReader(self.bootstrap, **{"client_id": self._client_id, **settings})
@@ -76,9 +79,10 @@ class Client:
 
 
 def connect(bootstrap: str, *, client_id: str = "lakelog", timeout_s: float = 30.0) -> Client:
-    """A client of the cluster at `bootstrap` (`host:port`, several with commas).
+    """Return a client of the cluster at `bootstrap` after a broker has answered.
 
-    Makes sure that a broker answers. Raises `UnreachableError`, `ValueError` for the address.
+    bootstrap: `host:port`, several separated by commas. timeout_s: limit of each operation in
+    seconds. Raises `UnreachableError`, and `AddressError` for a malformed address.
     """
     client = Client(bootstrap, client_id=client_id, timeout_s=timeout_s)
     client.admin.topics.list()

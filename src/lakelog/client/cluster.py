@@ -1,7 +1,7 @@
-"""Connections to a cluster and what is known of it: any broker, a leader, a coordinator.
+"""Connections to the brokers of a cluster, its leaders and its coordinators.
 
-A `Cluster` belongs to one thread. What it can retry by itself it does, until the time limit; what
-may have been done by the broker although no answer came is never retried here.
+A `Cluster` belongs to one thread. It retries until a time limit, but never a request that the
+broker may have executed although no answer came.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ R = TypeVar("R", bound=Message)
 _BOOTSTRAP = -1
 _CREATION_S = 5.0
 GROUP, TRANSACTION = 0, 1
-"""What a coordinator coordinates."""
+"""Types of coordinator keys: consumer group, transactional id."""
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class Cluster:
-    """Finds brokers and talks to them.
+    """Finds brokers and sends them requests.
 
-    `timeout_s` bounds each operation as a whole, `request_timeout_s` one request; what a server
-    may hold back on purpose (a fetch, a join) gets its own limit from the caller.
+    timeout_s: limit of an operation with all its retries. request_timeout_s: limit of one request;
+    callers pass another limit for requests that a broker may delay (Fetch, JoinGroup).
+    max_response_bytes: larger responses end the connection. allow_auto_create: let the broker
+    create topics that do not exist. Raises `AddressError`.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Cluster:
 
     @contextmanager
     def hurrying(self, timeout_s: float) -> Iterator[None]:
-        """Inside, no operation, connection or request takes longer than `timeout_s`."""
+        """Limit operations, connections and requests within the block to `timeout_s`."""
         before = self.timeout_s, self.request_timeout_s
         self.timeout_s, self.request_timeout_s = (min(limit, timeout_s) for limit in before)
         try:
@@ -94,7 +96,7 @@ class Cluster:
             self.timeout_s, self.request_timeout_s = before
 
     def refresh(self, topics: Iterable[str] | None = None) -> ClusterView:
-        """Asks any broker about `topics`, or about all there are; returns the new view."""
+        """Ask any broker about `topics`, or about all topics; return the new view."""
         wanted = None if topics is None else list(topics)
         request = MetadataRequest(
             topics=None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted],
@@ -106,9 +108,10 @@ class Cluster:
         return self.view
 
     def topic(self, name: str) -> Topic:
-        """The topic, asked for when unknown; waits for it where asking may create it.
+        """Return a topic; ask for it if it is unknown.
 
-        Raises `TopicNotFoundError`.
+        If the broker may create the topic, wait up to 5 seconds for that. Raises
+        `TopicNotFoundError`.
         """
         deadline = time.monotonic() + _CREATION_S
 
@@ -123,10 +126,10 @@ class Cluster:
         return self.retrying(work)
 
     def leader(self, topic: str, partition: int) -> Broker:
-        """The leader of a partition, asked for when unknown.
+        """Return the leader of a partition; ask for it if it is unknown.
 
-        Raises `TopicNotFoundError`, `PartitionNotFoundError`, and LEADER_NOT_AVAILABLE when there
-        is none at present.
+        Raises `TopicNotFoundError`, `PartitionNotFoundError`, and LEADER_NOT_AVAILABLE if the
+        partition has no leader at present.
         """
         self._find_topic(topic)
         if self.view.leader(topic, partition) is None:
@@ -140,7 +143,7 @@ class Cluster:
         return broker
 
     def coordinator(self, key: str, key_type: int = GROUP) -> Broker:
-        """The coordinator of a consumer group or transactional id, asked for when unknown."""
+        """Return the coordinator of a group or transactional id; ask for it if it is unknown."""
         node = self._coordinators.get((key_type, key))
         if node is None or node not in self.view.brokers:
             node = self._find_coordinator(key, key_type)
@@ -148,12 +151,14 @@ class Cluster:
         return self.view.brokers[node]
 
     def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
+        """Ask for the coordinator again at its next use."""
         self._coordinators.pop((key_type, key), None)
 
     def retrying(self, work: Callable[[], T], timeout_s: float | None = None) -> T:
-        """`work()`, again with growing pauses while it raises what another try may cure.
+        """Return `work()`; repeat it with growing pauses while it raises retriable errors.
 
-        `ConnectionLostError` is not retried: only the caller knows whether that is safe.
+        timeout_s: by default that of the cluster. `ConnectionLostError` is not retried: only the
+        caller knows whether that is safe. Raises the last error.
         """
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         for pause in pauses():
@@ -167,7 +172,10 @@ class Cluster:
         raise AssertionError("pauses never end")
 
     def ask_any(self, request: Message, kind: type[R], *, timeout_s: float | None = None) -> R:
-        """Asks whichever broker answers; only for requests that may safely be sent twice."""
+        """Ask brokers until one answers; only for requests that are safe to repeat.
+
+        Raises `UnreachableError`.
+        """
         failure: ClientError | None = None
         for node in [*self._connections, *self.view.brokers, _BOOTSTRAP]:
             try:
@@ -178,9 +186,10 @@ class Cluster:
         raise UnreachableError.after(failure) from failure
 
     def ask_once(self, request: Message, kind: type[R], *, timeout_s: float | None = None) -> R:
-        """Asks some broker to do what must not be done twice.
+        """Send a request that must not be repeated to one broker.
 
-        `ConnectionLostError` says that it may have been done.
+        Raises `UnreachableError` if it was not sent, and `ConnectionLostError` if the broker may
+        have executed it.
         """
         failure: ClientError | None = None
         for node in dict.fromkeys([*self._connections, *self.view.brokers, _BOOTSTRAP]):
@@ -203,8 +212,11 @@ class Cluster:
         newest: int | None = None,
         timeout_s: float | None = None,
     ) -> R:
-        """Asks the coordinator of a group or transactional id; a lost connection is
-        `UnreachableError` here, for requests that may be sent twice."""
+        """Ask the coordinator of a group or transactional id.
+
+        Only for requests that are safe to repeat: a lost connection raises `UnreachableError`,
+        which is retriable.
+        """
         node = self.coordinator(key, key_type).node_id
         try:
             return self.ask(node, request, kind, newest=newest, timeout_s=timeout_s)
@@ -213,7 +225,7 @@ class Cluster:
             raise UnreachableError.after(error) from error
 
     def retrying_coordinator(self, key: str, work: Callable[[], T], key_type: int = GROUP) -> T:
-        """`retrying`, and the coordinator is looked for again after each failure."""
+        """Return `retrying(work)`; ask for the coordinator again after each failure."""
 
         def attempt() -> T:
             try:
@@ -234,7 +246,10 @@ class Cluster:
         newest: int | None = None,
         timeout_s: float | None = None,
     ) -> R:
-        """Asks one broker, connecting when needed."""
+        """Ask one broker; connect to it if necessary.
+
+        newest: the newest version to use. Raises `UnreachableError` and `ConnectionLostError`.
+        """
         limit = self.request_timeout_s if timeout_s is None else timeout_s
         connection = self.connection(node_id)
         response = connection.request(request, newest=newest, timeout_s=limit)
@@ -242,7 +257,7 @@ class Cluster:
         return response
 
     def connection(self, node_id: int) -> Connection:
-        """The open connection to a broker of the view. Raises `UnreachableError`."""
+        """Return the open connection to a broker of the view. Raises `UnreachableError`."""
         connection = self._connections.get(node_id)
         if connection is not None:
             if connection.is_open and not connection.is_stale:
@@ -253,7 +268,7 @@ class Cluster:
         return connection
 
     def connect(self, node_id: int) -> Connection:
-        """A new connection that is the caller's own, to pipeline on and to close."""
+        """Return a new connection, which the caller closes. Raises `UnreachableError`."""
         if node_id == _BOOTSTRAP:
             return self._connect_any(self._bootstrap)
         broker = self.view.brokers.get(node_id)

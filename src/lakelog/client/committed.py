@@ -1,4 +1,4 @@
-"""The offsets that a group has committed: reading and writing them at its coordinator."""
+"""Offsets that a group has committed: reads and writes them at the coordinator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NEWEST_WITH_NAMES = 9
 
 @dataclass(slots=True, frozen=True)
 class Committed:
-    """The next offset to read, and what was stored beside it."""
+    """The next offset to read, and the metadata and leader epoch committed with it."""
 
     offset: int
     metadata: str = ""
@@ -39,7 +39,7 @@ class Committed:
 
 @dataclass(slots=True, frozen=True)
 class Membership:
-    """Who commits. The default is a commit from outside, which only an empty group accepts."""
+    """The member that commits. The default is no member, which only an empty group accepts."""
 
     member_id: str = ""
     generation: int = -1
@@ -53,7 +53,10 @@ def fetch_committed(
     *,
     require_stable: bool = True,
 ) -> dict[TopicPartition, Committed]:
-    """What the group has committed, for `partitions` or for all; those without are left out."""
+    """Return the committed offsets of `partitions`, or of all; partitions without one are left out.
+
+    require_stable: retry while a transaction has pending offsets (KIP-447).
+    """
     request = _fetch_request(group, partitions, require_stable=require_stable)
 
     def work() -> dict[TopicPartition, Committed]:
@@ -71,8 +74,7 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, Committed],
     membership: Membership | None = None,
 ) -> None:
-    """Commits; may be repeated. Raises `ClientError` with the group's error, as of a member that
-    is no longer one."""
+    """Commit offsets; safe to repeat. Raises `ClientError`, as for a member that was removed."""
     member = membership or Membership()
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for (topic, partition), committed in offsets.items():
@@ -108,7 +110,7 @@ def commit_offsets(
 def _fetch_request(
     group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> OffsetFetchRequest:
-    """Both shapes of the request; the version picks one."""
+    """Return a request with the fields of old and new versions; the version selects the fields."""
     if partitions is None:
         everything = OffsetFetchRequestGroup(group_id=group, topics=None)
         return OffsetFetchRequest(

@@ -1,8 +1,8 @@
-"""A socket with a `Dialogue` on it: requests out, answers in, each with a time limit.
+"""A connection to a broker: sends requests and receives responses, each with a time limit.
 
-A connection belongs to one thread. It blocks; who has several of them waits with `selectors` and
-then reads the one answer that is there. Any failure closes it, since what follows on the stream
-could no longer be understood.
+A connection belongs to one thread and blocks. A caller with several connections waits with
+`selectors` and then receives the response that has arrived. Any failure closes the connection,
+because the position in the stream is then unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakelog.wire.schema import Buffer, Message
 _log = logging.getLogger(__name__)
 
 MAX_RESPONSE_BYTES = (100 << 20) + (1 << 20)
-"""Default bound of a frame: a fetch of 100 MiB and what surrounds it."""
+"""Default limit of a frame: a Fetch response of 100 MiB with its headers."""
 
 _SIZE_BYTES = 4
 _RESPONSE_MIN = 4
@@ -32,11 +32,11 @@ _IOV_MAX = 512
 
 
 class Connection:
-    """One broker connection, versions negotiated.
+    """A connection to one broker with negotiated versions.
 
-    `request` asks and waits. `send` and `receive` pipeline: answers come in the order of the
-    requests. `receive` may raise `ConnectionLostError` or `ProtocolError`; the connection is
-    closed then, and all that was in flight has an unknown outcome.
+    `request` sends and waits. `send` and `receive` pipeline: responses come in the order of the
+    requests. If `receive` raises `ConnectionLostError` or `ProtocolError`, the connection is closed
+    and all requests in flight have an unknown outcome.
     """
 
     def __init__(
@@ -58,7 +58,11 @@ class Connection:
         timeout_s: float = 30.0,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> Connection:
-        """Connects and negotiates versions. `UnreachableError` if nobody answers."""
+        """Connect and negotiate versions.
+
+        timeout_s: limit of each step. Raises `UnreachableError`, `ConnectionLostError`,
+        `ProtocolError`, and `UnsupportedError`.
+        """
         where = f"{address[0]}:{address[1]}"
         try:
             sock = socket.create_connection(address, timeout=timeout_s)
@@ -84,7 +88,7 @@ class Connection:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the broker has hung up (or spoken unasked) while nothing was in flight."""
+        """Whether the broker closed the connection, or sent data while no request was in flight."""
         if self._dialogue.in_flight:
             return False
         try:
@@ -105,13 +109,16 @@ class Connection:
     def request(
         self, message: Message, *, newest: int | None = None, timeout_s: float = 30.0
     ) -> Message:
-        """The answer to `message`, at a version of at most `newest`."""
-        assert not self._dialogue.in_flight, "answers to earlier requests are still to come"
+        """Return the response to `message`, sent in a version of at most `newest`."""
+        assert not self._dialogue.in_flight, "responses to earlier requests are pending"
         self.send(message, newest=newest)
         return self.receive(timeout_s)[1]
 
     def send(self, message: Message, *, newest: int | None = None, answered: bool = True) -> int:
-        """Sends a request and returns its correlation id."""
+        """Send a request and return its correlation id. Raises `ConnectionLostError`.
+
+        answered: whether the broker will send a response (not for Produce with acks=0).
+        """
         correlation_id, parts = self._dialogue.ask(message, newest, answered=answered)
         if _log.isEnabledFor(logging.DEBUG):
             self._log_request(message, newest, correlation_id, parts)
@@ -119,7 +126,7 @@ class Connection:
         return correlation_id
 
     def receive(self, timeout_s: float = 30.0) -> tuple[int, Message]:
-        """Correlation id and message of the next answer."""
+        """Return correlation id and message of the next response."""
         try:
             frame = self._read_frame(timeout_s)
             correlation_id, message = self._dialogue.answer(frame)
@@ -132,11 +139,11 @@ class Connection:
         return correlation_id, message
 
     def version(self, request: type[Message], newest: int | None = None) -> int:
-        """The version in which such a request would be sent."""
+        """Return the version in which such a request is sent. Raises `UnsupportedError`."""
         return self._dialogue.version(api_for(request), newest)
 
     def close(self) -> None:
-        """May be called again, and from another thread to end a wait."""
+        """Close the socket. May be called repeatedly, and from another thread to end a wait."""
         self._open = False
         self._sock.close()
 
@@ -185,7 +192,7 @@ class Connection:
             version = self._dialogue.welcome(self._read_frame(timeout_s))
             if version is None:
                 return
-        raise ProtocolError("the broker refuses the versions that it offers")
+        raise ProtocolError("the broker rejects the versions that it offers")
 
     def _write(self, parts: list[Buffer]) -> None:
         if len(parts) > _IOV_MAX:
@@ -211,12 +218,15 @@ class Connection:
         self._set_timeout(timeout_s)
         size = int.from_bytes(self._read(_SIZE_BYTES), "big", signed=True)
         if not _RESPONSE_MIN <= size <= self._max_response_bytes:
-            raise ProtocolError(f"an answer of {size} bytes")
+            raise ProtocolError(f"a response of {size} bytes")
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        """Exactly `size` bytes. The kernel fills memory only as data arrives, so a peer that
-        promises much and sends little costs nothing."""
+        """Return exactly `size` bytes.
+
+        The kernel fills memory only as data arrives, so a peer that announces a large frame and
+        sends little data costs nothing.
+        """
         parts: list[bytes] = []
         left = size
         try:
@@ -247,12 +257,12 @@ class Connection:
 
 
 def _reason(error: OSError) -> str:
-    """What happened in words: numbers of errors differ between systems."""
+    """Return the description of an error; numbers of errors differ between systems."""
     return error.strerror or str(error)
 
 
 def _after(parts: list[Buffer], sent: int) -> list[Buffer]:
-    """What is left of `parts` when `sent` bytes of them are gone."""
+    """Return `parts` without their first `sent` bytes."""
     for index, part in enumerate(parts):
         if sent < len(part):
             return [memoryview(part)[sent:], *parts[index + 1 :]]

@@ -1,8 +1,8 @@
-"""Where leader epochs ended: how a reader finds out that a log was cut below what it has read.
+"""Ends of leader epochs: they reveal that a log was cut below an offset that was read.
 
 A partition's leader epoch rises with each change or restart of its leader, and each record has the
-epoch it was appended in. If an epoch that a reader has seen up to some offset ended below that
-offset, the log was cut there, and what follows now are other records under the same offsets.
+epoch in which it was appended. If an epoch that a reader has seen up to some offset ends below that
+offset, the log was cut there: other records may now have the same offsets.
 
 Source: KIP-101, KIP-320.
 """
@@ -27,9 +27,9 @@ _CONSUMER = -1
 
 @dataclass(slots=True, frozen=True)
 class EpochEnd:
-    """The largest epoch at or below the one asked about, and the offset where it ends.
+    """The largest epoch at or below the requested one, and the offset where it ends (exclusive).
 
-    Both are -1 if the log has no such epoch and none after it: it lost all records of the epoch.
+    Both are -1 if the log has no such epoch and no later one: it lost all records of the epoch.
     """
 
     epoch: int
@@ -41,7 +41,7 @@ def epoch_ends(
 ) -> dict[TopicPartition, EpochEnd]:
     """Return where each partition's leader epoch ends (OffsetForLeaderEpoch).
 
-    Leaders are followed as they change. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
+    The call follows changes of leaders. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
     """
     return ask_leaders(cluster, epochs, _asking(cluster, epochs))
 
@@ -49,9 +49,9 @@ def epoch_ends(
 def epoch_ends_at_once(
     cluster: Cluster, epochs: Mapping[TopicPartition, int]
 ) -> tuple[dict[TopicPartition, EpochEnd], ClientError | None]:
-    """Return `epoch_ends` of the partitions whose leaders answer now, and why others are missing.
+    """Return `epoch_ends` of partitions whose leaders answer now, and the error of others.
 
-    One partition that is offline keeps none of the others waiting.
+    An offline partition does not delay the others.
     """
     found: dict[TopicPartition, EpochEnd] = {}
     try:
@@ -72,7 +72,7 @@ def _asking(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> AskLeader
 
 
 def _request(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
-    """With the leader's epoch as it is known here, so that no former leader answers."""
+    """Return the request, with the known leader epochs so that a former leader rejects it."""
     topics: dict[str, OffsetForLeaderTopic] = {}
     for (topic, partition), epoch in epochs.items():
         known = cluster.view.topics[topic].partitions[partition]

@@ -1,9 +1,9 @@
-"""What the client raises.
+"""Errors of the client.
 
-Everything is a `KafkaError` with the protocol's code; a subclass says what that means for the
-caller and may carry a `hint` of what to do. Of a write that failed there are two kinds, and they
-never mix: `NotWrittenError` (send it again, nothing was stored) and `OutcomeUnknownError` (it may
-or may not be in the log; sending it again may store it twice).
+Each is a `KafkaError` with a code of the protocol. A subclass states what the code means for the
+caller and may have a `hint` with advice. A failed write raises one of two errors:
+`NotWrittenError` (the record is not stored; it is safe to send it again) or `OutcomeUnknownError`
+(the record may be stored; sending it again may store it twice).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _IS_IT_RUNNING = "Is the broker running, and is this the address that it listens
 
 
 class ClientError(KafkaError):
-    """A failure seen from the client's side; `hint` is one sentence of advice, or empty."""
+    """An error with advice for the user: `hint` is one sentence, or empty."""
 
     def __init__(self, code: ErrorCode, message: str = "", *, hint: str = "") -> None:
         super().__init__(code, message)
@@ -23,12 +23,12 @@ class ClientError(KafkaError):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may simply be sent again."""
+        """Whether it is safe to send the same request again."""
         return self.code.retriable
 
 
 class UnreachableError(ClientError):
-    """No broker could be connected to; nothing was sent."""
+    """No connection to a broker; no request was sent."""
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         hint = "" if timed_out else _IS_IT_RUNNING
@@ -37,7 +37,7 @@ class UnreachableError(ClientError):
 
     @classmethod
     def after(cls, error: ClientError) -> UnreachableError:
-        """Return the error for a caller that tried all brokers, the last of which ended so."""
+        """Return the error for a caller that has tried all brokers; `error` is the last failure."""
         return cls(error.message, timed_out=error.code is ErrorCode.REQUEST_TIMED_OUT)
 
     @property
@@ -58,14 +58,14 @@ class ConnectionLostError(ClientError):
 
 
 class UnsupportedError(ClientError):
-    """The broker does not speak a version of an API that this client needs."""
+    """The broker and this client have no common version of an API."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
 class ProtocolError(ClientError):
-    """The peer sent bytes that are no answer to what was asked; the connection was closed."""
+    """The peer sent an invalid response; the client closed the connection."""
 
     def __init__(self, message: str) -> None:
         hint = "Is the port that of a Kafka listener without TLS?"
@@ -73,7 +73,7 @@ class ProtocolError(ClientError):
 
 
 class _FinalError(ClientError):
-    """Has a code that another try may cure, but is raised when that was looked into."""
+    """An error that is not retriable although its code is: the client has already checked again."""
 
     @property
     def retriable(self) -> bool:
@@ -94,7 +94,7 @@ class PartitionNotFoundError(_FinalError):
 
 
 class TopicRecreatedError(_FinalError):
-    """The topic was deleted and made anew: its id is another one, its offsets mean nothing."""
+    """The topic was deleted and created again: it has another id, and known offsets are invalid."""
 
     def __init__(self, topic: str) -> None:
         message = f"topic {topic!r} was deleted and created again since it was first read"
@@ -102,7 +102,7 @@ class TopicRecreatedError(_FinalError):
 
 
 class OffsetOutOfRangeError(ClientError):
-    """The offset is not in the log, which reaches from `log_start` to before `log_end`."""
+    """The offset is not in the log, which has offsets from `log_start` to `log_end` (exclusive)."""
 
     def __init__(
         self,
@@ -128,15 +128,15 @@ class OffsetOutOfRangeError(ClientError):
 class LogTruncatedError(_FinalError):
     """The log was cut below an offset that was read from it, and may have grown again since.
 
-    offset: where the reader was. diverged_at: the first offset whose record is another one or gone;
-    -1 if the log does not tell.
+    offset: the next offset of the reader. diverged_at: the first offset whose record was lost or
+    replaced; -1 if it is unknown.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, diverged_at: int) -> None:
         place = f"at offset {diverged_at}" if diverged_at >= 0 else "somewhere"
         message = (
-            f"the log of {topic}-{partition} was cut {place}, below offset {offset} up to which it "
-            "was read: the records from there on are lost, or others now"
+            f"the log of {topic}-{partition} was cut {place}, below offset {offset}, up to which "
+            "it was read: the records from there on were lost or replaced"
         )
         hint = "Seek, or set auto_offset_reset to earliest or latest."
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message, hint=hint)
@@ -155,10 +155,10 @@ class OutcomeUnknownError(ClientError):
 
 
 def check(code: int, where: str = "", said: str | None = None) -> None:
-    """Raise `ClientError` unless `code` is 0. Codes unknown here are UNKNOWN_SERVER_ERROR.
+    """Raise `ClientError` unless `code` is 0. Unknown codes become UNKNOWN_SERVER_ERROR.
 
     Args:
-        where: what was asked about, for the message.
+        where: the subject of the request, for the message.
         said: the broker's own text, which replaces the message.
     """
     if code:

@@ -1,4 +1,4 @@
-"""When the record at an offset was written, of many partitions."""
+"""Timestamps of the records at given offsets."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from lakelog.records.record import decode_records
 def first_times(
     cluster: Cluster, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Milliseconds since the epoch of the first record at each offset or after it.
+    """Return the timestamp (ms since the epoch) of the first record at or after each offset.
 
-    Partitions that have none, or cannot be read, are left out. One batch of each is fetched, one
-    after the other.
+    Partitions without such a record, and unreadable ones, are left out. The call fetches one batch
+    per partition, one partition after the other.
     """
     times: dict[TopicPartition, int] = {}
     for key, offset in offsets.items():

@@ -1,7 +1,7 @@
-"""What a reader sees of transactions: everything, or only what was committed; no I/O.
+"""Isolation levels of readers: removes records of aborted transactions. No I/O.
 
-A broker that is asked for committed records returns nothing of transactions that are still open,
-but batches are stored and sent whole: what was aborted is among them, with a list that says whose.
+A reader of committed records gets no records of open transactions. Brokers store and send batches
+whole, so a response contains aborted records and a list of the aborted transactions.
 
 Source: KIP-98, "Reading transactional messages".
 """
@@ -15,16 +15,16 @@ from lakelog.records.batch import BatchHeader
 from lakelog.records.control import read_marker
 
 LEVELS = {"read_uncommitted": False, "read_committed": True}
-"""Kafka's names, and whether only committed records are read."""
+"""Kafka's names of the levels, and whether each reads committed records only."""
 
 Batch = tuple[BatchHeader, memoryview]
 
 
 def without_aborted(batches: Iterable[Batch], aborted: Sequence[AbortedTransaction]) -> list[Batch]:
-    """The batches of one answer but for those of its `aborted` transactions; markers stay.
+    """Return the batches of a response without those of `aborted` transactions; markers stay.
 
-    A transaction is aborted from its first offset to the abort marker of its producer. Raises
-    `CorruptRecord` for a marker that cannot be read.
+    An aborted transaction reaches from its first offset to the abort marker of its producer. Raises
+    `CorruptRecord` for a damaged marker.
     """
     if not aborted:
         return list(batches)

@@ -1,4 +1,4 @@
-"""Asking the leaders of many partitions the same question, and again those that did not answer."""
+"""Sends one kind of request to the leaders of many partitions, and retries missing answers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ TopicPartition = tuple[str, int]
 T = TypeVar("T")
 
 AskLeader = Callable[[int, Sequence[TopicPartition], dict[TopicPartition, T]], None]
-"""Asks one broker, by node id, about partitions that it leads, and adds what it answers. Raises
-`ClientError` when it refused some of them; the others' answers have been added then."""
+"""A function that asks one broker (by node id) about partitions and adds the answers.
+
+It raises `ClientError` if the broker rejects some partitions, after it added the answers of the
+others."""
 
 
 def ask_leaders(
     cluster: Cluster, partitions: Iterable[TopicPartition], ask: AskLeader[T]
 ) -> dict[TopicPartition, T]:
-    """Return the answer for each of `partitions`, following leaders as they change.
+    """Return the answer for each of `partitions`; follow changes of leaders.
 
-    The question must be one that may be asked twice. Raises `TopicNotFoundError`,
-    `PartitionNotFoundError`, and the last `ClientError` after the cluster's time limit.
+    The request must be safe to repeat. Raises `TopicNotFoundError`, `PartitionNotFoundError`, and
+    the last `ClientError` after the cluster's time limit.
     """
     wanted = list(partitions)
     found: dict[TopicPartition, T] = {}
@@ -48,9 +50,10 @@ def ask_leaders_once(
     ask: AskLeader[T],
     found: dict[TopicPartition, T],
 ) -> None:
-    """Add to `found` what the leaders of `partitions` answer; a failure holds up no other answer.
+    """Add the answers of all leaders of `partitions` to `found`.
 
-    Raises the first `ClientError` when all leaders have been asked.
+    A failure at one leader does not prevent the others' answers. Raises the first `ClientError`
+    after all leaders were asked.
     """
     failure: ClientError | None = None
     for node, keys in _by_leader(cluster, partitions).items():

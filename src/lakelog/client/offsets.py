@@ -1,4 +1,4 @@
-"""Offsets by time: where a partition begins and ends, and where a moment lies in it."""
+"""Offsets of partitions by time (ListOffsets), with their start and end."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from lakelog.protocol.list_offsets import (
 __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "OffsetAt", "TopicPartition", "list_offsets"]
 
 LATEST = -1
-"""The end: one past the last record that may be read."""
+"""The offset after the last readable record."""
 EARLIEST = -2
+"""The start of the log."""
 MAX_TIMESTAMP = -3
 """The record with the largest timestamp."""
 
 
 @dataclass(slots=True, frozen=True)
 class OffsetAt:
-    """An offset, -1 if no record is that new, and the record's timestamp, -1 for `LATEST` and
-    `EARLIEST`.
+    """The result for one partition.
 
-    leader_epoch: that of the record, or for `LATEST` the leader's own, which no record below the
-    offset exceeds; -1 where the broker does not know it.
+    offset: -1 if no record is at or after the time. timestamp: that of the record, in milliseconds
+    since the epoch; -1 for `LATEST` and `EARLIEST`. leader_epoch: that of the record, or for
+    `LATEST` the leader's own; -1 if the broker does not know it.
     """
 
     offset: int
@@ -41,9 +42,10 @@ class OffsetAt:
 def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, OffsetAt]:
-    """The first offset at or after each timestamp (milliseconds), or a constant of this module.
+    """Return the first offset at or after each timestamp.
 
-    Leaders are followed as they change. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
+    wanted: milliseconds since the epoch, or a constant of this module. The call follows changes of
+    leaders. Raises `TopicNotFoundError`, `PartitionNotFoundError`.
     """
 
     def ask(

@@ -1,4 +1,4 @@
-"""What the client knows of the cluster: an immutable picture, renewed by Metadata answers."""
+"""The client's immutable view of the cluster, replaced after each Metadata response."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ NO_LEADER = -1
 
 @dataclass(slots=True, frozen=True)
 class Broker:
+    """A broker and its advertised address."""
+
     node_id: int
     host: str
     port: int
@@ -32,7 +34,7 @@ class Broker:
 
 @dataclass(slots=True, frozen=True)
 class Partition:
-    """`leader` is a node id, or -1 while there is none."""
+    """A partition. `leader` is a node id, or -1 if there is none."""
 
     partition: int
     leader: int
@@ -44,7 +46,7 @@ class Partition:
 
 @dataclass(slots=True, frozen=True)
 class Topic:
-    """`topic_id` is 16 bytes, all zero from a broker that has no ids."""
+    """A topic. `topic_id` has 16 bytes, all zero from a broker without topic ids."""
 
     name: str
     topic_id: bytes
@@ -58,7 +60,7 @@ class Topic:
 
 @dataclass(slots=True, frozen=True)
 class ClusterView:
-    """`errors` holds the topics that were asked for and could not be described."""
+    """Brokers and topics. `errors` has the codes of requested topics without a description."""
 
     cluster_id: str = ""
     controller_id: int = -1
@@ -67,14 +69,14 @@ class ClusterView:
     errors: Mapping[str, ErrorCode] = field(default_factory=dict)
 
     def leader(self, topic: str, partition: int) -> Broker | None:
-        """The broker that leads a partition, as far as is known."""
+        """Return the leader of a partition, or `None` if it is unknown."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return None
         return self.brokers.get(known.partitions[partition].leader)
 
     def after(self, response: MetadataResponse, *, complete: bool) -> ClusterView:
-        """This view with what `response` says. `complete`: it describes all topics there are."""
+        """Return this view updated by `response`. complete: the response describes all topics."""
         topics = {} if complete else dict(self.topics)
         errors = {} if complete else dict(self.errors)
         for row in response.topics:

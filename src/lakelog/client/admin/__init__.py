@@ -1,7 +1,7 @@
 """Administration: topics, groups and configurations.
 
-Each name is imported when it is first used: a command that lists topics needs neither the messages
-of groups nor those of transactions, and declaring them takes a third of its time.
+Each name is imported at its first use. A command that lists topics does not need the messages of
+groups and transactions, whose declarations would take a third of its time. Read `api.py` first.
 """
 
 from __future__ import annotations

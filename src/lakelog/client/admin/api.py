@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class LogDir:
-    """A broker's data folder; sizes in bytes, -1 where the broker does not tell."""
+    """A broker's data folder. Sizes are in bytes; -1 if the broker does not report one."""
 
     node_id: int
     path: str
@@ -40,7 +40,10 @@ class LogDir:
 
 
 class Admin:
-    """One thread at a time. `timeout_s` bounds each operation, retries included."""
+    """The administrator of a cluster; for one thread at a time.
+
+    timeout_s: limit of each operation with its retries. Raises `AddressError`.
+    """
 
     def __init__(
         self, bootstrap: str, *, client_id: str = "lakelog", timeout_s: float = 30.0
@@ -88,25 +91,28 @@ class Admin:
         self.close()
 
     def connect(self, timeout_s: float | None = None) -> None:
-        """Wait for a broker that answers, as one that is just starting does soon.
+        """Wait until a broker answers, for example one that is starting.
 
-        Raises `UnreachableError` when none has within `timeout_s`, by default that of the client.
+        timeout_s: by default that of the client. Raises `UnreachableError`.
         """
         self._cluster.retrying(lambda: self._cluster.refresh([]), timeout_s)
 
     def describe_cluster(self) -> ClusterView:
-        """Cluster id, controller, brokers and all topics."""
+        """Return cluster id, controller, brokers and all topics."""
         return self._cluster.refresh()
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAt]:
-        """The first offset at or after each timestamp (milliseconds), or at `EARLIEST`, `LATEST`
-        or `MAX_TIMESTAMP`. Offset -1 where no record is that new."""
+        """Return the first offset at or after each timestamp, or -1 if there is no such record.
+
+        A timestamp is in milliseconds since the epoch, or `EARLIEST`, `LATEST`, `MAX_TIMESTAMP`.
+        Raises `TopicNotFoundError`, `PartitionNotFoundError`.
+        """
         return list_offsets(self._cluster, wanted, read_committed=read_committed)
 
     def log_dirs(self) -> list[LogDir]:
-        """The data folders of every broker, with the sizes of their partitions."""
+        """Return the data folders of every broker, with the sizes of their partitions."""
         found = []
         for node in list(self._cluster.refresh([]).brokers):
             request = DescribeLogDirsRequest(topics=None)

@@ -1,4 +1,4 @@
-"""Requests that must not be sent twice."""
+"""Requests that must not be repeated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ R = TypeVar("R", bound=Message)
 
 
 def change(cluster: Cluster, request: Message, kind: type[R], what: str) -> R:
-    """The answer of some broker. `OutcomeUnknownError` if none came once it was sent."""
+    """Return the response of one broker.
+
+    Raises `UnreachableError` if the request was not sent, and `OutcomeUnknownError` if it was sent
+    and no response came.
+    """
     try:
         return cluster.ask_once(request, kind)
     except ConnectionLostError as error:

@@ -1,4 +1,4 @@
-"""Configuration of topics and brokers: what is set, where it comes from, changing it."""
+"""Configuration of topics and brokers: values, their sources, and changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -48,7 +48,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class ConfigSynonym:
-    """One place that a value was looked for; `name` may be a broker's key of a topic's."""
+    """One source of a value. `name` may be the broker's key that is the default of a topic's."""
 
     name: str
     value: str | None
@@ -57,9 +57,9 @@ class ConfigSynonym:
 
 @dataclass(slots=True, frozen=True)
 class ConfigEntry:
-    """`value` is `None` for secrets and for what has none.
+    """A key with its effective value, which is `None` for secrets and unset keys.
 
-    `synonyms`, when they were asked for, are the places in order: the first one is in force.
+    synonyms: if requested, all sources of the value; the first one is effective.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ConfigEntry:
 
 
 class Configs:
-    """`Admin.configs`. A topic goes by its name, a broker by its node id as text."""
+    """`Admin.configs`. A topic is identified by its name, a broker by its node id as text."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -91,10 +91,10 @@ class Configs:
         documentation: bool = False,
         synonyms: bool = False,
     ) -> dict[str, ConfigEntry]:
-        """Every key, or those named, with its value in force; keys that do not exist are left out.
+        """Return all keys, or the given ones, with effective values; unknown keys are left out.
 
-        A BROKER named "" is what was set for all brokers. Raises UNKNOWN_TOPIC_OR_PARTITION at
-        once.
+        The name "" of a BROKER stands for the values set for all brokers. Raises
+        UNKNOWN_TOPIC_OR_PARTITION without retries.
         """
         request = DescribeConfigsRequest(
             resources=[
@@ -126,7 +126,7 @@ class Configs:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Sets the keys given, and puts those with `None` back to their default."""
+        """Set the given keys; `None` resets a key to its default. Raises INVALID_CONFIG."""
         changes = [
             AlterableConfig(
                 name=key, config_operation=_DELETE if value is None else _SET, value=value

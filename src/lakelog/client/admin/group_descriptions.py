@@ -1,4 +1,4 @@
-"""A group as both protocols describe it."""
+"""Descriptions of groups, common to both group protocols."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLASSIC, CONSUMER = "classic", "consumer"
 
 @dataclass(slots=True, frozen=True)
 class GroupMember:
-    """`protocol` is the one it speaks: classic or consumer. `epoch` -1: its group has none."""
+    """A member. protocol: classic or consumer. epoch: -1 in a classic group."""
 
     member_id: str
     instance_id: str | None
@@ -31,8 +31,10 @@ class GroupMember:
 
 @dataclass(slots=True, frozen=True)
 class Group:
-    """`state` is Kafka's: Empty, Stable, Dead; of a classic group also PreparingRebalance and
-    CompletingRebalance, of a consumer group Assigning and Reconciling. `protocol` is the assignor.
+    """A group and its members.
+
+    state: Kafka's name: Empty, Stable or Dead; in a classic group also PreparingRebalance and
+    CompletingRebalance, in a consumer group also Assigning and Reconciling. protocol: the assignor.
     """
 
     group_id: str

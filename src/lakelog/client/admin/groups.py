@@ -1,4 +1,4 @@
-"""Consumer groups: which there are, who is in them, how far they are."""
+"""Consumer groups: their list, members, committed offsets and lag."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GroupListing:
 
 @dataclass(slots=True, frozen=True)
 class Lag:
-    """How far a group is in a partition: the next offset it reads, and one past the last."""
+    """A group's progress in a partition: its next offset, and the end of the partition."""
 
     committed: int
     end: int
@@ -52,7 +52,7 @@ class Groups:
         self._cluster = cluster
 
     def list(self) -> list[GroupListing]:
-        """The groups of all brokers, by id."""
+        """Return the groups of all brokers, ordered by id."""
         self._cluster.refresh([])
         found: dict[str, GroupListing] = {}
         for node in list(self._cluster.view.brokers):
@@ -61,7 +61,7 @@ class Groups:
         return [found[group] for group in sorted(found)]
 
     def describe(self, group: str) -> Group:
-        """A group of either protocol. Raises GROUP_ID_NOT_FOUND."""
+        """Return the description of a group of either protocol. Raises GROUP_ID_NOT_FOUND."""
 
         def work() -> Group:
             found, missing = None, None
@@ -100,7 +100,7 @@ class Groups:
         return consumer_group(described)
 
     def delete(self, group: str) -> None:
-        """With its offsets. Raises GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if it has members."""
+        """Delete a group and its offsets. Raises GROUP_ID_NOT_FOUND and NON_EMPTY_GROUP."""
         request = DeleteGroupsRequest(groups_names=[group])
 
         def work() -> None:
@@ -111,20 +111,22 @@ class Groups:
         self._cluster.retrying_coordinator(group, work)
 
     def unread_since(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """When the first record from each offset on was written, in milliseconds since the epoch;
-        partitions without one are left out."""
-        from lakelog.client.first_times import first_times  # it brings all that reads records
+        """Return the timestamp of the first unread record per partition (ms since the epoch).
+
+        Partitions without unread records are left out.
+        """
+        from lakelog.client.first_times import first_times  # it imports all that reads records
 
         return first_times(self._cluster, offsets)
 
     def offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
-        """What the group has committed; partitions without are left out."""
+        """Return the committed offsets; partitions without one are left out."""
         return fetch_committed(self._cluster, group, partitions, require_stable=False)
 
     def lag(self, group: str) -> dict[TopicPartition, Lag]:
-        """For every partition that the group has committed in and that still exists."""
+        """Return the lag of every existing partition with a committed offset."""
         committed = self.offsets(group)
         topics = self._cluster.refresh({topic for topic, _ in committed}).topics
         wanted = {
@@ -136,9 +138,9 @@ class Groups:
         return {key: Lag(committed[key].offset, end.offset) for key, end in sorted(ends.items())}
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets where an inactive group goes on; it is made if there is none.
+        """Set the offsets of a group without members; create the group if it does not exist.
 
-        Raises NON_EMPTY_GROUP if it has members.
+        Raises NON_EMPTY_GROUP.
         """
         try:
             rows = {key: Committed(offset) for key, offset in offsets.items()}
@@ -153,9 +155,10 @@ class Groups:
     def reset(
         self, group: str, partitions: Mapping[TopicPartition, int], *, dry_run: bool = False
     ) -> dict[TopicPartition, int]:
-        """Moves an inactive group to timestamps (milliseconds), `EARLIEST` or `LATEST`.
+        """Set the offsets of a group without members by time; return the new offsets.
 
-        Returns the offsets. A time after the last record means the end.
+        A time is in milliseconds since the epoch, or `EARLIEST` or `LATEST`. A time after the last
+        record selects the end. Raises NON_EMPTY_GROUP.
         """
         found = list_offsets(self._cluster, partitions)
         late = {key: LATEST for key, place in found.items() if place.offset < 0}

@@ -1,4 +1,4 @@
-"""Deleting the first records of a partition."""
+"""Deletes the first records of a partition."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from lakelog.protocol.delete_records import (
 )
 
 HIGH_WATERMARK = -1
-"""In place of an offset to delete before: the end of what may be read."""
+"""Stands for the end of the readable part, in place of an offset to delete before."""
 
 
 def check_reached(cluster: Cluster, before: Mapping[TopicPartition, int]) -> None:
-    """Raises `OffsetOutOfRangeError` for the first partition that ends before its offset."""
+    """Raise `OffsetOutOfRangeError` for the first partition that ends before its offset."""
     ends = list_offsets(cluster, dict.fromkeys(before, LATEST))
     for key, offset in sorted(before.items()):
         if not HIGH_WATERMARK <= offset <= ends[key].offset:
@@ -34,7 +34,7 @@ def check_reached(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Non
 
 
 def delete_before(cluster: Cluster, key: TopicPartition, offset: int) -> int:
-    """Asks the leader, once; returns where the partition begins then. May safely be repeated."""
+    """Ask the leader once; return the new start of the partition. Safe to repeat."""
     topic, partition = key
     request = DeleteRecordsRequest(
         topics=[
@@ -57,12 +57,12 @@ def delete_before(cluster: Cluster, key: TopicPartition, offset: int) -> int:
 
 
 def _reason(code: int, offset: int) -> str:
-    """What the error means here; the response has no text."""
+    """Return the description of an error, because the response has no text."""
     if code == ErrorCode.POLICY_VIOLATION:
-        return " is only compacted: its records go by key, not by offset"
+        return " is only compacted: its records are removed by key, not by offset"
     if code == ErrorCode.KAFKA_STORAGE_ERROR:
         return (
             ": the broker could not make the deletion durable (its disk is full or has failed); "
-            "nothing is promised: free space and repeat it"
+            "the records may or may not be deleted: free space and retry"
         )
     return f" has no offset {offset}" if code == ErrorCode.OFFSET_OUT_OF_RANGE else ""

@@ -1,4 +1,4 @@
-"""Making, listing, changing and deleting topics."""
+"""Creates, lists, changes and deletes topics."""
 
 from __future__ import annotations
 
@@ -36,20 +36,23 @@ BROKER_DEFAULT = -1
 
 
 class Topics:
-    """`Admin.topics`. What changes something raises `OutcomeUnknownError` if the connection broke
-    before the answer: look before trying again."""
+    """`Admin.topics`.
+
+    Methods that change topics raise `OutcomeUnknownError` if the connection broke before the
+    response: check the topic before a retry.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def list(self, *, internal: bool = False) -> list[Topic]:
-        """All topics by name; the brokers' own ones only with `internal`."""
+        """Return all topics by name; internal topics only with `internal`."""
         topics = self._cluster.refresh().topics.values()
         shown = [topic for topic in topics if internal or not topic.is_internal]
         return sorted(shown, key=lambda topic: topic.name)
 
     def describe(self, name: str) -> Topic:
-        """The topic as it is now. Raises `TopicNotFoundError`."""
+        """Return the present state of a topic. Raises `TopicNotFoundError`."""
         self._cluster.refresh([name])
         return self._cluster.topic(name)
 
@@ -66,8 +69,9 @@ class Topics:
     ) -> bool:
         """Create a topic and return True, or False if it exists and `exist_ok`.
 
-        -1 takes the broker's default. `wait`: until its partitions have leaders. Raises
-        TOPIC_ALREADY_EXISTS unless `exist_ok`, and the broker's error for what it rejects.
+        partitions, replication_factor: -1 selects the broker's default. wait: return only when all
+        partitions have leaders. Raises TOPIC_ALREADY_EXISTS unless `exist_ok`, and the broker's
+        error for invalid settings.
         """
         items = (configs or {}).items()
         topic = CreatableTopic(
@@ -96,7 +100,7 @@ class Topics:
         return created
 
     def delete(self, name: str) -> None:
-        """Deletes a topic with its records, for good. Raises `TopicNotFoundError`."""
+        """Delete a topic and its records permanently. Raises `TopicNotFoundError`."""
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name)],
             topic_names=[name],
@@ -115,7 +119,7 @@ class Topics:
         self._cluster.retrying(work)
 
     def create_partitions(self, name: str, count: int) -> None:
-        """Raises the number of partitions to `count`; keys go to other partitions from then on."""
+        """Increase the number of partitions to `count`. This changes the partitions of keys."""
         topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
 
@@ -130,11 +134,11 @@ class Topics:
         self._cluster.retrying(work)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Deletes the records before each offset, for good; returns where the partitions begin now.
+        """Delete the records before each offset permanently; return the new start offsets.
 
-        `HIGH_WATERMARK` deletes all records that may be read. Raises `OffsetOutOfRangeError` for an
-        offset beyond the end of any partition, before anything is deleted, and POLICY_VIOLATION for
-        a topic that is only compacted; partitions before the refused one are shorter then.
+        `HIGH_WATERMARK` deletes all readable records. Raises `OffsetOutOfRangeError` for an offset
+        beyond the end of a partition, before any record is deleted, and POLICY_VIOLATION for a
+        topic that is only compacted; records of earlier partitions are deleted then.
         """
         check_reached(self._cluster, before)
         found: dict[TopicPartition, int] = {}
@@ -156,10 +160,10 @@ class Topics:
         return int(self._cluster.request_timeout_s * 1000)
 
     def _check_led(self, name: str) -> None:
-        """Raises what is retried while a partition has no leader that is known."""
+        """Raise a retriable error if a partition has no known leader."""
         topic = self._cluster.refresh([name]).topics.get(name)
         if topic is None:
-            raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} is being made")
+            raise ClientError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} is being created")
         for partition in topic.partitions:
             if partition.leader not in self._cluster.view.brokers:
                 where = f"{name}-{partition.partition}"

@@ -1,4 +1,4 @@
-"""Transactions: which there are, what they are in, and the end of one that nobody else ends."""
+"""Transactions: their list, partitions and producers, and the abort of a hanging one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONGOING = "Ongoing"
 
 @dataclass(slots=True, frozen=True)
 class TransactionListing:
-    """`node_id` is the broker that coordinates it."""
+    """A transactional id in the list. `node_id` is its coordinator."""
 
     transactional_id: str
     producer_id: int
@@ -40,9 +40,10 @@ class TransactionListing:
 
 @dataclass(slots=True, frozen=True)
 class Transaction:
-    """A transactional id. Times in milliseconds; `start_ms` is -1 before its first transaction.
+    """The state of a transactional id. Times are in milliseconds.
 
-    `partitions` are those in the present transaction that have not been told how it ended.
+    start_ms: -1 before the first transaction. partitions: the partitions of the present transaction
+    that have no marker yet.
     """
 
     transactional_id: str
@@ -56,7 +57,7 @@ class Transaction:
 
 @dataclass(slots=True, frozen=True)
 class ActiveProducer:
-    """A producer as a partition remembers it; `txn_start_offset` is -1 without a transaction."""
+    """A partition's state of a producer. `txn_start_offset` is -1 without a transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -78,7 +79,7 @@ class Transactions:
         longer_than_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Those that match every filter given, of all brokers, by their ids.
+        """Return the transactional ids of all brokers that match all given filters, ordered by id.
 
         Raises INVALID_REGULAR_EXPRESSION.
         """
@@ -101,7 +102,7 @@ class Transactions:
         return sorted(found, key=lambda row: row.transactional_id)
 
     def describe(self, transactional_id: str) -> Transaction:
-        """Raises TRANSACTIONAL_ID_NOT_FOUND."""
+        """Return the state of a transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND."""
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
         def work() -> Transaction:
@@ -123,7 +124,7 @@ class Transactions:
         return self._cluster.retrying_coordinator(transactional_id, work, TRANSACTION)
 
     def producers(self, partition: TopicPartition) -> Sequence[ActiveProducer]:
-        """Who has written to a partition of late, by producer id."""
+        """Return the recent producers of a partition, ordered by producer id."""
         name, index = partition
         topic = TopicRequest(name=name, partition_indexes=[index])
         request = DescribeProducersRequest(topics=[topic])
@@ -148,10 +149,10 @@ class Transactions:
         return sorted(self._cluster.retrying(work), key=lambda row: row.producer_id)
 
     def abort(self, partition: TopicPartition, producer: ActiveProducer) -> None:
-        """Ends what a producer has open in one partition, whatever its coordinator thinks.
+        """Abort a producer's open transaction in one partition, without its coordinator.
 
-        Only for a transaction that hangs (KIP-664): its coordinator does not know of it any more.
-        Raises INVALID_PRODUCER_EPOCH if the producer has gone on meanwhile.
+        Only for a hanging transaction, which its coordinator no longer knows (KIP-664). Raises
+        INVALID_PRODUCER_EPOCH if the producer has begun another transaction meanwhile.
         """
         name, index = partition
         marker = WritableTxnMarker(

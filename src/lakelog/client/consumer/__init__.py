@@ -1,7 +1,7 @@
-"""Reading: exact ranges of partitions, and consumer groups.
+"""Consumers: exact ranges of partitions, and members of groups.
 
-Each name is imported when it is first used: Spark's workers read ranges, and would wait longer for
-what groups need than for the first records.
+Each name is imported at its first use. Spark's workers only read ranges, and importing the modules
+of groups would take longer than reading the first records. Read `reader.py` first, then `api.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The consumer: reads partitions that it is given, or shares topics with its group.
+"""The consumer: reads assigned partitions, or shares topics with the members of its group.
 
 ```python
 with Consumer("localhost:9092", group="billing", auto_offset_reset="earliest") as consumer:
@@ -37,17 +37,20 @@ _RECORDS_MAX = 500
 
 
 class Consumer:
-    """One thread at a time; with `subscribe` a second one sends heartbeats.
+    """A consumer, for one thread at a time. With `subscribe` a second thread sends heartbeats.
 
-    group: whose offsets are read and committed; needed for `subscribe`.
-    auto_offset_reset: earliest, latest, or none (raise) where no offset is committed.
-    out_of_range_reset: the same where the offset to read has gone from the log, by default
-    auto_offset_reset as in Java's client; with latest, records that are still there are skipped.
-    isolation_level: read_uncommitted, or read_committed: nothing of transactions that were aborted,
-    and nothing behind the first that is still open.
-    auto_commit: commit what the last `poll` returned when the next one begins, and on `close`.
-    instance_id: makes the member static: a restart within the session timeout moves nothing.
-    assignors: names of `lakelog.assignors`, preferred first.
+    group: the group whose offsets are read and committed; required for `subscribe`.
+    auto_offset_reset: the start of a partition without a committed offset: earliest, latest, or
+    none (raise an error).
+    out_of_range_reset: the same for an offset that is no longer in the log; by default
+    auto_offset_reset, as in Java's client. With latest, existing records are skipped.
+    isolation_level: read_uncommitted, or read_committed: skip aborted records, and stop before the
+    first open transaction.
+    auto_commit: commit the records of the last `poll` at the next one and on `close`.
+    instance_id: makes the member static: a restart within the session timeout causes no rebalance.
+    assignors: names of `lakelog.assignors` in order of preference.
+
+    Raises `ValueError` for invalid settings, and `AddressError`.
     """
 
     def __init__(
@@ -71,11 +74,11 @@ class Consumer:
         out_of_range_reset = out_of_range_reset or auto_offset_reset
         for reset in (auto_offset_reset, out_of_range_reset):
             if reset not in RESETS:
-                raise ValueError(f"reset {reset!r} is not in {list(RESETS)}")
+                raise ValueError(f"unknown reset {reset!r}; expected one of {list(RESETS)}")
         if isolation_level not in LEVELS:
-            raise ValueError(f"isolation_level {isolation_level!r} is not in {list(LEVELS)}")
+            raise ValueError(f"unknown isolation_level {isolation_level!r}; not in {list(LEVELS)}")
         if auto_commit and group is None:
-            raise ValueError("auto_commit needs a group")
+            raise ValueError("auto_commit requires a group")
         self._bootstrap = bootstrap
         self._client_id = client_id
         self._group = group
@@ -106,15 +109,15 @@ class Consumer:
         on_revoked: Callable[[], None] | None = None,
         interruptible: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """Shares these topics with the other members of the group. Joins at the next `poll`.
+        """Share these topics with the other members of the group. Joins at the next `poll`.
 
-        `on_revoked` is called within `poll` before the member gives its partitions up to rejoin:
-        the last moment to `commit`. `assignment` and positions are still those of before.
-        `interruptible` is entered where `poll` waits for the other members to join: what a signal's
-        handler raises there leaves the consumer fit for `commit` and `close`.
+        on_revoked: is called within `poll` before the member gives up its partitions to rejoin. It
+        is the last chance to `commit`; `assignment` and positions are not changed yet.
+        interruptible: is entered while `poll` waits for the other members to join. If the handler
+        of a signal raises an exception there, `commit` and `close` still work.
         """
         if self._group is None:
-            raise ValueError("subscribe needs a group")
+            raise ValueError("subscribe requires a group")
         self.unsubscribe()
         self._on_revoked = on_revoked
         member = GroupMember(
@@ -135,7 +138,7 @@ class Consumer:
         )
 
     def unsubscribe(self) -> None:
-        """Leaves the group and drops every partition."""
+        """Leave the group and drop all partitions."""
         if self._session is not None:
             self._commit_if_wanted()
             self._session.close()
@@ -144,7 +147,7 @@ class Consumer:
         self._set_assignment([])
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads exactly these, without membership. Positions of those kept stay."""
+        """Read exactly these partitions, without a membership. Partitions keep their positions."""
         if self._session is not None:
             self.unsubscribe()
         self._set_assignment(partitions)
@@ -155,21 +158,22 @@ class Consumer:
 
     @property
     def membership(self) -> Membership:
-        """Who this is in its group: for a transaction that commits what was read (KIP-447)."""
+        """The membership in the group, for a transaction that commits offsets (KIP-447)."""
         return Membership() if self._session is None else self._session.membership
 
     @property
     def trouble(self) -> Trouble | None:
-        """Why no records come although `poll` goes on trying; none when all is well."""
+        """The failure that `poll` currently retries, or `None`."""
         return self._join_trouble or self._fetcher.trouble
 
     def poll(self, timeout_s: float = 1.0, max_records: int = _RECORDS_MAX) -> list[ConsumerRecord]:
-        """The next records, as soon as there are any; an empty list after `timeout_s`.
+        """Return the next records as soon as there are any, or an empty list after `timeout_s`.
 
-        Joins and rejoins the group as needed; that time is not counted. Without a coordinator for
-        `timeout_s` it returns and sets `trouble`. In a log that was cut below what was
-        read, reading continues at the cut, with a warning. Raises FENCED_INSTANCE_ID and so
-        on; with `auto_offset_reset="none"` OFFSET_OUT_OF_RANGE, and `LogTruncatedError` for a cut.
+        Joins and rejoins the group as necessary; that time does not count. If no coordinator
+        answers within `timeout_s`, the call returns and sets `trouble`. If a log was cut below the
+        position, reading continues at the cut and logs a warning. Raises FENCED_INSTANCE_ID and
+        other errors of the group; with `auto_offset_reset="none"` also OFFSET_OUT_OF_RANGE, and
+        `LogTruncatedError` for a cut.
         """
         self._commit_if_wanted()
         deadline = time.monotonic() + timeout_s
@@ -191,7 +195,7 @@ class Consumer:
     def batches(
         self, max_records: int = _RECORDS_MAX, idle_timeout_s: float | None = None
     ) -> Iterator[list[ConsumerRecord]]:
-        """`poll` after `poll`, never empty; ends after `idle_timeout_s` without records."""
+        """Yield the non-empty results of `poll`; end after `idle_timeout_s` without records."""
         last = time.monotonic()
         while True:
             records = self.poll(1.0 if idle_timeout_s is None else idle_timeout_s, max_records)
@@ -206,7 +210,7 @@ class Consumer:
             yield from records
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Goes on from `offset`, which may also be `EARLIEST` or `LATEST`."""
+        """Continue at `offset`, which may be `EARLIEST` or `LATEST`."""
         epoch = -1
         if offset in (EARLIEST, LATEST):
             found = self._place_at(partition, offset)
@@ -214,7 +218,10 @@ class Consumer:
         self._position(partition).seek(offset, epoch)
 
     def seek_to_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
-        """Goes on from the first record of that time or later, else from the end; its offset."""
+        """Continue at the first record at or after a time, or at the end; return the offset.
+
+        The time is in milliseconds since the epoch.
+        """
         found = self._place_at(partition, timestamp_ms)
         if found.offset < 0:
             found = self._place_at(partition, LATEST)
@@ -222,7 +229,7 @@ class Consumer:
         return found.offset
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that `poll` would return."""
+        """Return the offset of the next record that `poll` returns."""
         position = self._position(partition)
         if position.offset is None:
             self._find_positions()
@@ -230,15 +237,15 @@ class Consumer:
         return position.offset
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """What the group has committed; partitions without are left out."""
+        """Return the committed offsets; partitions without one are left out."""
         return fetch_committed(self._cluster, self._need_group(), list(partitions))
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commits `offsets`, or behind the last record returned of every partition.
+        """Commit `offsets`, by default the offsets after the last returned records.
 
         Raises REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID if the group has
-        given the partitions to others meanwhile: nothing was committed, and they will read those
-        records again.
+        assigned the partitions to other members meanwhile. No offset was committed then, and those
+        members will read the records again.
         """
         group = self._need_group()
         if offsets is None:
@@ -253,7 +260,7 @@ class Consumer:
         self._uncommitted -= offsets.keys()
 
     def close(self) -> None:
-        """Commits if that is automatic, leaves the group, ends the connections."""
+        """Commit with `auto_commit`, leave the group, and close the connections."""
         try:
             self.unsubscribe()
         finally:
@@ -279,13 +286,13 @@ class Consumer:
             records += position.take(max_records - len(records), MAX_DECOMPRESSED_BYTES)
             if position.offset != before:
                 self._uncommitted.add(key)
-                self._positions[key] = self._positions.pop(key)  # the others come first next time
+                self._positions[key] = self._positions.pop(key)  # last at the next call
             if len(records) >= max_records:
                 break
         return records
 
     def _rejoin(self, session: GroupSession, patience_s: float) -> bool:
-        """Whether this is a member now."""
+        """Join the group; return whether this is a member now."""
         if self._join_trouble is None:
             self._commit_if_wanted()
             if self._on_revoked is not None and self._positions:
@@ -310,7 +317,7 @@ class Consumer:
         self._uncommitted &= self._positions.keys()
 
     def _find_positions(self) -> None:
-        """Committed offsets for the partitions without a position, else where a reset goes."""
+        """Set missing positions: to committed offsets, or as the reset says."""
         unknown = [key for key, position in self._positions.items() if position.offset is None]
         if not unknown:
             return
@@ -333,7 +340,7 @@ class Consumer:
         position.seek(found.offset, found.leader_epoch)
 
     def _replace(self, misplaced: Misplaced) -> None:
-        """Goes on where the reset says, or where a log that was cut parted from what was read."""
+        """Continue at the cut of a log that was cut, or as the reset says."""
         position, end = misplaced.position, misplaced.end
         if end is None:
             text = (
@@ -341,7 +348,7 @@ class Consumer:
             )
             self._reset_position(position, self._out_of_range_reset)
             _log.warning(
-                "%s; reading goes on at %d",
+                "%s; reading continues at %d",
                 text,
                 position.offset,
                 extra=event("offset_out_of_range"),
@@ -363,7 +370,7 @@ class Consumer:
         return found[partition]
 
     def _committed_at(self, key: TopicPartition, offset: int) -> Committed:
-        """With the leader epoch of what was read up to there, if it was."""
+        """Return an offset to commit, with the leader epoch of the record before it if known."""
         position = self._positions.get(key)
         epoch = position.epoch if position is not None and position.offset == offset else -1
         return Committed(offset, leader_epoch=epoch)
@@ -383,5 +390,5 @@ class Consumer:
 
     def _need_group(self) -> str:
         if self._group is None:
-            raise ValueError("committing needs a group")
+            raise ValueError("commit requires a group")
         return self._group

@@ -1,6 +1,6 @@
-"""Fetch requests and what their answers mean; no I/O.
+"""Builds Fetch requests and reads their responses. No I/O.
 
-Requests are sessionless: at the sizes of one consumer the partitions' names cost nothing.
+Requests have no fetch session: one consumer has so few partitions that their names cost little.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from lakelog.protocol.fetch import (
 from lakelog.records.batch import CorruptRecord, check_crc, iter_batches
 
 NEWEST_WITH_NAMES = 12
-"""From the next version of Fetch on, topics go by id only."""
+"""The last version of Fetch with topic names; later versions have topic ids only."""
 
 
 @dataclass(slots=True, frozen=True)
 class FetchTarget:
-    """From where to read a partition, and how much at most (bytes).
+    """One partition of a request: from which offset to read, and how many bytes at most.
 
-    leader_epoch: the leader's, as known here. last_fetched_epoch: one that no record before
-    `offset` exceeds, by which the broker notices that its log is another one; -1 for unknown.
+    leader_epoch: the leader's epoch as the client knows it. last_fetched_epoch: the latest epoch of
+    a record before `offset`, from which the broker detects that the logs diverge; -1 if unknown.
     """
 
     topic: Topic
@@ -44,15 +44,14 @@ class FetchTarget:
 
 @dataclass(slots=True, frozen=True)
 class Fetched:
-    """What came of a target. Only without an error do the other fields mean anything.
+    """The response for one target. The other fields are valid only without an error.
 
-    readable_end: where reading ends for now: the high watermark, or with `read_committed` the last
-    stable offset.
-    next_offset: where the next fetch begins, behind all that came; aborted batches are not among
+    readable_end: the high watermark, or with `read_committed` the last stable offset.
+    next_offset: where the next fetch begins, after all fetched batches. Aborted batches are not in
     `batches`.
-    next_epoch: the leader epoch of the last record before `next_offset`, as far as it is known.
-    diverged: if not none, the log is another one, and there are no batches; the largest epoch that
-    both may have, and where it ends.
+    next_epoch: the leader epoch of the last record before `next_offset`; -1 if unknown.
+    diverged: if set, the logs have diverged and there are no batches: the largest epoch that both
+    may have, and where it ends.
     """
 
     target: FetchTarget
@@ -97,16 +96,16 @@ def fetch_request(
 
 
 def newest_version(targets: Iterable[FetchTarget]) -> int | None:
-    """The version limit for these targets: none if all topics have ids."""
+    """Return the newest usable version; `None` (no limit) if all topics have ids."""
     return None if all(target.topic.has_id for target in targets) else NEWEST_WITH_NAMES
 
 
 def read_response(response: FetchResponse, targets: Sequence[FetchTarget]) -> list[Fetched]:
-    """The answer's partitions in its own order; what was not asked for is dropped, and what was
-    aborted if only committed records were asked for.
+    """Return the partitions of a response in its order.
 
-    Raises `ClientError` for an error of the whole request, a batch with a wrong checksum, and a
-    batch that cannot be delivered whole.
+    Partitions that were not requested are dropped, and so are aborted records if only committed
+    ones were requested. Raises `ClientError` for an error of the whole request, a batch with a
+    wrong checksum, and a batch that exceeds the limit of its target.
     """
     if response.error_code:
         raise refused(error_code(response.error_code), "fetch")

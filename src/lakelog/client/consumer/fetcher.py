@@ -1,4 +1,4 @@
-"""Keeps one fetch under way at every leader of the partitions being read."""
+"""Keeps one Fetch request in flight at every leader of the partitions being read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANSWER_SLACK_S = 30.0
 
 @dataclass(slots=True, frozen=True)
 class FetchLimits:
-    """Bytes and milliseconds of one request; see Kafka's fetch.* settings."""
+    """Limits of one request, in bytes and milliseconds; see Kafka's fetch.* settings."""
 
     max_bytes: int = 50 << 20
     partition_max_bytes: int = 1 << 20
@@ -40,7 +40,7 @@ class FetchLimits:
 
 @dataclass(slots=True, frozen=True)
 class Trouble:
-    """A failure that is met by trying again, and since when (monotonic clock) nothing else came."""
+    """A failure that is retried, and since when it persists (seconds, monotonic clock)."""
 
     error: ClientError
     since_s: float
@@ -48,8 +48,10 @@ class Trouble:
 
 @dataclass(slots=True, frozen=True)
 class Misplaced:
-    """A position that cannot be fetched from: its offset is not in the log, or `end` says where the
-    log parted from the one that was read. `turn` is the position's at that time."""
+    """A position that cannot be fetched: its offset is not in the log, or the logs have diverged.
+
+    end: where the log diverged from the one that was read. turn: the position's turn at that time.
+    """
 
     position: Position
     turn: int
@@ -57,19 +59,20 @@ class Misplaced:
 
 
 class _Leader:
-    """The connection to a leader and what was asked on it."""
+    """The connection to a leader, and the targets of the request in flight."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.asked: list[tuple[FetchTarget, Position, int]] = []
         self.asked_s = 0.0
-        """When, on the monotonic clock."""
+        """When the request was sent (seconds, monotonic clock)."""
 
 
 class Fetcher:
     """Fills positions with batches; belongs to one thread.
 
-    A leader's next answer is under way while the batches of its last one are handed out.
+    The next request to a leader is in flight while the consumer returns the batches of the last
+    response.
     """
 
     def __init__(self, cluster: Cluster, limits: FetchLimits, *, read_committed: bool) -> None:
@@ -82,7 +85,7 @@ class Fetcher:
         self._not_before_s = 0.0
         self._misplaced: list[Misplaced] = []
         self.trouble: Trouble | None = None
-        """What keeps records from coming, until some come."""
+        """The failure that delays records; cleared when records arrive."""
 
     def close(self) -> None:
         for node in list(self._leaders):
@@ -90,11 +93,11 @@ class Fetcher:
         self._selector.close()
 
     def fetch(self, positions: Iterable[Position], timeout_s: float) -> list[Misplaced]:
-        """Asks for what lacks records, waits for an answer or `timeout_s`.
+        """Send requests for positions without records; wait for a response or `timeout_s`.
 
-        Returns positions whose offset is out of range, or whose log was cut below it. Leader
-        changes and lost connections are met with a fresh view and a pause. Raises `ClientError` for
-        what does not heal.
+        Return positions whose offset is out of range, or whose log was cut below it. After a change
+        of leader or a lost connection, refresh the view and pause. Raises `ClientError` for errors
+        that are not retriable.
         """
         with self._healing():
             self._drop_silent()
@@ -114,14 +117,14 @@ class Fetcher:
         return misplaced
 
     def ask(self, positions: Iterable[Position]) -> None:
-        """Sends fetches for what is about to run out of records, without waiting for answers."""
+        """Send requests for positions that run out of records, without waiting for responses."""
         if time.monotonic() >= self._not_before_s:
             with self._healing():
                 self._ask([p for p in positions if p.offset is not None and p.is_running_low])
 
     @contextmanager
     def _healing(self) -> Iterator[None]:
-        """Meets what another try may cure with a pause, and raises the rest."""
+        """Pause after a retriable error within the block; raise other errors."""
         try:
             yield
         except ClientError as error:
@@ -132,10 +135,10 @@ class Fetcher:
             self._back_off(error)
 
     def _check_epochs(self, positions: list[Position]) -> tuple[list[Position], ClientError | None]:
-        """Return the positions that may be fetched, and why others may not yet.
+        """Return the positions that can be fetched, and the error of the others.
 
-        After a change of the leader's epoch the log is asked whether it still has what was read of
-        it (KIP-320).
+        After a change of the leader epoch, the call asks the leader whether its log still has the
+        records that were read (KIP-320).
         """
         to_check = {}
         known = {id(each.position) for each in self._misplaced}
@@ -234,7 +237,7 @@ class Fetcher:
         return misplaced
 
     def _complain(self, fetched: Fetched) -> None:
-        """Raises what does not heal; for the rest it is time to look for the leader again."""
+        """Raise errors that are not retriable; after the others, refresh the view of leaders."""
         target = fetched.target
         where = f"{target.topic.name}-{target.partition} at offset {target.offset}"
         error = refused(fetched.error, where)
@@ -258,8 +261,10 @@ class Fetcher:
         return self._limits.max_wait_ms / 1000 + _ANSWER_SLACK_S
 
     def _drop_silent(self) -> None:
-        """Gives up on a leader that owes an answer for too long: a host that vanished closes no
-        connection. Raises `ConnectionLostError`."""
+        """Raise `ConnectionLostError` if a leader has not answered within the limit.
+
+        The connection to a host that has failed stays open.
+        """
         limit = time.monotonic() - self._answer_limit_s
         for node, leader in self._leaders.items():
             if leader.asked and leader.asked_s < limit:

@@ -1,7 +1,7 @@
-"""A member's life: joins and rejoins in the caller's thread, beats in one of its own.
+"""A member's session: joins in the caller's thread, and sends heartbeats in a thread of its own.
 
-Both talk to the coordinator over connections of their own. The member's state is shared and
-guarded by a lock; a request is never sent while it is held.
+Each thread has its own connection to the coordinator. A lock guards the member's state, which both
+share; no request is sent while it is held.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOOK_INTERVAL_S = 30.0
 
 
 class GroupSession:
-    """Keeps `member` in its group. `cluster` is for the caller's thread, `beats` for the other."""
+    """Keeps `member` in its group. The caller's thread uses `cluster`, the other one `beats`."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class GroupSession:
 
     @property
     def needs_join(self) -> bool:
-        """Whether `join` must be called before going on. Raises what the heartbeat met.
+        """Return whether `join` must be called first. Raises the error of a heartbeat.
 
-        The member that handed out the partitions also looks, now and then, for new ones.
+        The leader of the group also checks from time to time for new partitions.
         """
         if self._handed_out is not None and time.monotonic() >= self._look_due_s:
             self._look_for_partitions()
@@ -77,10 +77,10 @@ class GroupSession:
         return self._member.assigned
 
     def join(self, patience_s: float) -> frozenset[TopicPartition]:
-        """Joins until the member is stable, and returns what it is to read.
+        """Join until the member is stable; return its partitions.
 
-        Raises the last `ClientError` after `patience_s` without a coordinator; how long the other
-        members take does not count.
+        Raises the last `ClientError` after `patience_s` without a coordinator. Waiting for other
+        members does not count.
         """
         deadline = time.monotonic() + patience_s
         for pause in pauses():
@@ -106,11 +106,12 @@ class GroupSession:
         raise AssertionError("pauses never end")
 
     def commit(self, offsets: dict[TopicPartition, Committed]) -> None:
-        """Commits as a member of this generation. Raises REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION
-        or UNKNOWN_MEMBER_ID when the group has moved on; the records will be read again.
+        """Commit as a member of this generation.
 
-        A member that the group has removed has no id. Without one, the commit would be that of an
-        outsider, which an empty group accepts: it could take back what others have committed.
+        Raises REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID if the group has
+        rebalanced; other members then read the records again. A member that the group has removed
+        has no id and must not commit: an empty group accepts commits without an id, and this one
+        could overwrite later offsets.
         """
         membership = self._member.membership
         if not membership.member_id:
@@ -125,9 +126,9 @@ class GroupSession:
             raise
 
     def close(self) -> None:
-        """Leaves the group and stops beating."""
+        """Leave the group and stop the heartbeats."""
         self._stopped.set()
-        self._thread.join(_LEAVE_TIMEOUT_S)  # it may be waiting for an answer that does not come
+        self._thread.join(_LEAVE_TIMEOUT_S)  # it may be waiting for a response that never comes
         goodbye = self._member.leave()
         if goodbye is None or self._failure is not None:
             return
@@ -138,7 +139,7 @@ class GroupSession:
     def _join_once(self) -> Step:
         group, member = self._member.group, self._member
         limit = self._join_timeout_s + _ANSWER_SLACK_S
-        with self._interruptible():  # the answer waits for the other members
+        with self._interruptible():  # the coordinator answers when the other members have joined
             response = self._cluster.ask_coordinator(
                 group, member.join(), JoinGroupResponse, timeout_s=limit
             )
@@ -173,7 +174,7 @@ class GroupSession:
                 self._member.rejoin()
 
     def _partition_counts(self, wanted: frozenset[str]) -> dict[str, int]:
-        """Of the topics that exist; the others are waited for."""
+        """Return the partition counts of existing topics; missing ones may be created later."""
         topics = self._cluster.refresh(wanted).topics
         return {name: len(topics[name].partitions) for name in wanted if name in topics}
 
@@ -195,7 +196,7 @@ class GroupSession:
                         timeout_s=limit,
                     )
                 except ClientError:
-                    continue  # the coordinator is looked for again at the next beat
+                    continue  # the next heartbeat asks for the coordinator again
                 self._heard(request.generation_id, response)
 
     def _heard(self, generation: int, response: HeartbeatResponse) -> None:
@@ -203,7 +204,7 @@ class GroupSession:
             return
         with self._lock:
             if self._member.generation != generation or self._member.state is not State.STABLE:
-                return  # an answer to a question of before
+                return  # a response to a heartbeat of an earlier generation
             try:
                 step = self._member.failed(error_code(response.error_code))
             except ClientError as error:

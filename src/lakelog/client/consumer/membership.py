@@ -1,8 +1,9 @@
-"""The classic group protocol seen from a member: what to say next, and what an answer means.
+"""The member's side of the classic group protocol: the next request, and the meaning of a response.
 
-No I/O and no clock. A member joins (twice when new, the second time with the id it was given,
-KIP-394), the one made leader hands out partitions, everybody syncs and gets its share, then beats
-until the group changes. The generation fences everything said by those the group has moved past.
+No I/O and no clock. A member joins; a new one joins twice, the second time with the id that the
+coordinator assigned (KIP-394). The leader assigns the partitions, all members sync to get their
+assignments, and then they send heartbeats until the group changes. The generation fences requests
+of members that the group no longer has.
 
     UNJOINED -> join -> JOINED -> sync -> STABLE -> (rebalance, fenced, unknown) -> UNJOINED
 """
@@ -47,7 +48,7 @@ _ASSIGNMENT_VERSION = 0
 
 _NEW_ID = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 GROUP_MOVED_ON = (ErrorCode.REBALANCE_IN_PROGRESS, *_NEW_ID)
-"""Errors that a commit meets when its member has to join again."""
+"""Errors of a commit after which the member has to join again."""
 _OTHER_COORDINATOR = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -62,7 +63,7 @@ class State(Enum):
 
 
 class Step(Enum):
-    """What the caller does after an answer."""
+    """The next action of the caller."""
 
     GO_ON = auto()
     REJOIN = auto()
@@ -70,10 +71,11 @@ class Step(Enum):
 
 
 class GroupMember:
-    """One member's part in the protocol.
+    """The state of one member.
 
-    `session_timeout_ms`: without a heartbeat for so long it is out. `rebalance_timeout_ms`: how
-    long the others wait for it to rejoin. `instance_id` makes it static (KIP-345).
+    session_timeout_ms: the group removes a member without heartbeats for this time.
+    rebalance_timeout_ms: how long the group waits for the member to rejoin. instance_id: makes the
+    member static (KIP-345).
     """
 
     def __init__(
@@ -101,17 +103,17 @@ class GroupMember:
 
     @property
     def membership(self) -> Membership:
-        """What commits carry."""
+        """The identity that commits contain."""
         return Membership(self.member_id, self.generation, self.instance_id)
 
     @property
     def is_leader(self) -> bool:
-        """Whether this member hands out the partitions of the generation just joined."""
+        """Whether this member assigns the partitions of the present generation."""
         return self._members is not None
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """What the members, of whom this one is the leader, want to read."""
+        """The topics of all members; known to the leader only."""
         return frozenset[str]().union(*(member.topics for member in self._members or []))
 
     def join(self) -> JoinGroupRequest:
@@ -132,7 +134,7 @@ class GroupMember:
         )
 
     def joined(self, response: JoinGroupResponse) -> Step:
-        """Takes the answer to `join`; then comes `sync`."""
+        """Process the response to `join`; `sync` follows."""
         code = error_code(response.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
@@ -152,7 +154,10 @@ class GroupMember:
         return Step.GO_ON
 
     def sync(self, partition_counts: Mapping[str, int]) -> SyncGroupRequest:
-        """Asks for this member's share; the leader sends everybody's, of topics that exist."""
+        """Return the request for this member's assignment; the leader's contains all assignments.
+
+        Only partitions of existing topics are assigned.
+        """
         shares: list[SyncGroupRequestAssignment] = []
         if self._members is not None:
             assignor = ASSIGNORS[self._protocol]
@@ -171,7 +176,7 @@ class GroupMember:
         )
 
     def synced(self, response: SyncGroupResponse) -> Step:
-        """Takes the answer to `sync`; `assigned` is this member's share then."""
+        """Process the response to `sync`; `assigned` is then this member's assignment."""
         if response.error_code:
             return self.failed(error_code(response.error_code))
         assignment = ConsumerProtocolAssignment()
@@ -195,8 +200,11 @@ class GroupMember:
         )
 
     def failed(self, code: ErrorCode) -> Step:
-        """What an error of any group request means. Raises `ClientError` for what does not heal,
-        as FENCED_INSTANCE_ID: another process runs with the same static id."""
+        """Return the next step after an error of a group request.
+
+        Raises `ClientError` for an error that is not retriable, such as FENCED_INSTANCE_ID: another
+        process uses the same static id.
+        """
         if code in _OTHER_COORDINATOR:
             return Step.FIND_COORDINATOR
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -208,18 +216,18 @@ class GroupMember:
         raise refused(code, f"group {self.group!r}")
 
     def rejoin(self) -> None:
-        """The next thing to do is to join again, with the same id."""
+        """Make joining the next step, with the same member id."""
         self.state = State.UNJOINED
 
     def lost(self) -> None:
-        """The group goes on without this member; it owns nothing any more."""
+        """Drop the assignment: the group has removed this member."""
         self.state = State.UNJOINED
         self.member_id = ""
         self.generation = -1
         self.assigned = frozenset()
 
     def leave(self) -> LeaveGroupRequest | None:
-        """The goodbye; a static member keeps its place and says nothing."""
+        """Return the request to leave; `None` for a static member, which keeps its place."""
         if not self.member_id or self.instance_id is not None:
             return None
         return LeaveGroupRequest(

@@ -1,4 +1,4 @@
-"""Where a consumer stands in each partition and what it has fetched but not handed out; no I/O."""
+"""A consumer's positions, and the fetched batches that it has not returned yet. No I/O."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from lakelog.records.record import Headers, Record, decode_records
 
 
 class ConsumerRecord(NamedTuple):
-    """A record and where it was. `timestamp` is milliseconds since the epoch, `timestamp_type` 0
-    for the producer's time and 1 for the broker's."""
+    """A record and its place.
+
+    timestamp: milliseconds since the epoch. timestamp_type: 0 for the producer's time, 1 for the
+    broker's.
+    """
 
     topic: str
     partition: int
@@ -32,10 +35,10 @@ class ConsumerRecord(NamedTuple):
 class Position:
     """One partition being read.
 
-    `offset` is that of the next record to hand out, `None` until it is known. `turn` grows with
-    every jump, so that answers to earlier fetches are dropped. `epoch` and
-    `fetch_epoch` are leader epochs that no record before `offset` and `fetch_offset` exceeds, -1 if
-    unknown; `checked_epoch` is the leader's when the latter was last checked against its log.
+    offset: that of the next record to return; `None` until it is known. turn: increases with every
+    seek, so that responses to earlier requests are dropped. epoch, fetch_epoch: the latest leader
+    epochs of records before `offset` and `fetch_offset`; -1 if unknown. checked_epoch: the leader's
+    epoch at the last check of `fetch_epoch` against its log.
     """
 
     __slots__ = (
@@ -67,11 +70,11 @@ class Position:
 
     @property
     def is_running_low(self) -> bool:
-        """Whether the last batch that was fetched is being handed out."""
+        """Whether the consumer is returning the last fetched batch."""
         return not self._batches
 
     def seek(self, offset: int | None, epoch: int = -1) -> None:
-        """Jumps; `None` says that the place is to be found out anew."""
+        """Continue at `offset`; with `None` the position is unknown again."""
         self.offset = offset
         self.fetch_offset = -1 if offset is None else offset
         self.epoch = self.fetch_epoch = epoch
@@ -81,16 +84,16 @@ class Position:
         self._records.clear()
 
     def add(self, fetched: Fetched) -> None:
-        """Takes what came of a fetch at `fetch_offset`."""
+        """Append the batches of a fetch at `fetch_offset`."""
         self._batches += fetched.batches
         self.fetch_offset = fetched.next_offset
         self.fetch_epoch = fetched.next_epoch
 
     def reconcile(self, end: EpochEnd) -> bool:
-        """Takes the answer that `fetch_epoch`, or the largest epoch before it, ends at `end`.
+        """Process the answer that `fetch_epoch`, or the largest epoch before it, ends at `end`.
 
-        Returns whether all that was handed out is in the log. What was fetched and not handed out
-        is dropped if it is not.
+        Return whether all returned records are in the log. Fetched batches that are no longer in
+        the log are dropped.
         """
         assert self.offset is not None
         if end.end_offset >= self.fetch_offset:
@@ -102,11 +105,10 @@ class Position:
         return False
 
     def take(self, count: int, max_batch_bytes: int) -> list[ConsumerRecord]:
-        """Up to `count` records, which are handed out by this.
+        """Return up to `count` records and advance the position past them.
 
-        The position passes what is not for readers (markers, aborted records). Raises
-        CORRUPT_MESSAGE for a batch that cannot be decoded, once what comes before it has been
-        handed out; it stays the next one.
+        The position also passes markers and aborted records. Raises CORRUPT_MESSAGE for a batch
+        that cannot be decoded, after the records before it were returned; the position stays there.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count and self.has_records:

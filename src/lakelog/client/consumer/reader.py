@@ -1,7 +1,7 @@
-"""Exact reading of one partition's range, in whole batches as they are stored.
+"""Reads a range of one partition exactly, in whole batches as they are stored.
 
-This is what a job wants that keeps its own offsets: no group, no positions held here, nothing
-decoded. The next fetch is on its way while the caller works on the last one.
+For jobs that keep their own offsets: there is no group, no position, and no decoding. The next
+request is in flight while the caller processes the last response.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ DEFAULT_FETCH_BYTES = 4 << 20
 class PartitionReader:
     """Reads ranges of partitions.
 
-    `timeout_s` bounds how long a read may go without progress, leader changes included. With
-    `read_committed` nothing is read of transactions that were aborted or are still open. One
-    thread at a time; several reads may be open side by side. Memory: two answers of `max_bytes`.
+    timeout_s: limit of a read without progress, including changes of leaders. read_committed: skip
+    records of aborted transactions and stop before open ones. One thread at a time; several reads
+    may be open at once. A read holds up to two responses of `max_bytes` in memory.
     """
 
     def __init__(
@@ -86,17 +86,16 @@ class PartitionReader:
         max_bytes: int = DEFAULT_FETCH_BYTES,
         topic_id: bytes | None = None,
     ) -> Iterator[Batch]:
-        """Every stored batch that holds an offset in [start, end), in order, checksums verified.
+        """Yield every stored batch with an offset in [start, end), in order, checksums verified.
 
-        The first batch may begin before `start` and the last may reach past `end`; control batches
-        are among them; offsets may have gaps. Without `end` it reads to where the log, or what is
-        committed of it, ends when the first answer arrives. Each fetch asks for at most
-        `max_bytes`.
+        The first batch may begin before `start` and the last may reach past `end`. Control batches
+        are included, and offsets may have gaps. Without `end`, the read ends at the readable end of
+        the first response. Each request asks for at most `max_bytes`.
 
-        The views stay valid for as long as they are held. Raises `OffsetOutOfRangeError` when
-        `start` is not in the log or the log ends before `end`, `LogTruncatedError` when the log is
-        cut below what was read, `KafkaError` otherwise; with `topic_id`, and after the first fetch
-        in any case, `TopicRecreatedError` if the topic's id is another one.
+        The views stay valid. Raises `OffsetOutOfRangeError` if `start` is not in the log or the log
+        ends before `end`, `LogTruncatedError` if the log was cut below the position,
+        `TopicRecreatedError` if the topic's id differs from `topic_id` or changes during the read,
+        and otherwise `KafkaError`.
         """
         if end is not None and end <= start:
             return
@@ -107,12 +106,12 @@ class PartitionReader:
             session.release()
 
     def take(self, node_id: int) -> Connection:
-        """A connection for one fetch session."""
+        """Return a connection for one read."""
         idle = self._idle.get(node_id)
         return idle.pop() if idle else self.cluster.connect(node_id)
 
     def give_back(self, node_id: int, connection: Connection) -> None:
-        """Keeps an idle connection for the next session, and closes any other."""
+        """Keep an idle connection for the next read; close any other."""
         if connection.is_open and not connection.in_flight:
             self._idle.setdefault(node_id, []).append(connection)
         else:
@@ -120,7 +119,7 @@ class PartitionReader:
 
 
 class _Session:
-    """One range being read: where it stands and the connection to the leader of the moment."""
+    """One read: its position, and the connection to the present leader."""
 
     def __init__(
         self,
@@ -165,7 +164,7 @@ class _Session:
             position = following
 
     def _fetch(self, position: int, end: int | None) -> Fetched:
-        """An answer that goes on, or not if the log ends at `position` and no end is known."""
+        """Return a response that advances, or an empty one at the end of the log without `end`."""
 
         def attempt() -> Fetched:
             try:
@@ -203,7 +202,7 @@ class _Session:
         assert isinstance(response, FetchResponse)
         results = read_response(response, [target])
         if not results:
-            raise ClientError(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer lacks the partition")
+            raise ClientError(ErrorCode.UNKNOWN_SERVER_ERROR, "the response lacks the partition")
         fetched = results[0]
         if fetched.error:
             raise refused(fetched.error, self._where(position))
@@ -213,7 +212,7 @@ class _Session:
         return fetched
 
     def _ask(self, position: int) -> None:
-        """Sends the fetch for `position` without waiting for its answer."""
+        """Send the request for `position` without waiting for the response."""
         target = self._target(position)
         leader = self._cluster.leader(self._topic, self._partition).node_id
         if self._connection is None or leader != self._node_id or not self._connection.is_open:
@@ -245,17 +244,17 @@ class _Session:
         return FetchTarget(topic, self._partition, position, size, epoch, last_epoch)
 
     def _start_over(self) -> None:
-        """After a failure: another connection, a fresh view. The first error is the one to tell."""
+        """Close the connection and refresh the view, without hiding the error of the request."""
         if self._connection is not None and self._connection.in_flight:
             self._connection.close()
         self.release()
         self._cluster.refresh([self._topic])
 
     def _ends_before(self, end: int, fetched: Fetched) -> bool:
-        """Whether the leader's log is shorter than `end`.
+        """Return whether the leader's log ends before `end`.
 
-        A high watermark below `end` does not show it: that of a new leader lags behind its log
-        (KIP-207). Where the leader's own epoch ends, its log does.
+        A high watermark below `end` does not prove it, because a new leader's high watermark lags
+        behind its log (KIP-207). The end of the leader's own epoch is the end of its log.
         """
         target = fetched.target
         if fetched.readable_end >= end or target.leader_epoch < 0:

@@ -1,4 +1,4 @@
-"""The producer and what it returns."""
+"""The producer, the transactional producer, and their results. Read `api.py` first."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which batches there are, which may be sent now, and what an answer does to them; no I/O.
+"""The producer's batches: which may be sent now, and the effect of each response. No I/O.
 
-Batches of a partition go out in order and stay in order: a retry goes back to its place, and
-nothing behind it is sent before it. With sequences the broker enforces the same, so up to
-`max_in_flight` may be under way. The caller holds a lock around every call.
+Batches of a partition are sent in order and stay in order: a retried batch returns to its place,
+and later batches wait for it. With sequences the broker enforces the same order, so up to
+`max_in_flight` batches may be in flight. The caller holds a lock around every call.
 
 Times are seconds on a monotonic clock, sizes bytes before compression.
 """
@@ -39,12 +39,12 @@ class Accumulator:
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._busy: dict[PartitionQueue, None] = {}
         self.buffered_bytes = 0
-        """Of all batches but the open ones."""
+        """The size of all batches except the open ones."""
         self.is_flushing = False
-        """Open batches are sent without waiting for more."""
+        """Whether to send open batches without waiting for more records."""
         self._failed: list[BatchResult] = []
         self.first_failure: ClientError | None = None
-        """Since the transaction began, whoever has seen it."""
+        """The first failure since the transaction began, reported or not."""
 
     @property
     def is_idle(self) -> bool:
@@ -57,7 +57,7 @@ class Accumulator:
         return queue
 
     def open(self, queue: PartitionQueue, now_s: float) -> ProducerBatch:
-        """The open batch to add records to, made when there is none; `close` it when full."""
+        """Return the open batch of a partition, or a new one. `close` it when it is full."""
         batch = queue.open
         if batch is None:
             batch = queue.open = ProducerBatch(
@@ -70,30 +70,31 @@ class Accumulator:
         return batch
 
     def drop_empty(self, queue: PartitionQueue) -> None:
-        """Forgets an open batch whose first record could not be added."""
+        """Drop an open batch whose first record could not be added."""
         if queue.open is not None and not queue.open.builder.count:
             queue.open = None
             if queue.is_idle:
                 self._busy.pop(queue, None)
 
     def close(self, queue: PartitionQueue) -> None:
-        """Closes the open batch."""
+        """Close the open batch."""
         if queue.open is not None:
             self.buffered_bytes += queue.open.size
             queue.close_open()
 
     def ready(self, now_s: float) -> list[PartitionQueue]:
-        """The partitions whose next batch may be sent."""
+        """Return the partitions whose next batch may be sent."""
         return self.still_ready(self._busy, now_s)
 
     def still_ready(self, queues: Iterable[PartitionQueue], now_s: float) -> list[PartitionQueue]:
-        """Those of `queues` that may send another batch."""
+        """Return those of `queues` that may send another batch."""
         return [queue for queue in queues if self._wait_s(queue, now_s) <= 0]
 
     def wait_s(self, now_s: float) -> float | None:
-        """How long until one that is not ready becomes so, or one expires; `None` if none will.
+        """Return the seconds until the next partition becomes ready or the next batch expires.
 
-        With the `now_s` of a call of `ready`, so that none falls between the two.
+        Return `None` if neither will happen. Pass the `now_s` of the last call of `ready`, so that
+        no partition becomes ready between the two calls unnoticed.
         """
         waits = [self._wait_s(queue, now_s) for queue in self._busy]
         expiries = [
@@ -104,7 +105,7 @@ class Accumulator:
         return min([*(wait for wait in waits if 0 < wait < float("inf")), *expiries], default=None)
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
-        """The next batch of a ready partition, now in flight and with its sequence."""
+        """Return the next batch of a ready partition; it is in flight and has its sequence."""
         if not queue.waiting:
             self.close(queue)
         batch = queue.waiting.popleft()
@@ -124,12 +125,15 @@ class Accumulator:
         append_time_ms: int = -1,
         message: str = "",
     ) -> Verdict:
-        """What became of a batch in flight. A retry waits; anything else ends the batch, but for
-        FATAL, upon which the caller fails everything."""
+        """Process the result of a batch in flight; return the verdict.
+
+        A retried batch waits. Other results end the batch. After FATAL the caller fails all
+        batches.
+        """
         queue = batch.queue
         verdict = judge(code, is_first=queue.is_first(batch))
         if verdict is Verdict.RENUMBER and self._settings.is_transactional:
-            verdict = Verdict.FAIL  # another epoch would be another transaction
+            verdict = Verdict.FAIL  # a new epoch would begin a new transaction
         batch.last_error = f"{code.name}: {message}" if message else code.name
         if verdict is Verdict.DONE:
             self._end(batch)
@@ -144,7 +148,7 @@ class Accumulator:
         return verdict
 
     def expire(self, now_s: float) -> list[ProducerBatch]:
-        """Gives up on waiting batches whose time is over."""
+        """Fail waiting batches whose delivery timeout has passed."""
         limit = now_s - self._settings.delivery_timeout_s
         expired = []
         for queue in list(self._busy):
@@ -154,13 +158,13 @@ class Accumulator:
                 batch = queue.waiting.popleft()
                 self._release(batch)
                 what = batch.last_error or "it could not be sent"
-                text = f"given up after {self._settings.delivery_timeout_s:g} s: {what}"
+                text = f"delivery timed out after {self._settings.delivery_timeout_s:g} s: {what}"
                 self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, text)
                 expired.append(batch)
         return expired
 
     def fail_all(self, code: ErrorCode, reason: str) -> None:
-        """Ends every batch there is."""
+        """Fail all batches."""
         for queue in list(self._busy):
             self.close(queue)
             for batch in queue.in_flight:
@@ -173,14 +177,14 @@ class Accumulator:
                 self._fail(batch, code, reason)
 
     def begin_transaction(self, producer_id: int, producer_epoch: int) -> None:
-        """All partitions go on with this identity; there must be no batches."""
+        """Use this producer id and epoch for all partitions; there must be no batches."""
         self._failed.clear()
         self.first_failure = None
         for queue in self._queues.values():
             queue.begin_transaction(producer_id, producer_epoch)
 
     def drop_waiting(self, code: ErrorCode, reason: str) -> None:
-        """Ends every batch that is not on its way."""
+        """Fail all batches that are not in flight."""
         for queue in list(self._busy):
             self.close(queue)
             while queue.waiting:
@@ -189,13 +193,13 @@ class Accumulator:
                 self._fail(batch, code, reason)
 
     def take_failure(self) -> ClientError | None:
-        """The first failure since the last call that nobody has seen at its record."""
+        """Return the first failure since the last call that no `Delivery` has raised."""
         unseen = [result.error for result in self._failed if not result.is_noticed]
         self._failed.clear()
         return unseen[0] if unseen else None
 
     def _wait_s(self, queue: PartitionQueue, now_s: float) -> float:
-        """Seconds until the partition may send; infinite if only an answer can change that."""
+        """Return the seconds until the partition may send; infinite if it waits for a response."""
         settings = self._settings
         if queue.renumber_wanted and not queue.in_flight:
             queue.renumber()

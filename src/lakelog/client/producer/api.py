@@ -32,16 +32,16 @@ from lakelog.runtime.api import Buffer
 ACKS_ALL = -1
 _OVERHEAD_BYTES = 128
 _RECORD_OVERHEAD = 32
-"""More than lengths, attributes and differences take in a record."""
+"""An upper bound of the lengths, attributes and deltas of a record, in bytes."""
 _HEADER_OVERHEAD = 10
 _CHUNK = 4096
 _SEQUENCED_IN_FLIGHT_MAX = 5
 _NO_TIMESTAMP = -1
-_TIMESTAMP_MAX = (1 << 63) - 2  # what is before it is a 64-bit difference, even -1
+_TIMESTAMP_MAX = (1 << 63) - 2  # a batch stores timestamps as 64-bit deltas, even -1
 
 
 class _Topic:
-    """The partitions of a topic as `send` needs them."""
+    """The state of a topic that `send` needs."""
 
     __slots__ = ("name", "queues", "sticky")
 
@@ -52,22 +52,25 @@ class _Topic:
 
 
 class Producer:
-    """Sends records from any thread; a thread of its own talks to the brokers.
+    """Sends records from any thread. A thread of the producer sends requests to the brokers.
 
-    acks: -1 waits for all in-sync replicas, 1 for the leader, 0 for nobody (offsets are unknown).
-    idempotent: retries cannot duplicate or reorder; by default exactly when acks is -1.
+    acks: -1 waits for all in-sync replicas, 1 for the leader, 0 for no response (offsets are
+    unknown).
+    idempotent: retries cannot duplicate or reorder records; by default if acks is -1.
     compression: none, gzip, snappy, lz4 or zstd.
     linger_ms: how long an open batch waits for more records before it is sent.
-    batch_bytes: a batch is closed before it passes this size, before compression; a larger record
-    has a batch of its own.
-    max_in_flight: requests under way per broker; at most 5 with idempotence.
-    request_timeout_ms: for one request; delivery_timeout_ms: for a record, retries included.
-    buffer_bytes: batches not yet answered; beyond it `send` blocks for up to max_block_ms.
-    partitioner: for records with a key and no partition; default murmur2 as in Java. Records
-    without a key fill one partition's batch after the other's.
-    auto_create: let the broker make a topic that does not exist, if it is configured to.
+    batch_bytes: the maximum size of a batch before compression; a larger record gets a batch of its
+    own.
+    max_in_flight: requests in flight per broker; at most 5 with idempotence.
+    request_timeout_ms: limit of one request. delivery_timeout_ms: limit of a record with its
+    retries.
+    buffer_bytes: limit of unanswered batches; when it is reached, `send` blocks for up to
+    max_block_ms.
+    partitioner: for records with a key and no partition; by default murmur2 as in Java. Records
+    without a key fill the batch of one partition, then that of the next.
+    auto_create: let the broker create topics that do not exist, if it is configured to.
 
-    Raises `ValueError` for settings that do not go together.
+    Raises `ValueError` for contradictory settings, and `AddressError`.
     """
 
     def __init__(
@@ -150,11 +153,11 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Takes a record over and returns at once; `Delivery.result` waits for the broker.
+        """Buffer a record and return at once; `Delivery.result` waits for the broker.
 
-        The first record of a topic waits for its partitions to be known. `timestamp_ms` is now by
-        default, -1 for none. Raises `NotWrittenError` if the record cannot be taken,
-        `TopicNotFoundError`, `PartitionNotFoundError`.
+        The first record of a topic waits for the topic's metadata. timestamp_ms: milliseconds since
+        the epoch, by default now; -1 for none. Raises `NotWrittenError` if the record cannot be
+        buffered, `TopicNotFoundError`, and `PartitionNotFoundError`.
         """
         state = self._topics.get(topic) or self._learn_topic(topic)
         if timestamp_ms is None:
@@ -195,11 +198,10 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Takes over many records that have a value only, several times faster than `send`.
+        """Buffer many records that only have a value, several times faster than `send`.
 
-        They go, in their order, to `partition` or to one partition after the other. What becomes
-        of them is told by `flush`. Raises as `send` does; records before the one that could not be
-        taken are taken.
+        They go in order to `partition`, or to one partition after the other. `flush` raises their
+        failures. Raises the errors of `send`; records before the failed one stay buffered.
         """
         state = self._topics.get(topic) or self._learn_topic(topic)
         time_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
@@ -230,10 +232,10 @@ class Producer:
                     self._close_batch(state, queue)
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Sends what is buffered and waits until every record is answered.
+        """Send all buffered records and wait until the brokers have answered.
 
-        Raises the first failure since the last flush that no `Delivery.result` has raised, or
-        `TimeoutError`.
+        Raises the first failure since the last flush that no `Delivery.result` has raised, and
+        `TimeoutError` after `timeout_s`.
         """
         with self._lock:
             self._flushing += 1
@@ -242,7 +244,7 @@ class Producer:
                 self._sender.wake()
             try:
                 if not self._lock.wait_for(lambda: self._accumulator.is_idle, timeout_s):
-                    raise TimeoutError(f"records are still on their way after {timeout_s} s")
+                    raise TimeoutError(f"records are still unanswered after {timeout_s} s")
             finally:
                 self._flushing -= 1
                 self._accumulator.is_flushing = self._flushing > 0
@@ -251,7 +253,7 @@ class Producer:
             raise failure
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flushes, then ends the thread and the connections. May be called again."""
+        """Flush, then end the thread and the connections. May be called repeatedly."""
         if self._is_closed:
             return
         try:
@@ -262,7 +264,7 @@ class Producer:
             self._cluster.close()
 
     def partitions(self, topic: str) -> int:
-        """How many partitions the topic has."""
+        """Return the number of partitions of a topic. Raises `TopicNotFoundError`."""
         return len((self._topics.get(topic) or self._learn_topic(topic)).queues)
 
     def __enter__(self) -> Producer:
@@ -283,14 +285,14 @@ class Producer:
             error.add_note(f"closing the producer: {failure}")
 
     def _too_large(self, size: int) -> NotWrittenError:
-        text = f"a record of {size} bytes; max_request_bytes allows {self._max_record_bytes}"
+        text = f"a record of {size} bytes exceeds max_request_bytes ({self._max_record_bytes})"
         hint = (
             "Raise max_request_bytes of the producer, and max.message.bytes of the topic with it."
         )
         return NotWrittenError(ErrorCode.MESSAGE_TOO_LARGE, text, hint=hint)
 
     def _refuse(self) -> None:
-        """From now on nothing is taken; under the lock."""
+        """Reject all further records. The caller holds the lock."""
         self._is_refusing = True
 
     def _open(self, queue: PartitionQueue) -> ProducerBatch:
@@ -316,7 +318,10 @@ class Producer:
         return queues[partition]
 
     def _wait_for_space(self) -> None:
-        """Until the buffer has room; `NotWrittenError` if that takes too long or cannot be."""
+        """Wait until the buffer has room.
+
+        Raises `NotWrittenError` after max_block_ms, and if the producer is closed or has failed.
+        """
 
         def is_decided() -> bool:
             has_room = self._accumulator.buffered_bytes < self._buffer_bytes
@@ -341,7 +346,7 @@ class Producer:
             return self._topics[name]
 
     def _grow_topics(self, view: ClusterView) -> None:
-        """Takes note of partitions that were added."""
+        """Add the partitions that topics have gained."""
         with self._lock:
             for name, topic in view.topics.items():
                 state = self._topics.get(name)
@@ -354,12 +359,12 @@ class Producer:
 
 
 def _headers_size(headers: Iterable[tuple[str, Buffer | None]]) -> int:
-    """At most; a character of a name takes up to four bytes."""
+    """Return an upper bound: a character of a name takes up to four bytes."""
     return sum(4 * len(name) + len(value or b"") + _HEADER_OVERHEAD for name, value in headers)
 
 
 def _bad_timestamp(timestamp_ms: int) -> NotWrittenError:
-    text = f"timestamp {timestamp_ms} is before the epoch or has more than 63 bits"
+    text = f"timestamp {timestamp_ms} is negative or has more than 63 bits"
     return NotWrittenError(ErrorCode.INVALID_TIMESTAMP, text)
 
 
@@ -368,13 +373,13 @@ def _codec(compression: str) -> Codec:
         return Codec[compression.upper()]
     except KeyError:
         names = ", ".join(codec.name.lower() for codec in Codec)
-        raise ValueError(f"compression {compression!r} is not one of {names}") from None
+        raise ValueError(f"unknown compression {compression!r}; expected one of {names}") from None
 
 
 def _validate(acks: int, is_idempotent: bool, max_in_flight: int) -> None:
     if acks not in (ACKS_ALL, 0, 1):
-        raise ValueError(f"acks is -1, 0 or 1, not {acks}")
+        raise ValueError(f"acks must be -1, 0 or 1, not {acks}")
     if is_idempotent and acks != ACKS_ALL:
-        raise ValueError("idempotence needs acks=-1")
+        raise ValueError("idempotence requires acks=-1")
     if max_in_flight < 1 or (is_idempotent and max_in_flight > _SEQUENCED_IN_FLIGHT_MAX):
-        raise ValueError("max_in_flight is 1 to 5 with idempotence, and at least 1 without")
+        raise ValueError("max_in_flight must be 1 to 5 with idempotence, and at least 1 without")

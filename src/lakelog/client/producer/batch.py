@@ -1,4 +1,4 @@
-"""A batch on its way to a partition, and the line of batches before each partition."""
+"""A batch of records, and the queue of batches of each partition."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ EPOCH_MAX = 32767
 
 
 class ProducerBatch:
-    """Records that are sent together and share one fate.
+    """Records that are sent together and get one result.
 
-    `number` orders the batches of a partition. The bytes are made once per sequence and kept for
-    retries. Times are seconds on a monotonic clock.
+    `number` orders the batches of a partition. The batch is encoded once per sequence and kept for
+    retries. Times are in seconds on a monotonic clock.
     """
 
     __slots__ = (
@@ -59,11 +59,11 @@ class ProducerBatch:
 
     @property
     def size(self) -> int:
-        """Bytes before compression."""
+        """The size before compression, in bytes."""
         return self.builder.size_estimate
 
     def encode(self) -> bytearray:
-        """The bytes to send; the slow part of a producer, done once."""
+        """Return the encoded batch. Encoding is the slow part of a producer and happens once."""
         if self.encoded is None:
             self.encoded = self.builder.build(
                 self.producer_id,
@@ -77,8 +77,8 @@ class ProducerBatch:
 class PartitionQueue:
     """The batches of one partition in their order: in flight, waiting, and the open one.
 
-    Sequences and epoch are the partition's own: a broker keeps them per partition, so an epoch
-    that rises here leaves the other partitions' batches as they are.
+    Sequences and epoch belong to the partition: a broker keeps them per partition, so a higher
+    epoch here does not affect the batches of other partitions.
     """
 
     __slots__ = (
@@ -114,12 +114,12 @@ class PartitionQueue:
 
     @property
     def oldest_unsent(self) -> ProducerBatch | None:
-        """The batch that would be sent next."""
+        """The next batch to send."""
         return self.waiting[0] if self.waiting else self.open
 
     @property
     def next_size(self) -> int:
-        """Bytes of the batch that would be sent next; there must be one."""
+        """The size of the next batch to send in bytes; there must be one."""
         batch = self.oldest_unsent
         assert batch is not None
         return batch.size
@@ -129,18 +129,18 @@ class PartitionQueue:
         return self._numbers
 
     def close_open(self) -> None:
-        """No more records for the open batch."""
+        """Close the open batch for further records."""
         if self.open is not None:
             self.waiting.append(self.open)
             self.open = None
 
     def is_first(self, batch: ProducerBatch) -> bool:
-        """Whether no earlier batch is unresolved."""
+        """Return whether the partition has no earlier unresolved batch."""
         earlier = [other for other in self.in_flight if other.number < batch.number]
         return not earlier and not (self.waiting and self.waiting[0].number < batch.number)
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Back into the line at its old place."""
+        """Return a batch to its old place in the queue."""
         self.in_flight.remove(batch)
         index = 0
         while index < len(self.waiting) and self.waiting[index].number < batch.number:
@@ -148,7 +148,7 @@ class PartitionQueue:
         self.waiting.insert(index, batch)
 
     def assign_sequence(self, batch: ProducerBatch) -> None:
-        """Gives a batch its place among all that the partition ever gets from this producer."""
+        """Assign a batch the next sequence of this producer in the partition."""
         if batch.sequence == NO_SEQUENCE:
             batch.sequence = self.next_sequence
             batch.producer_id = self.producer_id
@@ -156,23 +156,23 @@ class PartitionQueue:
             self.next_sequence = (self.next_sequence + batch.builder.count) % SEQUENCE_END
 
     def postpone(self, until_s: float, reason: str) -> None:
-        """Nothing is sent before `until_s`; the reason is told by batches that expire."""
+        """Send no batch before `until_s`. Batches that expire until then report the reason."""
         self.not_before_s = until_s
         for batch in (*self.waiting, self.open):
             if batch is not None:
                 batch.last_error = batch.last_error or reason
 
     def begin_transaction(self, producer_id: int, producer_epoch: int) -> None:
-        """Sequences start anew with the epoch; nothing may be in the line."""
+        """Restart the sequences with a new epoch; the queue must be empty."""
         assert self.is_idle
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self.next_sequence = 0
         self.renumber_wanted = False
 
     def renumber(self) -> None:
-        """Starts over at the next epoch with all that waits; nothing may be in flight.
+        """Restart the sequences of all waiting batches at the next epoch; none may be in flight.
 
-        Beyond `EPOCH_MAX` the partition needs a new producer id before anything is sent.
+        Beyond `EPOCH_MAX` the partition needs a new producer id before it sends again.
         """
         assert not self.in_flight
         self.renumber_wanted = False

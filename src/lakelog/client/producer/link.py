@@ -1,4 +1,4 @@
-"""Produce requests to one broker: pipelined, matched with their answers, timed."""
+"""Pipelines Produce requests to one broker and matches their responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakelog.protocol.produce import (
 )
 
 NEWEST_WITH_NAMES = 12
-"""From the next version of Produce on, topics go by id only."""
+"""The last version of Produce with topic names; later versions have topic ids only."""
 
 _ANSWER_SLACK_S = 2.0
 
@@ -54,7 +54,7 @@ class Link:
         self._timeout_s = timeout_s
         self._sent: deque[_Sent] = deque()
         self.not_before_s = 0.0
-        """The broker asked for quiet until then (KIP-219)."""
+        """The end of the present throttling by the broker (KIP-219)."""
 
     def fileno(self) -> int:
         return self._connection.fileno()
@@ -65,11 +65,11 @@ class Link:
 
     @property
     def deadline_s(self) -> float | None:
-        """When the oldest request is given up."""
+        """When the oldest request times out (seconds, monotonic clock)."""
         return self._sent[0].deadline_s if self._sent else None
 
     def send(self, batches: Sequence[ProducerBatch], view: ClusterView, now_s: float) -> None:
-        """Sends one request. `ConnectionLostError` leaves the batches to `close`."""
+        """Send one request. After a `ConnectionLostError`, `close` resolves its batches."""
         has_ids = all(view.topics[batch.queue.topic].has_id for batch in batches)
         newest = None if has_ids else NEWEST_WITH_NAMES
         by_id = self._connection.version(ProduceRequest, newest) > NEWEST_WITH_NAMES
@@ -91,11 +91,11 @@ class Link:
         self._connection.send(request, newest=newest, answered=self._acks != 0)
 
     def take_unanswered(self) -> list[ProducerBatch]:
-        """The batches of a request with acks=0: nothing more will be heard of them."""
+        """Return the batches of requests with acks=0, which get no response."""
         return list(self._sent.pop().batches.values())
 
     def receive(self, now_s: float) -> list[Answer]:
-        """The answer that is there. Raises `ClientError` when the connection is of no more use."""
+        """Return the response that has arrived. Raises `ClientError` if the connection failed."""
         message = self._connection.receive(self._timeout_s)[1]
         assert isinstance(message, ProduceResponse)
         batches = self._sent.popleft().batches
@@ -108,7 +108,7 @@ class Link:
                 batch = batch or batches.pop((topic.topic_id, row.index), None)
                 if batch is not None:
                     answers.append(_answer(batch, row))
-        lacking = "the answer lacks the partition"
+        lacking = "the response lacks the partition"
         answers += [
             Answer(batch, ErrorCode.UNKNOWN_SERVER_ERROR, message=lacking)
             for batch in batches.values()
@@ -116,7 +116,7 @@ class Link:
         return answers
 
     def close(self) -> list[ProducerBatch]:
-        """Ends the connection; what was in flight has an unknown outcome."""
+        """Close the connection; batches in flight have an unknown outcome."""
         self._connection.close()
         batches = [batch for sent in self._sent for batch in sent.batches.values()]
         self._sent.clear()

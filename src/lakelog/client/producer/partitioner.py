@@ -1,4 +1,4 @@
-"""Which partition a record goes to when the caller does not say."""
+"""Chooses the partition of a record for which the caller has not set one."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable
 from lakelog.base.murmur2 import partition_for_key
 
 Partitioner = Callable[[str, bytes, int], int]
-"""Topic, key and number of partitions to a partition."""
+"""A function of topic, key and number of partitions that returns a partition."""
 
 
 def by_key(topic: str, key: bytes, count: int) -> int:
-    """As Java's producer does, so that both put a key into the same partition."""
+    """Return the partition that Java's producer chooses for the key (murmur2)."""
     return partition_for_key(key, count)
 
 
 class Sticky:
-    """Keyless records fill one partition's batch before they move on to the next partition's."""
+    """Chooses one partition for records without a key until its batch is full (KIP-480)."""
 
     __slots__ = ("_current",)
 
@@ -27,6 +27,6 @@ class Sticky:
         return self._current % count
 
     def move_on(self, partition: int, count: int) -> None:
-        """A batch of `partition` is full."""
+        """Choose the next partition, because a batch of `partition` is full."""
         if self.current(count) == partition:
             self._current = (partition + 1) % count

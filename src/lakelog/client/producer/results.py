@@ -1,4 +1,4 @@
-"""What a caller holds of a record that is on its way."""
+"""The result of a record that the producer sends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from lakelog.client.errors import ClientError
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record ended up. `offset` is -1 with acks=0, or if a duplicate was all that was
-    known; `timestamp` is what the log holds, milliseconds since the epoch."""
+    """The place of a written record.
+
+    offset: -1 with acks=0, and for a duplicate whose offset the broker does not know. timestamp: as
+    stored in the log, in milliseconds since the epoch.
+    """
 
     topic: str
     partition: int
@@ -19,7 +22,7 @@ class RecordMetadata(NamedTuple):
 
 
 class BatchResult:
-    """The fate of one batch, shared by the deliveries of its records."""
+    """The result of one batch, shared by the deliveries of its records."""
 
     __slots__ = (
         "_event",
@@ -40,7 +43,7 @@ class BatchResult:
         self.error: ClientError | None = None
         self.done = False
         self.is_noticed = False
-        """Whether the error has been raised to somebody."""
+        """Whether a caller has got the error."""
         self._event = threading.Event()
 
     def succeed(self, base_offset: int, append_time_ms: int) -> None:
@@ -61,7 +64,7 @@ class BatchResult:
 
 
 class Delivery:
-    """The promise of a record's place in the log."""
+    """The future result of one record."""
 
     __slots__ = ("_batch", "_delta", "_timestamp")
 
@@ -72,18 +75,18 @@ class Delivery:
 
     @property
     def done(self) -> bool:
-        """Whether `result` would return or raise at once."""
+        """Whether `result` returns or raises without waiting."""
         return self._batch.done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Waits for the broker's answer.
+        """Wait for the broker's response; return the place of the record.
 
-        Raises `NotWrittenError`, `OutcomeUnknownError`, or `TimeoutError` if `timeout_s` passes
-        first (the record is then still on its way).
+        Raises `NotWrittenError`, `OutcomeUnknownError`, and `TimeoutError` after `timeout_s` (the
+        producer still tries to send the record then).
         """
         batch = self._batch
         if not batch.done and not batch.wait(timeout_s):
-            raise TimeoutError(f"no answer for the record within {timeout_s} s")
+            raise TimeoutError(f"no response for the record within {timeout_s} s")
         if batch.error is not None:
             batch.is_noticed = True
             raise batch.error

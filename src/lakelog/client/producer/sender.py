@@ -1,7 +1,7 @@
-"""The producer's thread: moves batches from the accumulator to the brokers and answers back.
+"""The producer's thread: sends batches of the accumulator to brokers, and returns the responses.
 
-Everything that decides is in the accumulator, under the producer's lock; here is what waits: for
-brokers, for time, for the producer's callers.
+The accumulator makes all decisions, under the producer's lock. This module waits: for brokers, for
+deadlines, and for callers of the producer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SenderSettings:
 
 
 class Sender:
-    """Runs in a thread of its own from `start` to `stop`."""
+    """The thread of a producer, which runs from `start` to `stop`."""
 
     def __init__(
         self,
@@ -74,25 +74,28 @@ class Sender:
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name="lakelog-producer", daemon=True)
         self.is_sleeping = False
-        """Whether `wake` is needed; read and written under the lock."""
+        """Whether the thread waits and needs a `wake`; guarded by the lock."""
         self.fatal: str | None = None
-        """Why nothing can be sent any more."""
+        """The error that stopped the producer."""
 
     def start(self) -> None:
         self._thread.start()
 
     def wake(self) -> None:
-        """Makes the thread look again. Under the lock."""
+        """Wake the thread if it waits. The caller holds the lock."""
         self.is_sleeping = False
         self._wake_out.send(b"\0")
 
     def begin_transaction(self, producer_id: int, producer_epoch: int) -> None:
-        """What is sent from now on is of this producer. Under the lock, with nothing to send."""
+        """Use this producer id and epoch from now on.
+
+        The caller holds the lock, and there are no batches.
+        """
         self._known_identity = producer_id, producer_epoch
         self._accumulator.begin_transaction(producer_id, producer_epoch)
 
     def stop(self, timeout_s: float | None) -> None:
-        """Ends the thread after what it is doing; batches that are left are failed."""
+        """End the thread after its present step; fail the remaining batches."""
         with self._lock:
             if not self._stopping:
                 self._stopping = True
@@ -110,7 +113,7 @@ class Sender:
             raise
         finally:
             with self._lock:
-                self._stopping = True  # nobody wakes a thread that is gone
+                self._stopping = True  # a thread that has ended needs no wake
                 self.is_sleeping = False
                 self.fatal = reason
                 self._on_end()
@@ -154,7 +157,7 @@ class Sender:
                     queue.postpone(self._not_before_s, str(error))
 
     def _prepare(self, ready: Sequence[PartitionQueue], now: float) -> None:
-        """A view with these topics that is not too old, and producer ids where they are missing."""
+        """Refresh the view of these topics if it is old, and get missing producer ids."""
         wanted = {queue.topic for queue in ready}
         if now >= self._view_due_s or not wanted <= self._topics:
             self._topics |= wanted
@@ -179,7 +182,7 @@ class Sender:
         return self._known_identity
 
     def _by_leader(self, ready: Sequence[PartitionQueue]) -> dict[int, list[PartitionQueue]]:
-        """The partitions by leader; one without a leader waits and has the view renewed."""
+        """Return the partitions by leader. One without a leader waits for a refresh of the view."""
         view = self._cluster.view
         by_leader: dict[int, list[PartitionQueue]] = defaultdict(list)
         for queue in ready:
@@ -206,7 +209,7 @@ class Sender:
         return link
 
     def _fill(self, link: Link, queues: list[PartitionQueue], now: float) -> None:
-        """Sends requests until the pipeline is full or nothing is ready."""
+        """Send requests until the pipeline is full or no partition is ready."""
         node = next(node for node, other in self._links.items() if other is link)
         while link.in_flight < self._settings.max_in_flight and now >= link.not_before_s:
             batches = self._take(queues, now)
@@ -221,7 +224,7 @@ class Sender:
                 self._settle([Answer(b, ErrorCode.NONE) for b in link.take_unanswered()], now)
 
     def _take(self, queues: list[PartitionQueue], now: float) -> list[ProducerBatch]:
-        """The next batch of each partition, as many as fit into one request."""
+        """Return the next batch of each partition, as many as fit into one request."""
         batches: list[ProducerBatch] = []
         left = self._settings.max_request_bytes
         with self._lock:
@@ -235,11 +238,11 @@ class Sender:
         return batches
 
     def _wait(self, now: float) -> None:
-        """Until an answer comes, something becomes due, or a caller wakes this thread."""
+        """Wait for a response, for the next deadline, or for a caller that wakes this thread."""
         with self._lock:
             waits = [self._accumulator.wait_s(now), _IDLE_S]
-            # Callers do not wake a thread that is not asleep, so what they have made ready since
-            # the last look is found here.
+            # Callers only wake a thread that waits. Partitions that they made ready since the last
+            # check are therefore found here, under the lock.
             if any(self._can_send(queue, now) for queue in self._accumulator.ready(now)):
                 waits.append(0.0)
             self.is_sleeping = not self._stopping
@@ -259,7 +262,7 @@ class Sender:
             self.is_sleeping = False
 
     def _can_send(self, queue: PartitionQueue, now: float) -> bool:
-        """Whether nothing but a look at this ready partition is missing to send its batch."""
+        """Return whether the batch of this ready partition can be sent at once."""
         if self._not_before_s > now:
             return False
         leader = self._cluster.view.leader(queue.topic, queue.partition)
@@ -303,7 +306,7 @@ class Sender:
                 self._drop(node, f"no answer within {self._settings.request_timeout_s:g} s")
 
     def _drop(self, node: int, reason: str) -> None:
-        """Ends a link; its batches go back with an unknown outcome."""
+        """Close a link; its batches return with an unknown outcome."""
         link = self._links.pop(node)
         self._selector.unregister(link)
         lost = link.close()

@@ -1,4 +1,4 @@
-"""The transactional producer: what it sends is seen all together, or not at all.
+"""The transactional producer: consumers see all records of a transaction, or none.
 
 ```python
 with TransactionalProducer("localhost:9092", "billing-1") as producer:
@@ -7,8 +7,9 @@ with TransactionalProducer("localhost:9092", "billing-1") as producer:
         producer.send_offsets("billing", {("orders", 0): 42}, consumer.membership)
 ```
 
-One producer at a time has a transactional id: a newer one fences the older and aborts what it left.
-Needs a broker with `transaction.version` 2 (KIP-890), as lakelog and Apache Kafka 4 have.
+A transactional id belongs to one producer at a time. A newer producer fences the older one and
+aborts its transaction. Requires a broker with `transaction.version` 2 (KIP-890), as lakelog and
+Apache Kafka 4 have.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class State(Enum):
     READY = auto()
     OPEN = auto()
     ABORT_ONLY = auto()
-    """Something of the transaction failed: it can only be aborted."""
+    """A part of the transaction failed; it can only be aborted."""
 
 
 class TransactionalProducer(Producer):
-    """A `Producer` whose records belong to transactions; one thread begins and ends them.
+    """A `Producer` whose records belong to transactions. One thread begins and ends them.
 
     transaction_timeout_ms: the broker aborts a transaction that is open for longer, and fences this
-    producer with it.
+    producer.
     settings: those of `Producer`, without `acks` and `idempotent`.
     """
 
@@ -62,7 +63,7 @@ class TransactionalProducer(Producer):
         **settings: Any,
     ) -> None:
         if not transactional_id:
-            raise ValueError("a transactional id is not empty")
+            raise ValueError("a transactional id must not be empty")
         super().__init__(bootstrap, transactional_id=transactional_id, **settings)
         self._transactional_id = transactional_id
         self._transaction_timeout_ms = transaction_timeout_ms
@@ -70,10 +71,11 @@ class TransactionalProducer(Producer):
         self._identity = (-1, -1)
 
     def begin(self) -> None:
-        """Begins a transaction. The first one fences other producers with the same id, and waits
-        until what they left open has been aborted.
+        """Begin a transaction.
 
-        Raises PRODUCER_FENCED if a newer one has the id, `UnsupportedError`.
+        The first call fences other producers with the same id, and waits until their open
+        transaction has been aborted. Raises PRODUCER_FENCED if a newer producer has the id, and
+        `UnsupportedError`.
         """
         self._expect(State.NEW, State.READY)
         if self._state is State.NEW:
@@ -86,12 +88,12 @@ class TransactionalProducer(Producer):
         self._state = State.OPEN
 
     def send(self, *arguments: Any, **fields: Any) -> Any:
-        """As `Producer.send`; only within a transaction."""
+        """Same as `Producer.send`, within a transaction only."""
         self._expect(State.OPEN)
         return super().send(*arguments, **fields)
 
     def send_values(self, *arguments: Any, **fields: Any) -> None:
-        """As `Producer.send_values`; only within a transaction."""
+        """Same as `Producer.send_values`, within a transaction only."""
         self._expect(State.OPEN)
         super().send_values(*arguments, **fields)
 
@@ -101,11 +103,11 @@ class TransactionalProducer(Producer):
         offsets: Mapping[TopicPartition, int | Committed],
         member: Membership | None = None,
     ) -> None:
-        """Commits offsets of a group with the transaction: each the next record to read.
+        """Commit offsets of a group with the transaction; an offset is that of the next record.
 
-        `member` is who has read them (`Consumer.membership`), so that a consumer that has lost its
-        partitions cannot commit (KIP-447). Raises ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
-        FENCED_INSTANCE_ID; the transaction can then only be aborted.
+        member: the consumer's `membership`, so that a consumer that has lost its partitions cannot
+        commit (KIP-447). Raises ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID; the
+        transaction can then only be aborted.
         """
         self._expect(State.OPEN)
         rows = {
@@ -158,10 +160,10 @@ class TransactionalProducer(Producer):
         )
 
     def commit(self) -> None:
-        """Sends what is buffered and makes the transaction count.
+        """Send all buffered records and commit the transaction.
 
-        Raises the first failure if a record could not be written: abort then. If it raises
-        UNREACHABLE or a timeout instead, the outcome is unknown, and `commit` may be called again.
+        Raises the first failure if a record could not be written; call `abort` then. If it raises
+        `UnreachableError` or `TimeoutError`, the outcome is unknown; `commit` may be called again.
         """
         self._expect(State.OPEN)
         try:
@@ -174,7 +176,7 @@ class TransactionalProducer(Producer):
         self._end(commit=True)
 
     def abort(self) -> None:
-        """Drops what is buffered and makes the transaction void. Without one, nothing happens."""
+        """Drop all buffered records and abort the transaction, if there is one."""
         if self._state in (State.NEW, State.READY):
             return
         with self._lock:
@@ -191,7 +193,7 @@ class TransactionalProducer(Producer):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Begins one; commits it at the end of the block, aborts it if that raises."""
+        """Begin a transaction; commit it after the block, or abort it if the block raises."""
         self.begin()
         try:
             yield
@@ -204,7 +206,7 @@ class TransactionalProducer(Producer):
         self.commit()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Aborts an open transaction, then ends the thread and the connections."""
+        """Abort an open transaction, then end the thread and the connections."""
         try:
             if not self._is_closed and self._sender.fatal is None:
                 self.abort()
@@ -252,7 +254,7 @@ def _initialised(cluster: Cluster, transactional_id: str, timeout_ms: int) -> tu
     def work() -> InitProducerIdResponse:
         node = cluster.coordinator(transactional_id, TRANSACTION).node_id
         if cluster.connection(node).version(EndTxnRequest, None) < _BUMPING_END:
-            raise UnsupportedError("the broker has no transactions of version 2 (KIP-890)")
+            raise UnsupportedError("the broker does not support transaction.version 2 (KIP-890)")
         response = cluster.ask_coordinator(
             transactional_id, request, InitProducerIdResponse, key_type=TRANSACTION
         )

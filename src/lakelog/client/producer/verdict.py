@@ -1,4 +1,4 @@
-"""What an error code says about a batch that was sent: is it in the log, and what now?"""
+"""What an error code means for a batch: whether it may be in the log, and what to do next."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from lakelog.base.errors import ErrorCode
 class Verdict(Enum):
     DONE = auto()
     RETRY = auto()
-    """Again, with the same sequence."""
+    """Retry with the same sequence."""
     RENUMBER = auto()
-    """Definitely not in the log and never to be accepted as it is: again, at the next epoch."""
+    """The batch is not in the log, and the broker will never accept its sequence: retry at the next
+    epoch."""
     FAIL = auto()
     FATAL = auto()
-    """Nothing this producer sends will be accepted any more."""
+    """The broker accepts no further batch of this producer."""
 
 
 _MAYBE_WRITTEN = frozenset(
@@ -32,16 +33,17 @@ _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
 def maybe_written(code: ErrorCode) -> bool:
-    """Whether the batch may be in the log although this came back."""
+    """Return whether the batch may be in the log despite this error."""
     return code in _MAYBE_WRITTEN
 
 
 def judge(code: ErrorCode, *, is_first: bool) -> Verdict:
-    """`is_first`: no earlier batch of the partition is unresolved.
+    """Return the verdict. is_first: the partition has no earlier unresolved batch.
 
-    A sequence that is out of order behind an unresolved batch is only that batch's failure
-    showing. In front, the broker has lost (or never got) what came before, and the batch itself
-    is not among the last five it remembers: not written (KIP-360).
+    A sequence that is out of order after an unresolved batch only shows that the earlier batch
+    failed. If the batch is the first, the broker has lost or never got the batches before it, and
+    the batch itself is not among the last five that the broker remembers: it is not written
+    (KIP-360).
     """
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return Verdict.DONE

@@ -34,7 +34,7 @@ def test_a_log_that_was_cut_and_grew_again_is_named() -> None:
     assert found.restart == 90
     assert str(found) == (
         "the log of t-0 was cut and grew again: read up to offset 100 in leader epoch 7, but "
-        "epoch 5 ends at 90. The records from there on are lost, or others now"
+        "epoch 5 ends at 90. The records from there on were lost or replaced"
     )
 
 
