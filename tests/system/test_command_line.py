@@ -358,7 +358,7 @@ def test_dev_says_what_to_do_next(tmp_path: Path) -> None:
         try:
             assert process.stderr is not None
             said = ""
-            while "^C stops" not in said:
+            while "^C to stop" not in said:
                 line = process.stderr.readline()
                 assert line, said
                 said += line

@@ -58,7 +58,7 @@ def dev_broker(folder: Path) -> Iterator[tuple[str, str]]:
         try:
             assert process.stderr is not None
             banner = ""
-            while "^C stops" not in banner:
+            while "^C to stop" not in banner:
                 line = process.stderr.readline()
                 assert line, banner
                 banner += line
@@ -89,7 +89,7 @@ def test_first_steps_of_the_help_and_of_dev(tmp_path: Path) -> None:
         said, printed = until_it_waits(shell, f"{LAKELOG} consume demo", tmp_path)
         assert said.rstrip() == (
             "waiting for new records in 'demo' (3 partitions, from the end); "
-            "-o start reads from the beginning"
+            "use -o start to read from the beginning"
         )
         assert printed == b""
         said, printed = until_it_waits(shell, f"{LAKELOG} consume demo -o start", tmp_path)

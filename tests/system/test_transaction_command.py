@@ -89,7 +89,7 @@ def test_what_cannot_be_found(broker: BrokerProcess) -> None:
     assert "LL0212" in none.stderr
     wrong = txn(broker, "list", "--match", "(")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "--match '(' is no regular expression" in wrong.stderr
+    assert "--match '(' is not a regular expression" in wrong.stderr
     assert txn(broker, "list", "--state", "Odd").returncode == 2
 
 

@@ -1,5 +1,6 @@
-"""The `lakelog` command: one module per noun, loaded only when it is asked for.
+"""The `lakelog` command: one module per noun, imported only when the noun is used.
 
-stdout carries data, stderr everything else. Command bodies are plain functions that return data;
-`render` prints it. Errors and exit statuses are those of `failures`.
+stdout carries data, stderr all other output. Commands are plain functions that return data;
+`render.py` prints it. `failures.py` turns exceptions into errors and exit statuses. Read `main.py`
+first.
 """

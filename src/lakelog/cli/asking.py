@@ -1,4 +1,4 @@
-"""Asks before something is destroyed, and does one thing to many names."""
+"""Asks for confirmation of destructive commands, and applies a command to several names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lakelog.cli.failures import CliError, explain_exception, report
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Returns if the person agrees or said --yes; raises `CliError` LL0901 otherwise."""
+    """Return if the user agrees or passed --yes; otherwise raise `CliError` LL0901."""
     if yes:
         return
     if not sys.stdin.isatty():
         text = f"cannot ask whether to {question}: standard input is not a terminal"
-        raise CliError("LL0901", text, "pass --yes to do it without asking")
+        raise CliError("LL0901", text, "pass --yes to skip the confirmation")
     sys.stderr.write(f"{question}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -24,9 +24,9 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def for_each(names: Sequence[str], action: Callable[[str], None]) -> int:
-    """The exit status of doing `action` to every name, whatever becomes of the others.
+    """Apply `action` to every name, even if it fails for some; return the exit status.
 
-    The failure of an only name is raised; those of several are reported one by one.
+    With a single name its error is raised; with several, errors are reported one by one.
     """
     failures = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Where partitions begin and end, and the offsets that a position means in them."""
+"""Start and end offsets of partitions, and the offsets that a position selects in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TopicPartition = tuple[str, int]
 def read_bounds(
     admin: Admin, keys: Iterable[TopicPartition], *, read_committed: bool = False
 ) -> dict[TopicPartition, Bounds]:
-    """Log start and log end offsets as of now; with `read_committed` last stable offsets."""
+    """Return log start and log end offsets; with `read_committed` last stable offsets."""
     from lakelog.client.offsets import EARLIEST, LATEST
 
     wanted = list(keys)
@@ -28,7 +28,7 @@ def read_bounds(
 def resolve_position(
     admin: Admin, position: Position, bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, int]:
-    """The offset that a position means in each partition."""
+    """Return the offset that a position selects in each partition."""
     found: dict[TopicPartition, int] = {}
     if position.anchor is Anchor.TIME:
         places = admin.list_offsets(dict.fromkeys(bounds, position.number))
@@ -39,8 +39,10 @@ def resolve_position(
 def check_reached(
     position: Position, bounds: Mapping[TopicPartition, Bounds], hint: str = ""
 ) -> None:
-    """Raises `OffsetOutOfRangeError` (LL0107) for the first partition that ends before an offset or
-    has fewer records than counted from its start."""
+    """Check that all partitions reach an offset, or have as many offsets as a position counts.
+
+    Raises `OffsetOutOfRangeError` (LL0107) for the first partition that does not.
+    """
     from lakelog.client.errors import OffsetOutOfRangeError
 
     for key, offset in sorted(beyond(position, bounds).items()):

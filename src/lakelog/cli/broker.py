@@ -1,8 +1,8 @@
 """Starts a broker from command-line arguments; shared by `serve` and `dev`.
 
-Free of the argument parser: importing that takes a third of the time in which a broker is to be
-ready, so a well-formed `serve` is read here, and everything else goes to the parser, which knows
-how to complain.
+This module does not import the argument parser, which would take a third of the time until the
+broker is ready. It parses a well-formed `serve` itself and leaves other command lines to the
+parser, which reports errors.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _LISTS = {"--advertise": "advertise", "--set": "settings"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerArguments:
-    """What `serve` was told. `settings` are KEY=VALUE, `advertise` NAME=HOST:PORT.
+    """The arguments of `serve` and `dev`. `settings` are KEY=VALUE, `advertise` NAME=HOST:PORT.
 
-    `address_option` is the option of the command that chooses where the broker listens, and
-    `open_hint` what to do when others can reach an address.
+    address_option: the option of the command that sets the address of the broker. open_hint: the
+    advice if other hosts can reach an address.
     """
 
     data: str | None = None
@@ -68,7 +68,7 @@ class BrokerArguments:
 
 
 def parse_plainly(tokens: list[str]) -> BrokerArguments | None:
-    """The arguments, or None if any word is not plainly one of them."""
+    """Return the arguments, or `None` if the parser has to read the command line."""
     values: dict[str, str] = {}
     lists: dict[str, list[str]] = {"advertise": [], "settings": []}
     insecure, verbose, quiet = False, 0, False
@@ -102,10 +102,10 @@ def parse_plainly(tokens: list[str]) -> BrokerArguments | None:
 
 
 def run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] | None = None) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit status.
+    """Serve until SIGTERM or SIGINT; return the exit status.
 
-    What is imported and opened stays: looking for garbage in it meanwhile, again and again, would
-    be a twelfth of the time to ready. `serve` does it once, later.
+    Garbage collection is off during the start: it would take a twelfth of the time and find
+    nothing, because imported modules stay. `serve` collects once, later.
     """
     gc.disable()
     try:
@@ -140,7 +140,7 @@ def _run_broker(arguments: BrokerArguments, ready: Callable[[ReadyInfo], None] |
 
 
 def _nothing_to_add(info: ReadyInfo) -> None:
-    """The server has logged that it is ready."""
+    """The callback without a banner: the server has logged that it is ready."""
 
 
 def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> CliError:
@@ -155,7 +155,7 @@ def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> C
         option = "--http" if error.for_http else arguments.address_option
         in_use = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
         return CliError(
-            "LL0702" if in_use else "LL0704", str(error), f"{option} chooses another address"
+            "LL0702" if in_use else "LL0704", str(error), f"use {option} to set another address"
         )
     if isinstance(cause, OSError) and cause.filename:
         file = Path(os.fsdecode(cause.filename))
@@ -163,13 +163,13 @@ def _cannot_start(error: Exception, data: Path, arguments: BrokerArguments) -> C
         return CliError(
             "LL0703",
             f"the data folder {data} cannot be used: {cause.strerror}{place}",
-            "--data chooses another folder",
+            "use --data to set another folder",
         )
     return CliError("LL0703", str(error))
 
 
 def load_config(arguments: BrokerArguments) -> BrokerConfig:
-    """The file's settings under those of `--set`; warns of what has no effect."""
+    """Return the settings of the file, overridden by `--set`; warn about unused ones."""
     from lakelog.base.config.broker_config import BrokerConfig
     from lakelog.base.config.key import ConfigError
 
@@ -208,7 +208,7 @@ def _read_properties(path: Path) -> dict[str, str]:
 
 
 def as_told(config: BrokerConfig, data: Path, listen: str, node_id: int) -> BrokerConfig:
-    """The settings with what the options say: whoever describes them is told what is in force."""
+    """Return the settings overridden by options, so that descriptions show the effective values."""
     values = {"log.dirs": str(data), "node.id": str(node_id)}
     if config.is_set("broker.id"):
         values["broker.id"] = str(node_id)
@@ -222,14 +222,15 @@ def _data_folder(arguments: BrokerArguments, config: BrokerConfig) -> Path:
     if not folder:
         raise CliError("LL0902", "no data folder", "specify --data DIR")
     if "," in folder:
-        raise CliError("LL0902", f"--data {folder}: a comma separates folders, and one is used")
+        raise CliError("LL0902", f"--data {folder}: only one folder is supported, without a comma")
     return Path(folder).absolute()
 
 
 def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
-    """HOST:PORT, or nothing to use the listeners of the properties.
+    """Return HOST:PORT, or an empty text to use the listeners of the properties.
 
-    Raises `CliError` for what is no address, and for one that others reach without --insecure.
+    Raises `CliError` for a malformed address, and without --insecure for an address that other
+    hosts can reach.
     """
     if arguments.listen or not config.is_set("listeners"):
         listen = arguments.listen or DEFAULT_LISTEN
@@ -243,7 +244,7 @@ def listen_address(arguments: BrokerArguments, config: BrokerConfig) -> str:
 
 
 def _http_address(arguments: BrokerArguments) -> str:
-    """HOST:PORT, or nothing. Raises `CliError` as `listen_address` does."""
+    """Return HOST:PORT or an empty text. Raises `CliError` like `listen_address`."""
     if arguments.http is None:
         return ""
     _check_reach(arguments, "--http", _address(arguments.http, "--http")[0])
@@ -263,10 +264,10 @@ def _check_reach(arguments: BrokerArguments, option: str, host: str) -> None:
 
 
 def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, tuple[str, int]]:
-    """What clients are told, by listener name; the command line goes before the file.
+    """Return the advertised addresses by listener name; the command line overrides the file.
 
-    Raises `CliError` for the name of no listener. Where --listen has taken the place of the file's
-    listeners, what the file advertises of them is left out.
+    If --listen replaces the listeners of the file, their advertised addresses are ignored. Raises
+    `CliError` for an unknown listener.
     """
     told: dict[str, tuple[str, int]] = {}
     listeners = _listener_names(arguments, config)
@@ -275,14 +276,14 @@ def advertised(arguments: BrokerArguments, config: BrokerConfig) -> dict[str, tu
         if end.name in listeners:
             told[end.name] = (end.host, end.port)
         elif not arguments.listen:
-            text = f"advertised.listeners names {end.name}, which is no listener"
+            text = f"advertised.listeners names the unknown listener {end.name}"
             raise CliError("LL0501", text, hint)
     for text in arguments.advertise:
         name, equals, address = text.partition("=")
         if not equals or not name:
             raise CliError("LL0902", f"--advertise {text!r} is not NAME=HOST:PORT")
         if name.upper() not in listeners:
-            raise CliError("LL0902", f"--advertise {text!r} names no listener", hint)
+            raise CliError("LL0902", f"--advertise {text!r} names an unknown listener", hint)
         told[name.upper()] = _address(address, "--advertise")
     return told
 
@@ -294,7 +295,7 @@ def _listener_names(arguments: BrokerArguments, config: BrokerConfig) -> list[st
 
 
 def _address(text: str, option: str) -> tuple[str, int]:
-    """Host, without brackets, and port of HOST:PORT."""
+    """Return host (without brackets) and port of HOST:PORT."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise CliError("LL0902", f"{option} {text} is not HOST:PORT")
@@ -304,6 +305,6 @@ def _address(text: str, option: str) -> tuple[str, int]:
 def _node_id(arguments: BrokerArguments, config: BrokerConfig) -> int:
     if arguments.node_id is not None:
         if not arguments.node_id.isdecimal() or int(arguments.node_id) >= 2**31:
-            raise CliError("LL0902", f"--node-id {arguments.node_id} is not a broker number")
+            raise CliError("LL0902", f"--node-id {arguments.node_id} is not a valid node id")
         return int(arguments.node_id)
     return config.node_id if config.node_id >= 0 else _DEFAULT_NODE_ID

@@ -42,17 +42,17 @@ _CHAIN_COLUMNS = ("in_force", "value", "source", "key")
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Of:
-    """Whose settings; without any of these, those of the broker asked first."""
+    """The owner of the settings; by default the broker that answers."""
 
     topic: Annotated[str | None, Parameter(help="A topic's settings.")] = None
     broker: Annotated[int | None, Parameter(help="A broker's settings, by its node id.")] = None
     all_brokers: Annotated[
-        bool, Parameter(negative="", help="What is set for all brokers at once.")
+        bool, Parameter(negative="", help="Values that apply to all brokers.")
     ] = False
     group: Annotated[str | None, Parameter(help="A group's settings.")] = None
 
     def resource(self, admin: Admin) -> tuple[ResourceType, str]:
-        """Kind and name as the protocol has them; raises `CliError` for more than one."""
+        """Return type and name of the resource. Raises `CliError` if several are given."""
         from lakelog.client.admin import ResourceType
 
         named = self.named()
@@ -61,7 +61,10 @@ class Of:
         return ResourceType.BROKER, str(min(admin.describe_cluster().brokers))
 
     def named(self) -> tuple[ResourceType, str] | None:
-        """The same without a broker to ask; None if none of the options was given."""
+        """Return type and name without asking a broker, or `None` if no option was given.
+
+        Raises `CliError` if several are given.
+        """
         from lakelog.client.admin import ResourceType
 
         named: list[tuple[ResourceType, str]] = []
@@ -75,7 +78,7 @@ class Of:
             named.append((ResourceType.BROKER, ""))
         if len(named) > 1:
             raise CliError(
-                "LL0902", "--topic, --broker, --all-brokers and --group exclude each other"
+                "LL0902", "--topic, --broker, --all-brokers and --group are mutually exclusive"
             )
         return named[0] if named else None
 
@@ -92,17 +95,17 @@ def get(
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Show settings: those that are not at their default, all of them, or some keys.
+    """Show settings: those that differ from their default, all settings, or given keys.
 
     Parameters
     ----------
     keys
         Keys to show.
     everything
-        Show what is at its default as well.
+        Also show settings at their default.
     offline
-        Data folder of a stopped broker; shows the values stored there, of all topics, brokers and
-        groups unless one is named.
+        Data folder of a stopped broker. Shows the values stored there, by default those of all
+        topics, brokers and groups.
     """
     if offline is not None:
         show(_stored_listing(offline, of, keys), output.format)
@@ -123,19 +126,19 @@ def set_values(
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Change settings, all of those named or none.
+    """Change settings; either all changes are made or none.
 
     Parameters
     ----------
     changes
         KEY=VALUE to set.
     unset
-        KEY to put back to its default; may be repeated.
+        KEY to reset to its default; may be repeated.
     dry_run
-        Let the broker check the change without making it.
+        Check the change on the broker without making it.
     offline
-        Data folder of a stopped broker whose stored values are changed; for values that keep the
-        broker from starting or its clients from connecting.
+        Data folder of a stopped broker. Changes the values stored there, for example a value that
+        prevents the broker from starting.
     """
     values = parse_changes(changes, "setting", unset or ())
     if not values:
@@ -161,7 +164,7 @@ def explain(
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Explain where a value comes from: every place it was looked for, in order.
+    """Explain where a value comes from: all its sources, in order of precedence.
 
     Parameters
     ----------
@@ -195,7 +198,7 @@ def _change_offline(
 
     named = of.named()
     if named is None or dry_run:
-        what = "--dry-run has no broker to check the change" if dry_run else "no resource is named"
+        what = "--dry-run needs a running broker" if dry_run else "no resource given"
         hint = "" if dry_run else "specify --broker NODE, --all-brokers, --topic or --group"
         raise CliError("LL0902", f"{what} with --offline", hint)
     change_stored(folder, records.ResourceType(int(named[0])), named[1], values)
@@ -203,7 +206,7 @@ def _change_offline(
 
 
 def _described(admin: Admin, of: Of, keys: tuple[str, ...]) -> Iterable[ConfigEntry]:
-    """In the order named, or of all keys by name; raises `CliError` for a key that is none."""
+    """Return the given settings in order, or all by name. Raises `CliError` for an unknown key."""
     kind, name = of.resource(admin)
     try:
         found = admin.configs.describe(kind, name, documentation=True, synonyms=True)
@@ -214,22 +217,22 @@ def _described(admin: Admin, of: Of, keys: tuple[str, ...]) -> Iterable[ConfigEn
 
 
 def listing(entries: Iterable[ConfigEntry]) -> Listing:
-    """One row a key."""
+    """Return one row per key."""
     rows = [_facts(entry) for entry in entries]
-    return Listing(rows, _COLUMNS, empty="everything is at its default; --all shows it")
+    return Listing(rows, _COLUMNS, empty="all settings have their default; use --all to show them")
 
 
 def altered(
     kind: ResourceType, name: str, changes: Mapping[str, str | None], *, dry_run: bool
 ) -> Document:
-    """What `set` did, for programs; a value of null is one put back to its default."""
+    """Return the changes as data; a value of null stands for a reset to the default."""
     rows = [{"name": key, "value": shown_value(key, value)} for key, value in changes.items()]
     facts = {"resource_type": kind.name.lower(), "resource": name or None, "executed": not dry_run}
     return Document({**facts, "changes": rows}, facts, [Listing(rows, ("name", "value"))])
 
 
 def document(entry: ConfigEntry) -> Document:
-    """One key with the places its value was looked for, the one in force first."""
+    """Return one key with all sources of its value, the effective one first."""
     chain = [
         {
             "in_force": number == 0,
@@ -255,7 +258,7 @@ def _facts(entry: ConfigEntry) -> Mapping[str, Any]:
 
 
 def source_name(name: str) -> str:
-    """As a person reads it: `static-broker` is the broker's file and command line."""
+    """Return the displayed name: `static-broker` is the broker's file and command line."""
     return name.lower().replace("_", "-")
 
 

@@ -1,7 +1,8 @@
-"""Opens what a command asks a broker with.
+"""Opens the clients of commands.
 
-A broker on this machine may still be starting: `lakelog dev &` returns before it listens. So a
-refused connection to a loopback address is tried again for a while; elsewhere it is an error.
+A broker on this host may still be starting: `lakelog dev &` returns before the broker listens. A
+refused connection to a loopback address is therefore retried for a while; to another address it is
+an error.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
     from lakelog.client.admin import Admin
 
 START_S = 5.0
-"""How long a command waits for a broker on this machine, unless `--timeout` is shorter."""
+"""Seconds that a command waits for a broker on this host, unless `--timeout` is shorter."""
 _SILENT_S = 0.5
 
 
 def open_admin(session: Session) -> Admin:
-    """Return a client, connected if the brokers are on this machine.
+    """Return an administrator. If the brokers are on this host, wait until one answers.
 
-    Raises `UnreachableError` if these refuse connections for `START_S`.
+    Raises `UnreachableError` if no broker answers within `START_S`.
     """
     from lakelog.client.address import is_loopback, parse_bootstrap
     from lakelog.client.admin import Admin
@@ -36,7 +37,7 @@ def open_admin(session: Session) -> Admin:
 
 
 def wait_for_broker(admin: Admin, session: Session, limit_s: float) -> None:
-    """Return when a broker answers; a note on a terminal says so when that takes long.
+    """Wait until a broker answers; on a terminal, print a note if that takes long.
 
     Raises `UnreachableError` after `limit_s`.
     """

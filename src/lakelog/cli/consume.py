@@ -51,27 +51,27 @@ def consume(
     form: Annotated[str, Parameter(name=["--format", "-f"], group=COMMON)] = r"%v\n",
     session: Session = DEFAULT_SESSION,
 ) -> int:
-    """Read records of a topic and print them as they come, until ^C.
+    """Read records of a topic and print them as they arrive, until ^C.
 
     Parameters
     ----------
     topic
         Topic to read.
     offset
-        Where to begin: start, end, 42, +10 after the start, -10 before the end, or @TIME with
-        ISO 8601, epoch milliseconds, or -1h. Default end, with --exit-at-end start.
+        First offset: start, end, 42, +10 (after the start), -10 (before the end), or @TIME as
+        ISO 8601, epoch milliseconds, or -1h. Default end; with --exit-at-end start.
     count
-        Stop after so many records.
+        Stop after this number of records.
     exit_at_end
-        Stop at what is the end now.
+        Stop at the current end of the partitions.
     partition
-        Only this partition; may be repeated.
+        Read only this partition; may be repeated.
     group
-        Share the topic with the members of this group, and commit what was printed. --offset
-        then is start or end, and counts where nothing is committed.
+        Join this group, share the topic with its members, and commit printed records. --offset
+        must then be start or end, and applies to partitions without a committed offset.
     isolation
-        read_committed leaves out what transactions aborted, and ends before the first that is
-        still open. The default, read_uncommitted, shows every record.
+        read_committed skips records of aborted transactions and stops before the first open one;
+        read_uncommitted (default) reads all records.
     form
         jsonl (one object per line), or a format string: %t topic, %p partition, %o offset, %k key,
         %v value, %h headers, %T timestamp, %D as ISO 8601; %k{hex} and %v{base64} encode (default
@@ -106,16 +106,16 @@ def _check_options(
     count: int | None, position: Position, partition: Sequence[int] | None, *, is_member: bool
 ) -> None:
     if count is not None and count < 0:
-        raise CliError("LL0902", f"--count {count} is below 0")
+        raise CliError("LL0902", f"--count {count} is negative")
     if not is_member:
         return
     if partition:
-        raise CliError("LL0902", "a group shares the partitions out: --partition excludes --group")
+        raise CliError("LL0902", "--partition and --group are mutually exclusive")
     if position.anchor not in (Anchor.START, Anchor.END) or position.number:
         raise CliError(
             "LL0902",
-            "with --group, --offset is start or end",
-            "lakelog group reset moves a group elsewhere",
+            "with --group, --offset must be start or end",
+            "use lakelog group reset to set other offsets",
         )
 
 
@@ -135,17 +135,19 @@ def _starts(
     bounds: Mapping[TopicPartition, Bounds],
     session: Session,
 ) -> dict[TopicPartition, int]:
-    """Where to begin. Raises `OffsetOutOfRangeError` (LL0107) for an offset that no partition has
-    reached; a note names partitions without it."""
+    """Return the first offset of each partition; print a note about partitions that lack it.
+
+    Raises `OffsetOutOfRangeError` (LL0107) for an offset beyond the end of all partitions.
+    """
     starts = resolve_position(admin, position, bounds)
     if position.anchor is not Anchor.OFFSET:
         return starts
     missing = beyond(position, bounds)
     if len(missing) == len(bounds):
-        check_reached(position, bounds, "-o end waits for new records")
+        check_reached(position, bounds, "use -o end to wait for new records")
     for key in sorted([*missing, *before_start(position, bounds)]):
         where = "ends" if key in missing else "begins"
-        text = f"{key[0]}-{key[1]} {where} at {starts[key]}: reading from there"
+        text = f"{key[0]}-{key[1]} {where} at {starts[key]}; reading from there"
         note(text, quiet=session.quiet)
     return starts
 
@@ -173,7 +175,7 @@ def _begin(
     session: Session,
     stop: Stop,
 ) -> GroupProgress | None:
-    """Goes to the `starts`, or without them joins the group, whose progress is returned."""
+    """Seek to `starts`, or without them join the group and return its progress."""
     if starts is None:
         progress = GroupProgress(consumer, quiet=session.quiet)
         interruptible = stop.interrupting
@@ -192,13 +194,15 @@ def _watched(session: Session) -> bool:
 def waiting_note(
     topic: str, partitions: Sequence[TopicPartition], position: Position, group: str | None
 ) -> str:
-    """What a person at a terminal is told when there is nothing to print for now."""
+    """Return the note on a terminal while there is nothing to print."""
     at_end = position == Position(Anchor.END)
     how_many = counted(len(partitions), "partition")
     if group is not None:
-        hint = "; -o start reads from the beginning where nothing is committed" if at_end else ""
+        hint = (
+            "; use -o start to read from the beginning if no offset is committed" if at_end else ""
+        )
         return f"waiting for new records in '{topic}' as a member of group '{group}'{hint}"
     if at_end:
-        hint = "-o start reads from the beginning"
+        hint = "use -o start to read from the beginning"
         return f"waiting for new records in '{topic}' ({how_many}, from the end); {hint}"
     return f"no more records in '{topic}' ({how_many}); waiting for new ones, ^C ends"

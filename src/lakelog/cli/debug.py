@@ -1,4 +1,4 @@
-"""`lakelog debug`: what a broker is doing at the moment, from its HTTP endpoint."""
+"""`lakelog debug`: shows the requests that a broker handles, from its HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lakelog.cli.moments import iso_utc
 from lakelog.cli.options import DEFAULT_OUTPUT, DEFAULT_VERBOSITY, Output, Verbosity, noun
 from lakelog.cli.render import note, printable
 
-app = noun("debug", "Watch the requests that a broker handles.")
+app = noun("debug", "Show the requests that a broker handles.")
 
 _DEFAULT_HTTP = "127.0.0.1:9404"
 _CONNECT_TIMEOUT_S = 10.0
-_HINT = "start the broker with --http HOST:PORT, and pass the same here or in LAKELOG_HTTP"
+_HINT = "start the broker with --http HOST:PORT, and pass the same address here or in LAKELOG_HTTP"
 
 
 @app.command
@@ -34,30 +34,34 @@ def requests(
     verbosity: Verbosity = DEFAULT_VERBOSITY,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Show requests as they are answered, until ^C. It costs the broker nothing otherwise.
+    """Show requests when the broker answers them, until ^C.
 
     Parameters
     ----------
     tail
-        Wait for requests and show each; there is no other way yet.
+        Wait for requests and show each; required.
     limit
-        End after so many.
+        Stop after this number of requests.
     api
-        Only requests of this name: Produce, Fetch, Metadata, ...
+        Show only requests of this API: Produce, Fetch, Metadata, ...
     client
-        Only of clients with this client id.
+        Show only requests of clients with this client id.
     http
-        HOST:PORT of the broker's HTTP endpoint, on this host (LAKELOG_HTTP; default
+        HOST:PORT of the broker's HTTP endpoint on this host (LAKELOG_HTTP; default
         127.0.0.1:9404).
     """
     if not tail:
-        raise CliError("LL0902", "requests are not kept", "--tail shows them as they come")
+        raise CliError(
+            "LL0902",
+            "past requests are not stored",
+            "pass --tail to show requests as they are answered",
+        )
     if limit is not None and limit < 1:
-        raise CliError("LL0902", f"--limit {limit} is not a number of requests")
+        raise CliError("LL0902", f"--limit {limit} must be at least 1")
     shown = 0
     for request in _requests(http, api, client):
         if "missed" in request:
-            missed = f"{request['missed']} more were not shown: they come too fast"
+            missed = f"{request['missed']} requests not shown: too many at once"
             note(missed, quiet=verbosity.quiet)
             continue
         sys.stdout.write(_line(request, output.format) + "\n")
@@ -89,8 +93,8 @@ def _requests(http_address: str, api: str, client: str) -> Iterator[dict[str, An
         answer = connection.getresponse()
         if answer.status != 200:
             text = answer.read(1000).decode(errors="replace").strip()
-            raise CliError("LL0902", f"{http_address} refuses: {printable(text)}")
-        sock.settimeout(None)  # from here on it may take as long as it likes
+            raise CliError("LL0902", f"{http_address} rejects the request: {printable(text)}")
+        sock.settimeout(None)  # requests may come at any time, so there is no further limit
         yield from _parsed(answer)
     except TimeoutError as error:
         text = f"{http_address}: no answer within {_CONNECT_TIMEOUT_S:g} s"

@@ -1,4 +1,4 @@
-"""Sends records and learns of each what became of it."""
+"""Sends records and counts their results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Delivery(Protocol):
 
 
 class RecordSink(Protocol):
-    """The part of the producer that is used here."""
+    """The part of `Producer` that this module uses."""
 
     def send(
         self,
@@ -43,7 +43,7 @@ class RecordSink(Protocol):
 
 @dataclass(slots=True)
 class Written:
-    """What went to one partition; offsets are -1 when the broker does not tell (acks=0)."""
+    """The records written to one partition. Offsets are -1 with acks=0."""
 
     records: int = 0
     first_offset: int = -1
@@ -52,10 +52,11 @@ class Written:
 
 @dataclass(slots=True)
 class Report:
-    """`bytes` are those of the keys and values written.
+    """The results of a run.
 
-    `timed_out`: a record was not acknowledged in time; `gave_up`: therefore the rest of the input
-    was not read. `bad_input`: why reading ended, if the input is at fault.
+    bytes: the size of all written keys and values. timed_out: a record was not acknowledged in
+    time. gave_up: the rest of the input was not read for that reason. bad_input: the error in the
+    input that ended the run, if any.
     """
 
     records: int = 0
@@ -63,14 +64,14 @@ class Report:
     failed: int = 0
     first_error: KafkaError | None = None
     largest_failed: int = 0
-    """Bytes of the largest record that failed as the first one did, headers included."""
+    """The size of the largest record that failed like the first one, with headers."""
     timed_out: bool = False
     gave_up: bool = False
     bad_input: CliError | None = None
     partitions: dict[int, Written] = field(default_factory=dict)
 
     def add(self, delivery: Delivery, size: int, headers_size: int) -> None:
-        """Waits for a delivery and counts it; sizes are in bytes."""
+        """Wait for a delivery and count it; sizes are in bytes."""
         try:
             metadata = delivery.result()
         except KafkaError as error:
@@ -94,12 +95,13 @@ class Report:
 
 
 def send_all(sink: RecordSink, topic: str, records: Iterable[InputRecord]) -> Report:
-    """Sends every record and waits for every answer; a record's failure does not stop the rest.
+    """Send all records and wait for all responses; return the results.
 
-    The first record's failure does, unless its size is the reason: the others would fail alike.
-    After a time-out no more records are read: each of them would wait as long. Records before bad
-    input (a `CliError` from `records`) are sent and reported. Any other error is raised after them,
-    `KeyboardInterrupt` without waiting for them.
+    The failure of a record does not stop the run, with two exceptions. If the first record fails
+    for another reason than its size, all others would fail too. After a time-out, each further
+    record would time out too, so no more records are read. Records before bad input (a `CliError`
+    from `records`) are sent and counted. Any other error is raised after the records before it;
+    `KeyboardInterrupt` is raised at once.
     """
     report = Report()
     waiting: deque[tuple[Delivery, int, int]] = deque()

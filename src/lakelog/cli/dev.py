@@ -1,4 +1,4 @@
-"""`lakelog dev`: a broker with settings for development, and what to do next."""
+"""`lakelog dev`: a broker with settings for development, and a banner with next steps."""
 
 from __future__ import annotations
 
@@ -36,24 +36,26 @@ def dev(
 ) -> int:
     """Run a broker for development, on loopback only, until SIGTERM or ^C.
 
-    Like `serve`, but consumers of a new group need not wait for each other, and topics are
-    created when they are first used.
+    Like `serve`, but new groups start without the initial rebalance delay, and topics are created
+    at their first use.
 
     Parameters
     ----------
     port
-        Port on 127.0.0.1 (default 9092); 0 takes a free one.
+        Port on 127.0.0.1 (default 9092); 0 selects a free port.
     data
-        Folder for everything the broker keeps (default .lakelog); it stays when the broker ends.
+        Folder for all data of the broker (default .lakelog); it is kept when the broker stops.
     partitions
-        Partitions of a topic that is created without saying how many (default 1).
+        Default number of partitions of a new topic (default 1).
     http
-        HOST:PORT of metrics and health over HTTP, on loopback; none without it.
+        HOST:PORT for metrics and health over HTTP, on loopback (default: no HTTP).
     settings
         KEY=VALUE with Kafka's keys; may be repeated.
     """
     if not 0 <= port <= PORT_MAX:
-        raise CliError("LL0902", f"--port {port} is not a port", f"ports are 0 to {PORT_MAX}")
+        raise CliError(
+            "LL0902", f"--port {port} is not a port", f"a port is a number from 0 to {PORT_MAX}"
+        )
     arguments = BrokerArguments(
         data=data,
         listen=f"127.0.0.1:{port}",
@@ -62,7 +64,7 @@ def dev(
         verbose=verbosity.verbose,
         quiet=verbosity.quiet,
         address_option="--port",
-        open_hint="use a loopback address; lakelog serve --insecure listens on others",
+        open_hint="use a loopback address, or lakelog serve --insecure for others",
     )
     return run_broker(
         arguments, ready=lambda info: note(banner(info, Path(data)), quiet=verbosity.quiet)
@@ -70,7 +72,7 @@ def dev(
 
 
 def banner(info: ReadyInfo, data: Path) -> str:
-    """What a person sees when the broker is ready."""
+    """Return the banner that is printed when the broker is ready."""
     _, host, port = info.listeners[0]
     address = f"{host}:{port}"
     where = "" if port == _DEFAULT_PORT else f" -b {address}"
@@ -82,5 +84,5 @@ lakelog {__version__} is ready on {address}, data in {data}
   lakelog consume demo{where} -e
   lakelog table sync demo{where}
 
-Any Kafka client works with bootstrap servers {address}. ^C stops the broker.
+Any Kafka client works with bootstrap servers {address}. Press ^C to stop the broker.
 """

@@ -1,4 +1,4 @@
-"""What a command reports to the shell."""
+"""Exit statuses of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lakelog explain`: what an error code means, without a network."""
+"""`lakelog explain`: describes error codes, without a broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def explain(
     Parameters
     ----------
     code
-        The code in brackets after `error`; letter case and the leading LL do not matter.
+        The code in brackets after `error`; case does not matter, and the prefix LL is optional.
     """
     entries = list(CATALOG.values()) if code is None else [find(code)]
     if output.format == "table" and code is not None:
@@ -37,16 +37,16 @@ def explain(
 
 
 def find(code: str) -> Entry:
-    """The entry of a code as a person types it."""
+    """Return the entry of a code as the user typed it. Raises `CliError`."""
     wanted = f"LL{code.upper().removeprefix('LL').zfill(4)}"
     if wanted not in CATALOG:
-        hint = suggestion(wanted, CATALOG) or "lakelog explain lists the codes"
-        raise CliError("LL0902", f"no error has the code '{code}'", hint)
+        hint = suggestion(wanted, CATALOG) or "run lakelog explain to list the codes"
+        raise CliError("LL0902", f"unknown error code '{code}'", hint)
     return CATALOG[wanted]
 
 
 def explanation(entry: Entry) -> str:
-    """The page of one error."""
+    """Return the page of one error."""
     names = ", ".join(code.name for code in entry.kafka)
     lines = [f"{entry.code}: {entry.title}", "", *textwrap.wrap(entry.text, _WIDTH), ""]
     lines.append(f"Exit status {entry.exit.value} ({entry.exit.name.lower()}).")

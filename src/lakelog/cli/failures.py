@@ -1,4 +1,4 @@
-"""What went wrong, for a person: one line with a code, one with a hint, and an exit status."""
+"""Errors for users: a line with a code, a line with a hint, and an exit status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CliError(Exception):
-    """Ends the command. `code` is one of the catalog's."""
+    """An error that ends the command. `code` is one of `catalog.py`."""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class CliError(Exception):
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """A hint with the nearest known name, or nothing."""
+    """Return a hint with the most similar known name, or an empty text."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
@@ -38,7 +38,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def explain_exception(error: BaseException) -> CliError:
-    """The error to report for anything a command may raise."""
+    """Return the error to report for any exception of a command."""
     if isinstance(error, CliError):
         return error
     if isinstance(error, KafkaError):
@@ -61,8 +61,8 @@ def explain_exception(error: BaseException) -> CliError:
 def _from_fault(error: BaseException) -> CliError:
     from lakelog.wire.errors import WireError
 
-    if isinstance(error, WireError):  # what was decoded is a ProtocolError by now
-        return CliError("LL0902", f"an argument fits into no request: {error}")
+    if isinstance(error, WireError):  # errors of decoding are ProtocolErrors already
+        return CliError("LL0902", f"an argument is too large for a request: {error}")
     return CliError("LL0999", f"{type(error).__name__}: {error}", "repeat with --debug")
 
 
@@ -79,7 +79,7 @@ def _from_kafka(error: KafkaError) -> CliError:
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
         return CliError("LL0302", error.message or "no answer in time", "raise --timeout")
     if error.code is ErrorCode.NON_EMPTY_GROUP:
-        hint = hint or "stop its consumers first; one that was killed goes with its session timeout"
+        hint = hint or "stop its consumers first; a killed one leaves after its session timeout"
     entry = BY_KAFKA.get(error.code)
     if entry is None:
         return CliError("LL0100", str(error), hint)
@@ -105,7 +105,7 @@ def _reason(error: OSError) -> str:
 
 
 def report(error: CliError, stream: TextIO, *, color: bool) -> None:
-    """Writes `error[CODE] message` and a hint, with `\\xff` for a byte that is not UTF-8."""
+    """Write `error[CODE] message` and a hint; a byte that is not UTF-8 appears as `\\xff`."""
     label = f"error[{error.code}]"
     if color:
         label = f"\x1b[1;31m{label}\x1b[0m"

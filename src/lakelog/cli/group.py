@@ -59,9 +59,9 @@ def list_groups(*, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_
 def describe(
     group: str, /, *, session: Session = DEFAULT_SESSION, output: Output = DEFAULT_OUTPUT
 ) -> None:
-    """Describe a group: its members, and how far it is in each partition.
+    """Describe a group: its members, committed offsets and lag.
 
-    The lag in seconds is the age of the oldest record that the group has yet to read.
+    The lag in seconds is the age of the oldest record that the group has not read.
 
     Parameters
     ----------
@@ -104,29 +104,29 @@ def reset(
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Show what moving a group's offsets would change; with --execute, do it.
+    """Show how a reset would change a group's offsets; with --execute, change them.
 
     Parameters
     ----------
     group
-        Group to move. It must have no members.
+        Group to reset. It must have no members.
     topic
-        Only this topic, or NAME:0,2 for some of its partitions; may be repeated. Else every
-        partition the group has committed in.
+        Topic to reset, or NAME:0,2 for some of its partitions; may be repeated (default: all
+        partitions with a committed offset).
     to
-        start, end, 42, +10, -10, @TIME, as for `consume -o`.
+        New offset: start, end, 42, +10, -10 or @TIME, as for `consume -o`.
     shift_by
-        So many offsets from what is committed.
+        Move the committed offsets by this number.
     to_earliest
-        The same as --to start.
+        Same as --to start.
     to_latest
-        The same as --to end.
+        Same as --to end.
     to_offset
-        The same as --to N.
+        Same as --to N.
     to_datetime
-        The same as --to @TIME.
+        Same as --to @TIME.
     execute
-        Do it.
+        Apply the change.
     """
     named = {
         "start": to_earliest,
@@ -191,7 +191,7 @@ def delete(
 
 
 def _target(named: Mapping[str, bool], *, shifts: bool) -> Position | None:
-    """The one position that was given; nothing for a shift."""
+    """Return the given target, or `None` for a shift. Raises `CliError` unless there is one."""
     targets = [text for text, is_given in named.items() if is_given]
     if len(targets) + shifts != 1:
         raise CliError("LL0902", "specify exactly one target", "for example --to-earliest")
@@ -206,7 +206,7 @@ def _find(admin: Admin, name: str) -> Group:
 
 
 def _lookup(admin: Admin, name: str) -> Group | None:
-    """The group; an empty one that only has offsets counts, one that nobody knows does not."""
+    """Return the group, which may have no members; `None` if it does not exist."""
     try:
         found = admin.groups.describe(name)
     except KafkaError as error:
@@ -222,7 +222,7 @@ def _suggestion(admin: Admin, name: str) -> str:
 
 def _without_offsets(name: str, group: Group | None, hint: str) -> CliError:
     what = "has no offsets" if group else "does not exist"
-    return CliError("LL0201", f"group '{name}' {what}", hint or "--topic NAME gives it some")
+    return CliError("LL0201", f"group '{name}' {what}", hint or "pass --topic NAME to create them")
 
 
 def _committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
@@ -230,7 +230,7 @@ def _committed(admin: Admin, group: str) -> dict[TopicPartition, int]:
 
 
 def listing(groups: Iterable[GroupListing]) -> Listing:
-    """One row a group."""
+    """Return one row per group."""
     rows = [
         {
             "group": group.group_id,
@@ -249,11 +249,13 @@ def document(
     ends: Mapping[TopicPartition, int],
     ages_s: Mapping[TopicPartition, float],
 ) -> Document:
-    """Everything about one group. A partition without commit or without log shows null, and so does
-    the group's lag then.
+    """Return the description of one group.
+
+    The lag of a partition without a committed offset or without a log is null, and so is the
+    group's lag then.
 
     Args:
-        ages_s: of the oldest record that is not read, in seconds; 0 where there is none.
+        ages_s: the age of the oldest unread record in seconds; 0 if there is none.
     """
     owners = {key: member for member in group.members for key in member.partitions}
     offsets = [
@@ -293,7 +295,7 @@ def _member(member: GroupMember) -> dict[str, Any]:
 def _over_all(
     combine: Callable[[Iterable[float]], float], values: Sequence[float | None]
 ) -> float | None:
-    """The group's value; unknown while that of any partition is."""
+    """Return the total of all partitions; unknown if that of one partition is unknown."""
     known = [value for value in values if value is not None]
     return combine(known) if known and len(known) == len(values) else None
 
@@ -326,10 +328,12 @@ def _note_cut(
     quiet: bool,
 ) -> None:
     for key in cut_short(committed, wanted, by):
-        note(f"{key[0]}-{key[1]}: the log ends the shift at {wanted[key]}", quiet=quiet)
+        note(
+            f"{key[0]}-{key[1]}: the shift ends at the limit of the log, {wanted[key]}", quiet=quiet
+        )
 
 
 def _say_what_next(group: Group | None, *, quiet: bool) -> None:
     if group is not None and group.members:
-        note("the group has members: stop them first", quiet=quiet)
+        note("the group has members; stop them first", quiet=quiet)
     note("dry run; add --execute to apply", quiet=quiet)

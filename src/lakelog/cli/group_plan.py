@@ -1,4 +1,4 @@
-"""What `lakelog group reset` changes: the partitions, their new offsets, and the plan to show."""
+"""The plan of `lakelog group reset`: partitions and their new offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLAN_COLUMNS = ("topic", "partition", "committed_offset", "new_offset", "change
 
 
 def existing(admin: Admin, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The partitions that exist, in order."""
+    """Return the existing partitions in order."""
     topics = {topic.name: len(topic.partitions) for topic in admin.topics.list(internal=True)}
     return sorted({(name, number) for name, number in keys if number < topics.get(name, 0)})
 
@@ -25,7 +25,10 @@ def existing(admin: Admin, keys: Iterable[TopicPartition]) -> list[TopicPartitio
 def chosen(
     admin: Admin, topics: Sequence[str], committed: Mapping[TopicPartition, int]
 ) -> list[TopicPartition]:
-    """Partitions of `topics`, each NAME or NAME:0,2, or those with committed offsets that exist."""
+    """Return the partitions of `topics` (NAME or NAME:0,2), or those with committed offsets.
+
+    Raises `CliError` for a missing partition.
+    """
     if not topics:
         return existing(admin, committed)
     keys: dict[TopicPartition, None] = {}
@@ -40,7 +43,7 @@ def chosen(
 
 
 def parse_partitions(text: str) -> tuple[str, list[int]]:
-    """Topic and partitions of NAME or NAME:0,2; no partitions for the topic as a whole."""
+    """Return topic and partitions of NAME:0,2; NAME alone has no partitions listed."""
     name, separator, numbers = text.partition(":")
     if not separator:
         return name, []
@@ -53,7 +56,7 @@ def parse_partitions(text: str) -> tuple[str, list[int]]:
 def shifted(
     bounds: Mapping[TopicPartition, Bounds], committed: Mapping[TopicPartition, int], by: int
 ) -> dict[TopicPartition, int]:
-    """Committed offsets moved by a number, within the log; what has none is left out."""
+    """Return committed offsets moved by a number, within the log."""
     return {
         key: max(limits.start, min(limits.end, committed[key] + by))
         for key, limits in bounds.items()
@@ -68,7 +71,7 @@ def plan(
     *,
     executed: bool,
 ) -> Document:
-    """What a reset changes, or changed."""
+    """Return the rows of a plan: present and new offset of each partition."""
     rows = [
         {
             "topic": key[0],
@@ -84,10 +87,10 @@ def plan(
 
 
 def check_inside(position: Position, bounds: Mapping[TopicPartition, Bounds]) -> None:
-    """Raises `OffsetOutOfRangeError` (LL0107) for an offset that a partition does not have."""
+    """Check the new offsets. Raises `OffsetOutOfRangeError` (LL0107) for one outside the log."""
     from lakelog.client.errors import OffsetOutOfRangeError
 
-    hint = "--topic NAME:0,2 resets some partitions only; --to start and --to end fit any"
+    hint = "use --topic NAME:0,2 to reset some partitions only, or --to start or --to end"
     check_reached(position, bounds, hint)
     for key in sorted(before_start(position, bounds)):
         raise OffsetOutOfRangeError(*key, position.number, *bounds[key], hint=hint)
@@ -96,7 +99,7 @@ def check_inside(position: Position, bounds: Mapping[TopicPartition, Bounds]) ->
 def resolve_inside(
     admin: Admin, position: Position, bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, int]:
-    """The offset that a position means in each partition. Raises as `check_inside`."""
+    """Return the offset that a position selects in each partition. Raises like `check_inside`."""
     check_inside(position, bounds)
     return resolve_position(admin, position, bounds)
 
@@ -104,5 +107,5 @@ def resolve_inside(
 def cut_short(
     committed: Mapping[TopicPartition, int], wanted: Mapping[TopicPartition, int], by: int
 ) -> list[TopicPartition]:
-    """Partitions in which a shift stops at an end of the log."""
+    """Return the partitions in which a shift is limited by the start or end of the log."""
     return [key for key, offset in sorted(wanted.items()) if offset != committed[key] + by]

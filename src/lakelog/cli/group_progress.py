@@ -1,7 +1,7 @@
-"""Commits for `lakelog consume --group`: what was written to stdout, and nothing else.
+"""Commits for `lakelog consume --group`: offsets of records that were written to stdout.
 
-Offsets are committed every few seconds, before partitions are revoked, and at the end. A commit
-that the group no longer accepts, and records that come a second time for that, are said on stderr.
+It commits every few seconds, before partitions are revoked, and at the end. Notes on stderr report
+a commit that the group rejects, and records that are therefore printed twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOVED_ON = (
 
 
 class Positions(Protocol):
-    """The part of the consumer that is used here."""
+    """The part of `Consumer` that this module uses."""
 
     @property
     def assignment(self) -> frozenset[TopicPartition]: ...
@@ -33,23 +33,25 @@ class Positions(Protocol):
 
 
 class GroupProgress:
-    """How far a member of a group has written its partitions, and how far it has committed."""
+    """The written and the committed offsets of a group's member."""
 
     def __init__(self, source: Positions, *, quiet: bool) -> None:
         self._source = source
         self._quiet = quiet
         self._written: dict[TopicPartition, int] = {}
-        """Where reading goes on in every assigned partition: markers are passed, and the start is
-        committed too, so that a member that is started again does not begin at a later end."""
+        """The next offset of every assigned partition, past markers.
+
+        Start offsets are committed too: a restarted member must not begin at a later end.
+        """
         self._committed: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] = {}
-        """One past the last record written of each partition, ever."""
+        """The offset after the last record that this run has written, per partition."""
         self._unchecked: set[TopicPartition] = set()
-        """Partitions whose next record may be one that was written before."""
+        """Partitions whose next record may have been written before."""
         self._next_commit_s = time.monotonic() + _COMMIT_EVERY_S
 
     def wrote(self, records: Sequence[ConsumedRecord]) -> None:
-        """Takes note of what the stream has taken; `records` are those of the last poll."""
+        """Note that `records`, those of the last poll, were written."""
         if self._unchecked:
             self._note_repeats(records)
         for topic, partition in {(record.topic, record.partition) for record in records}:
@@ -58,28 +60,28 @@ class GroupProgress:
         self._written = {key: self._source.position(key) for key in self._source.assignment}
 
     def commit_if_due(self) -> None:
-        """Commits every few seconds; in a rebalance it is left to `revoke`."""
+        """Commit if the last commit is a few seconds old; in a rebalance `revoke` commits."""
         if time.monotonic() >= self._next_commit_s:
             self._try_commit()
 
     def revoke(self) -> None:
-        """Commits before the partitions are given up."""
+        """Commit before the member gives up its partitions."""
         self.commit()
         self._unchecked = set(self._reached)
         self._written, self._committed = {}, {}
 
     def commit(self) -> None:
-        """Commits now; a note says so if the group has moved on."""
+        """Commit now; print a note if the group rejects the commit."""
         if self._try_commit():
             return
         late = [key for key in self._uncommitted() if key in self._reached]
         if late:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(late))
-            text = f"the group has moved on: the last records of {names} will be read again"
+            text = f"the group has rebalanced: members will read the last records of {names} again"
             note(text, quiet=self._quiet)
 
     def _try_commit(self) -> bool:
-        """Whether the group has what was written."""
+        """Commit; return whether the group accepted it."""
         self._next_commit_s = time.monotonic() + _COMMIT_EVERY_S
         offsets = self._uncommitted()
         if not offsets:

@@ -2,8 +2,8 @@
 
     python -m lakelog.cli.help_writer
 
-The pages are kept as files, because importing the argument parser and drawing with it takes longer
-than the whole budget of a help text (100 ms). A test fails when a page and its command disagree.
+The pages are stored as files, because importing the argument parser and formatting with it takes
+longer than the limit of 100 ms for a help page. A test fails if a page differs from its command.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HELP_ROW = ("-h, --help", "Show this page.")
 
 
 def pages() -> dict[str, str]:
-    """The text of every page by its name (`stored_help.page_name`)."""
+    """Return the text of every page by its name (`stored_help.page_name`)."""
     found: dict[str, str] = {}
     for noun in COMMANDS:
         app = import_module(f"lakelog.cli.{noun}").app
@@ -44,14 +44,14 @@ def pages() -> dict[str, str]:
 
 
 def commands_of(app: App) -> Iterator[tuple[str, App]]:
-    """Name and declaration of each command of a noun, in the order in which they are declared."""
+    """Return name and declaration of each command of a noun, in order of declaration."""
     for name in app:
         if not name.startswith("-"):
             yield name, app[name]
 
 
 def arguments_of(app: App) -> list[Argument]:
-    """What a command takes, as help shows it."""
+    """Return the arguments of a command that help shows."""
     return [each for each in app.assemble_argument_collection(parse_docstring=True) if each.show]
 
 
@@ -88,7 +88,7 @@ def _page(words: str, app: App) -> str:
 def _in_order(
     sections: dict[str, list[tuple[str, str]]],
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """A command's own options first, those of many commands last."""
+    """Return options with the command's own first and common ones last."""
     return sorted(sections.items(), key=lambda section: section[0] != "Options")
 
 
@@ -117,7 +117,7 @@ def _metavar(argument: Argument) -> str:
 
 
 def _alternatives(hint: Any) -> list[Any]:
-    """The types of a hint without None and without the list around them."""
+    """Return the types of a type hint without `None` and without their list."""
     if get_origin(hint) is list:
         return list(get_args(hint))
     if get_origin(hint) is Union or isinstance(hint, type(int | None)):
@@ -153,7 +153,7 @@ def _table(title: str, rows: Sequence[tuple[str, str]], column: int) -> str:
 
 
 def main() -> None:
-    """Writes all pages, and removes those of commands that are gone."""
+    """Write all pages, and remove pages of commands that no longer exist."""
     written = {FOLDER / f"{name}.txt": text for name, text in pages().items()}
     for path in set(FOLDER.glob("*.txt")) - set(written):
         path.unlink()

@@ -1,4 +1,4 @@
-"""From bytes to records to produce: lines, keys out of lines, JSON lines."""
+"""Parses input into records: lines, lines with keys, JSON lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakelog.cli.json_records import json_text, parse_json_line, parse_object
 from lakelog.cli.record_text import Header, InputRecord
 
 Progress = Callable[[int, int], None]
-"""Told bytes and records read so far."""
+"""A function that is called with the numbers of bytes and records read so far."""
 
 LINE_BYTES_MAX = 256 << 20
 _PROGRESS_EVERY = 1000
@@ -19,9 +19,10 @@ _PROGRESS_EVERY = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineParser:
-    """How a line becomes a record; the line comes without its line feed.
+    """Parses a line (without its line feed) into a record.
 
-    keep_partitions: a JSON line's own partition counts, where it has one.
+    keep_partitions: use the partition in a JSON line, if it has one. Raises `CliError` for options
+    that exclude each other.
     """
 
     input_format: str = "lines"
@@ -35,18 +36,20 @@ class LineParser:
     def __post_init__(self) -> None:
         sources = [self.key, self.key_separator, self.key_field]
         if sum(source is not None for source in sources) > 1:
-            raise CliError("LL0902", "--key, --key-separator and --key-field exclude each other")
+            raise CliError(
+                "LL0902", "--key, --key-separator and --key-field are mutually exclusive"
+            )
         if self.input_format == "jsonl" and sources != [None, None, None]:
             raise CliError("LL0902", "with --input-format jsonl the key is in the line")
         if self.keep_partitions and self.input_format != "jsonl":
-            raise CliError("LL0902", "--keep-partitions needs --input-format jsonl")
+            raise CliError("LL0902", "--keep-partitions requires --input-format jsonl")
         if self.keep_partitions and self.partition is not None:
-            raise CliError("LL0902", "--partition and --keep-partitions exclude each other")
+            raise CliError("LL0902", "--partition and --keep-partitions are mutually exclusive")
         if self.key_separator == b"":
-            raise CliError("LL0902", "--key-separator is empty")
+            raise CliError("LL0902", "--key-separator must not be empty")
 
     def parse(self, line: bytes) -> InputRecord:
-        """Raises `ValueError` for a line that is not of the promised form."""
+        """Return the record of a line. Raises `ValueError` for a line of another format."""
         if self.input_format == "jsonl":
             record = parse_json_line(line)
             partition = record.partition if self.keep_partitions else self.partition
@@ -66,7 +69,7 @@ class LineParser:
 def _field(line: bytes, name: str) -> bytes | None:
     fields = parse_object(line)
     if name not in fields:
-        hint = suggestion(name, fields) or "null is a record without key"
+        hint = suggestion(name, fields) or "null stands for a record without a key"
         raise ValueError(f"field '{name}' for the key is missing; {hint}")
     value = fields[name]
     if value is None:
@@ -77,7 +80,7 @@ def _field(line: bytes, name: str) -> bytes | None:
 def read_records(
     stream: IO[bytes], parser: LineParser, progress: Progress = lambda size, records: None
 ) -> Iterator[InputRecord]:
-    """The records of a stream; `CliError` LL0605 names the first line that is none."""
+    """Yield the records of a stream. Raises `CliError` LL0605 for the first invalid line."""
     size = number = 0
     while line := stream.readline(LINE_BYTES_MAX):
         number += 1

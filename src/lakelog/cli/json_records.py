@@ -1,9 +1,9 @@
 """Records as JSON lines: what `consume -f json` prints, `produce --input-format jsonl` reads back.
 
-Bytes that are not UTF-8 are base64, and `key_encoding` and `value_encoding` name the encoding.
-Input is strict, because a guess would store something else: unknown and repeated fields are errors,
-and so is a line without `value`, since a null value is a tombstone. `topic` and `offset` tell where
-a record was read and are ignored; `partition` counts only for a producer that asks for it.
+Bytes that are not UTF-8 are written as base64; `key_encoding` and `value_encoding` state the
+encoding. Input is strict, because a guess would store other data: unknown and repeated fields are
+errors, and so is a line without `value`, since a null value is a tombstone. `topic` and `offset`
+state where a record was read and are ignored; `partition` is used with --keep-partitions only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENCODINGS = ("utf-8", "base64")
 
 
 def json_line(record: ConsumedRecord) -> bytes:
-    """One JSON object and a newline."""
+    """Return a record as a JSON object with a newline."""
     key, key_encoding = _text(record.key)
     value, value_encoding = _text(record.value)
     fields = {
@@ -58,7 +58,7 @@ def _text(data: bytes | None) -> tuple[str | None, str | None]:
 
 
 def parse_json_line(line: bytes) -> InputRecord:
-    """The record that a line describes; `ValueError` names the field at fault."""
+    """Return the record of a line. Raises `ValueError` with the name of an invalid field."""
     fields = parse_object(line)
     _check_fields(fields, _FIELDS)
     if "value" not in fields:
@@ -73,7 +73,7 @@ def parse_json_line(line: bytes) -> InputRecord:
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """The fields of a JSON object; `ValueError` for anything else, and for repeated names in it."""
+    """Return the fields of a JSON object. Raises `ValueError`, also for repeated names."""
     try:
         fields = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_distinct)
     except RecursionError:
@@ -86,7 +86,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def json_text(value: object) -> bytes:
-    """A JSON value as text. `ValueError` for numbers that JSON cannot hold (NaN, 1e999)."""
+    """Return a JSON value as text. Raises `ValueError` for numbers that JSON lacks (NaN, 1e999)."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -112,20 +112,20 @@ def _parse_headers(value: object) -> list[Header]:
     if isinstance(value, dict):
         return [_header(name, _encoded(content, None, name)) for name, content in value.items()]
     if not isinstance(value, list):
-        raise ValueError("headers is neither a list nor an object")
+        raise ValueError("headers must be a list or an object")
     headers: list[Header] = []
     for item in value:
         if not isinstance(item, dict) or not isinstance(item.get("key"), str):
-            raise ValueError('a header is not {"key": "...", "value": "..."}')
+            raise ValueError('a header must be {"key": "...", "value": "..."}')
         _check_fields(item, _HEADER_FIELDS, " of a header")
         if "value" not in item:
-            raise ValueError(f"header '{item['key']}' has no value; null is one")
+            raise ValueError(f"header '{item['key']}' has no value; write null for a null value")
         headers.append(_header(item["key"], _content(item, "value")))
     return headers
 
 
 def _header(name: str, value: bytes | None) -> Header:
-    name.encode()  # a lone surrogate is no text
+    name.encode()  # a lone surrogate cannot be encoded
     return name, value
 
 
@@ -134,14 +134,14 @@ def _content(fields: Mapping[str, Any], name: str) -> bytes | None:
 
 
 def _encoded(value: object, encoding: object, name: str) -> bytes | None:
-    """Text as UTF-8 or from base64 as `encoding` says, any other JSON value as JSON text."""
+    """Return the bytes of a text (UTF-8, or base64 by `encoding`) or of another value as JSON."""
     if encoding is not None and encoding not in _ENCODINGS:
         raise ValueError(f"encoding of {name} is {encoding!r}, not utf-8 or base64")
     if value is None:
         return None
     if encoding == "base64":
         if not isinstance(value, str):
-            raise ValueError(f"{name} is base64 but no string")
+            raise ValueError(f"{name} is base64 but not a string")
         try:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError) as error:
@@ -150,7 +150,7 @@ def _encoded(value: object, encoding: object, name: str) -> bytes | None:
 
 
 def _timestamp_ms(fields: Mapping[str, Any]) -> int | None:
-    """Milliseconds since the epoch of `timestamp_ms`, else of the ISO 8601 text `timestamp`."""
+    """Return `timestamp_ms`, or the ISO 8601 text `timestamp` in milliseconds since the epoch."""
     number, text = _whole(fields, "timestamp_ms"), fields.get("timestamp")
     if number is not None or text is None:
         return number

@@ -1,9 +1,9 @@
 """Column widths of a table on a terminal of limited width; no I/O.
 
-A number is never broken over two lines: a column is at least as wide as the longest number in it.
-Headings wrap between words, and text folds down to `_TEXT_WIDTH_MIN`. If that is not enough, text
-columns are left out from the right, except the first column. If the numbers alone do not fit, there
-is no layout, and the caller prints each row as a list of fields.
+A number is never split over two lines: a column is at least as wide as its longest number. Headings
+wrap between words, and text folds to a width of at least `_TEXT_WIDTH_MIN`. If the table is still
+too wide, text columns are left out from the right, except the first column. If the number columns
+alone do not fit, there is no layout, and the caller prints each row as a list of fields.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Column:
 
     @property
     def full(self) -> int:
-        """Width at which nothing wraps."""
+        """The width without wrapping."""
         return max(cell_len(self.heading), self._longest)
 
     @property
     def folded(self) -> int:
-        """Width at which only the heading wraps."""
+        """The width at which only the heading wraps."""
         return max(_longest(self.heading.split()), self._longest)
 
     @property
     def least(self) -> int:
-        """Width below which a number or a word of the heading breaks."""
+        """The smallest width at which no number and no word of the heading is split."""
         if self.is_number:
             return self.folded
         words = [word for cell in self.cells for word in cell.split() if _NUMBER.fullmatch(word)]
@@ -51,7 +51,10 @@ class Column:
 
 
 def fit(columns: Sequence[Column], room: int, gap: int) -> list[tuple[Column, int]]:
-    """Columns that share `room` cells, `gap` between them, with their widths; empty: none fit."""
+    """Return the columns that fit into `room` cells with their widths, `gap` between them.
+
+    The result is empty if the number columns do not fit.
+    """
     shown = list(columns)
     while shown:
         inner = room - gap * (len(shown) - 1)

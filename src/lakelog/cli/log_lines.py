@@ -1,4 +1,4 @@
-"""The broker's log on stderr: lines for people on a terminal, JSON for programs elsewhere."""
+"""The broker's log on stderr: text on a terminal, JSON otherwise."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ _UNNAMED = "other"
 
 
 def start_logging(level: int, wanted: str | None = None, stream: TextIO | None = None) -> None:
-    """Log lines of `level` and above on stderr, in UTC.
+    """Log records of `level` and above to stderr, with times in UTC.
 
-    Raises `CliError` for a form that is none of `FORMATS`.
+    Raises `CliError` for a format that is not in `FORMATS`.
     """
     if wanted not in (None, *FORMATS):
-        raise CliError("LL0902", f"--log-format {wanted} is none of: {', '.join(FORMATS)}")
+        raise CliError(
+            "LL0902", f"unknown --log-format {wanted}; expected one of {', '.join(FORMATS)}"
+        )
     out = sys.stderr if stream is None else stream
     is_text = wanted == "text" or (wanted != "json" and out.isatty())
     handler = logging.StreamHandler(out)
@@ -35,14 +37,14 @@ def start_logging(level: int, wanted: str | None = None, stream: TextIO | None =
 
 
 def text_lines() -> logging.Formatter:
-    """Return the form for people: time, level, name of the event, message."""
+    """Return the text format: time, level, name of the event, message."""
     line = TextLines("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", datefmt=_DATE)
     line.converter = time.gmtime
     return line
 
 
 class TextLines(logging.Formatter):
-    """One line, in which the name of the event stands before the message."""
+    """Text lines, with the name of the event before the message."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
         record.message = f"{_event(record)}: {record.message}"
@@ -50,10 +52,10 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line, with `ts`, `level`, `event`, `message` and `logger`.
+    """One JSON object per line, with `ts`, `level`, `event`, `message` and `logger`.
 
-    `event` is a name that never changes (`lakelog.base.events`); lines of libraries are `other`.
-    `code` (LL0000) and further fields are there where they apply.
+    `event` is a stable name (`lakelog.base.events`); records of libraries have `other`. `code`
+    (LL0000) and further fields appear where they apply.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -1,7 +1,7 @@
-"""The entry point: finds the noun, loads its module, and turns whatever it raises into one line.
+"""The entry point: imports the module of a noun, runs the command, and reports its exceptions.
 
-`--version` and `--help` are answered here, from the standard library alone, because importing the
-argument parser takes longer than the whole budget of those two (80 ms).
+This module answers `--version` and `--help` with the standard library alone, because importing the
+argument parser takes longer than their limit of 80 ms.
 """
 
 from __future__ import annotations
@@ -31,29 +31,30 @@ COMMANDS = {
     "txn": "List, describe and abort transactions.",
     "config": "Show, change and explain settings of topics and brokers.",
     "table": "Archive topics into Iceberg tables.",
-    "debug": "Watch the requests that a broker handles.",
+    "debug": "Show the requests that a broker handles.",
     "explain": "Explain an error code.",
 }
 _BROKERS = ("dev", "serve")
-"""They log by themselves."""
-# Options before the noun move behind it; those with a value take the next word along.
+"""Commands that configure logging themselves."""
+# Options before the noun move behind it, together with their values.
 _LEADING_VALUES = {"-b", "--brokers", "--bootstrap-server", "-f", "--format", "--timeout"}
 _LEADING_FLAGS = {"-q", "--quiet", "-v", "-vv", "--verbose", "--debug", "-y", "--yes"}
 
 _HELP_TAIL = """\
-Options of every command:
+Options of all commands:
   -q, --quiet               print only errors and warnings
   -v, --verbose             log more on stderr; -vv logs every request
   --debug                   show the traceback of an error
   -h, --help                show the options of a command
 
-Options of every command that asks a broker:
-  -b, --brokers HOST:PORT   brokers to ask (LAKELOG_BROKERS; default 127.0.0.1:9092)
-  --timeout 10s             how long to wait for an answer
+Options of all commands that connect to a broker:
+  -b, --brokers HOST:PORT   brokers to connect to (LAKELOG_BROKERS; default
+                            127.0.0.1:9092)
+  --timeout 10s             how long to wait for a response
 
 lakelog COMMAND --help shows the options of a command.
 
-First steps, the first one in a terminal of its own:
+First steps (run the first command in its own terminal):
   lakelog dev
   lakelog topic create demo --partitions 3
   echo hello | lakelog produce demo
@@ -62,7 +63,7 @@ First steps, the first one in a terminal of its own:
 
 
 def main() -> None:
-    """Runs the command line of this process and exits with its status."""
+    """Run the command line of this process and exit with its status."""
     prepare_streams()
     if "--debug" not in sys.argv:
         sys.excepthook = _report_uncaught
@@ -72,7 +73,7 @@ def main() -> None:
 
 
 def run(argv: list[str]) -> int:
-    """The exit status of a command line; what it cannot handle by design it raises."""
+    """Run a command line; return its exit status. Exceptions without a report are raised."""
     try:
         status = _dispatch(argv)
         sys.stdout.flush()
@@ -98,7 +99,7 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     if rest[0] not in COMMANDS:
         kind = "option" if rest[0].startswith("-") else "command"
-        hint = suggestion(rest[0], COMMANDS) or "lakelog --help lists the commands"
+        hint = suggestion(rest[0], COMMANDS) or "run lakelog --help to list the commands"
         raise CliError("LL0902", f"unknown {kind} '{rest[0]}'", hint)
     return _run_noun(rest[0], _append(rest[1:], leading))
 
@@ -134,7 +135,7 @@ def _run_noun(name: str, tokens: list[str]) -> int:
 
 
 def _log_client(verbose: int) -> None:
-    """What the client does, as text: connections and retries, and with -vv each request."""
+    """Log the client to stderr: connections and retries, and with -vv each request."""
     if verbose:
         import logging
 
@@ -144,7 +145,7 @@ def _log_client(verbose: int) -> None:
 
 
 def split_leading(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Common options in front of the noun, and the rest."""
+    """Return the common options before the noun, and the rest."""
     at = 0
     while at < len(argv):
         name, _, value = argv[at].partition("=")
@@ -180,7 +181,7 @@ def _fail(error: BaseException) -> int:
 def _report_uncaught(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """For `sys.excepthook`: a fault of ours is one line as well, unless --debug asks for more."""
+    """Report an uncaught exception in one line, or with --debug with its traceback."""
     _fail(error)
 
 
@@ -192,7 +193,7 @@ def _flush_quietly() -> None:
 
 
 def _abandon_stdout() -> None:
-    """Sends what the interpreter still flushes at exit nowhere: it cannot be written."""
+    """Discard what the interpreter flushes at exit, because stdout cannot be written."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

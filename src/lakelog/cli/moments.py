@@ -1,4 +1,4 @@
-"""Durations and points in time as people write them."""
+"""Parses and prints durations and points in time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _EPOCH_MS = re.compile(r"\d{1,16}")
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds of `500ms`, `10s`, `1h30m`, `7d`, `2w`, or of a plain number of seconds."""
+    """Return the seconds of `500ms`, `10s`, `1h30m`, `7d`, `2w`, or of a number of seconds.
+
+    Raises `CliError`.
+    """
     text = text.strip()
     if _NUMBER.fullmatch(text):
         return float(text)
@@ -25,9 +28,9 @@ def parse_duration_s(text: str) -> float:
 
 
 def parse_moment_ms(text: str, now_ms: int) -> int:
-    """Milliseconds since the epoch of `now`, `-1h`, epoch milliseconds, or an ISO 8601 time.
+    """Return milliseconds since the epoch of `now`, `-1h`, epoch milliseconds, or an ISO 8601 time.
 
-    A time without a zone is UTC.
+    A time without a zone is UTC. Raises `CliError`.
     """
     text = text.strip()
     if text == "now":
@@ -50,7 +53,7 @@ def parse_moment_ms(text: str, now_ms: int) -> int:
 
 
 def iso_utc(timestamp_ms: int) -> str | None:
-    """ISO 8601 in UTC with milliseconds; None for "no timestamp" and for what no calendar holds."""
+    """Return ISO 8601 in UTC with milliseconds; `None` outside the years 1 to 9999 and for -1."""
     if timestamp_ms < 0:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Options that many commands share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -36,46 +36,46 @@ class Verbosity:
 @Parameter(name="*", group=COMMON)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session(Verbosity):
-    """How to reach the brokers and how much to print."""
+    """How to reach the brokers, and how much to print."""
 
     brokers: Annotated[
         str,
         Parameter(
             name=["--brokers", "-b", "--bootstrap-server"],
             env_var="LAKELOG_BROKERS",
-            help="HOST:PORT of one or more brokers, by commas (default 127.0.0.1:9092).",
+            help="HOST:PORT of brokers, separated by commas (default 127.0.0.1:9092).",
         ),
     ] = "127.0.0.1:9092"
     timeout: Annotated[
-        str, Parameter(help="How long to wait for an answer: 500ms, 10s, 2m (default 10s).")
+        str, Parameter(help="How long to wait for a response: 500ms, 10s, 2m (default 10s).")
     ] = "10s"
 
     @property
     def timeout_s(self) -> float:
         seconds = parse_duration_s(self.timeout)
         if seconds <= 0:
-            raise CliError("LL0902", f"--timeout {self.timeout} is not a time to wait")
+            raise CliError("LL0902", f"--timeout {self.timeout} must be more than 0")
         return seconds
 
 
 @Parameter(name="*", group=COMMON)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """How a result is printed."""
+    """The format of a result."""
 
     format: Annotated[
         Format,
-        Parameter(name=["--format", "-f"], help="Form of the result on stdout (default table)."),
+        Parameter(name=["--format", "-f"], help="Format of the result on stdout (default table)."),
     ] = "table"
 
 
 @Parameter(name="*", group=COMMON)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    """Leave to destroy something without being asked."""
+    """Whether destructive commands ask for confirmation."""
 
     yes: Annotated[
-        bool, Parameter(name=["--yes", "-y"], negative="", help="Do it without asking.")
+        bool, Parameter(name=["--yes", "-y"], negative="", help="Skip the confirmation.")
     ] = False
 
 
@@ -86,7 +86,7 @@ NO_CONSENT = Consent()
 
 
 def noun(name: str, summary: str) -> App:
-    """The command-line parser of one noun; `main` has handled `--version`."""
+    """Return the command-line parser of one noun; `main` has handled `--version`."""
     return App(
         name=f"lakelog {name}",
         help=summary,
@@ -98,7 +98,7 @@ def noun(name: str, summary: str) -> App:
 
 
 def split_pair(text: str, what: str) -> tuple[str, str]:
-    """`key=value` in two; raises a usage error that names `what`."""
+    """Return the two parts of `key=value`. Raises `CliError`, naming `what`."""
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise CliError("LL0902", f"{what} {text!r} is not KEY=VALUE")

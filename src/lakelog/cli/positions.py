@@ -1,4 +1,4 @@
-"""Where to begin in a topic, as people write it, and the offsets that this means.
+"""Positions in a topic, as users write them, and the offsets that they select.
 
 start  end      the log start offset, the log end offset
 42              offset 42
@@ -24,7 +24,7 @@ _NAMED["latest"] = "end"
 
 
 class Anchor(Enum):
-    """What the number of a position counts from."""
+    """The reference of a position's number."""
 
     START = "start"
     END = "end"
@@ -34,7 +34,7 @@ class Anchor(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`number` is added to START, taken from END, or is an offset or epoch milliseconds."""
+    """A position. `number` is added to START, subtracted from END, or is an offset or time (ms)."""
 
     anchor: Anchor
     number: int = 0
@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """Raises a usage error for anything but the forms above."""
+    """Parse one of the forms above. Raises `CliError` for other texts."""
     if text in _NAMED:
         return Position(Anchor(_NAMED[text]))
     if text.startswith("@"):
@@ -69,10 +69,10 @@ def resolve(
     bounds: Mapping[K, Bounds],
     offset_at: Callable[[K, int], int | None],
 ) -> dict[K, int]:
-    """The offset in each partition, never outside its bounds.
+    """Return the offset in each partition, within its bounds.
 
-    `offset_at(partition, timestamp_ms)` finds the first record at or after a time; None, when
-    there is none, means the end.
+    offset_at: returns the first offset at or after a time (partition, milliseconds since the
+    epoch); `None`, if there is none, selects the end.
     """
     return {
         partition: max(
@@ -83,7 +83,7 @@ def resolve(
 
 
 def beyond(position: Position, bounds: Mapping[K, Bounds]) -> dict[K, int]:
-    """Partitions that end before the offset that a position counts up to, with that offset."""
+    """Return the partitions that end before the offset of a position, with that offset."""
     wanted = {
         partition: position.number + (limits.start if position.anchor is Anchor.START else 0)
         for partition, limits in bounds.items()
@@ -93,7 +93,7 @@ def beyond(position: Position, bounds: Mapping[K, Bounds]) -> dict[K, int]:
 
 
 def before_start(position: Position, bounds: Mapping[K, Bounds]) -> list[K]:
-    """Partitions that begin after an absolute offset."""
+    """Return the partitions that begin after an absolute offset."""
     if position.anchor is not Anchor.OFFSET:
         return []
     return [key for key, limits in bounds.items() if position.number < limits.start]

@@ -1,4 +1,4 @@
-"""`lakelog produce`: lines of a file or of standard input become records."""
+"""`lakelog produce`: writes lines of a file or of standard input as records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _STDIN = "-"
 _INTERRUPTED_S = 3.0
-"""How long ^C waits for records that were read; a second ^C does not."""
+"""Seconds that ^C waits for records that were read; a second ^C does not wait."""
 
 
 @app.default
@@ -62,8 +62,8 @@ def produce(
 ) -> int:
     """Write a record for each line of a file or of standard input, and wait for all of them.
 
-    Only the line feed ends a line: carriage returns, empty lines and bytes that are no UTF-8 are
-    kept. With acks=all no record is stored twice or out of order, retries included.
+    Only a line feed ends a line: carriage returns, empty lines and bytes that are not UTF-8 are
+    kept. With acks=all, retries do not duplicate or reorder records.
 
     Parameters
     ----------
@@ -76,22 +76,22 @@ def produce(
     key_separator
         Text between key and value; a line without it has no key.
     key_field
-        Lines are JSON objects, kept as they are; this field of them becomes the key.
+        Field of each line, a JSON object, that becomes the key; the line itself is the value.
     header
         NAME=VALUE to add to every record; may be repeated.
     input_format
         lines (default), or jsonl: an object with key, value, headers and timestamp_ms, as
         `consume -f jsonl` prints it. A value of null is a tombstone; an unknown field is an error.
     partition
-        Partition for every record; without it the key decides as in Java's client.
+        Partition of every record (default: chosen by the key, as in Java's client).
     keep_partitions
-        Write each record of jsonl to the partition that its line names.
+        Write each record of jsonl to the partition in its line.
     compression
         none (default), gzip, snappy, lz4 or zstd.
     acks
-        Who must have the record: all replicas in sync (default), 1 for the leader, 0 for nobody.
+        Required acknowledgements: all (in-sync replicas; default), 1 (the leader) or 0 (none).
     linger
-        How long a batch waits for more records (default 5ms).
+        How long a batch waits for further records (default 5ms).
     """
     from lakelog.cli.moments import parse_duration_s
 
@@ -111,7 +111,7 @@ def produce(
 
 
 class _Settings(NamedTuple):
-    """The producer's own options."""
+    """Settings of the producer."""
 
     compression: str
     acks: int
@@ -149,7 +149,7 @@ def _produce(
             patience_s = min(patience_s, _INTERRUPTED_S)
             raise
         finally:
-            with suppress(KafkaError, TimeoutError):  # the report has counted these
+            with suppress(KafkaError, TimeoutError):  # the report counts these
                 producer.close(patience_s)
 
 
@@ -157,7 +157,7 @@ def _produce(
 def _open_input(file: str) -> Iterator[IO[bytes]]:
     if file == _STDIN:
         if sys.stdin.isatty():
-            note("one record per line; ^D ends")
+            note("one record per line; press ^D to end")
         yield sys.stdin.buffer
     else:
         with Path(file).open("rb") as stream:
@@ -166,7 +166,7 @@ def _open_input(file: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _progress(file: str, *, quiet: bool) -> Iterator[Progress]:
-    """Tells bytes and records read to a bar on the terminal, or to nobody."""
+    """Show the numbers of bytes and records read in a progress bar, on a terminal only."""
     if quiet or not sys.stderr.isatty() or (file == _STDIN and sys.stdin.isatty()):
         yield lambda size, records: None
         return
@@ -194,7 +194,10 @@ def _finish(report: Report, topic: str, elapsed_s: float, session: Session, outp
 
 
 def _bad_input(report: Report, error: CliError) -> CliError:
-    """Name the records before it as well: a second run would repeat them."""
+    """Return the error of bad input, with the number of records before it.
+
+    A second run of the command would repeat those records.
+    """
     text = error.message
     if report.records:
         text += f"; {counted(report.records, 'record')} before it written"
@@ -225,7 +228,7 @@ def _sentence(report: Report, topic: str, elapsed_s: float) -> str:
 
 
 def summary(report: Report, topic: str) -> Document:
-    """What was written, per partition."""
+    """Return the written records per partition."""
     rows = [
         {
             "partition": partition,

@@ -1,4 +1,4 @@
-"""Moves records from a consumer to a stream until a count, an end, or a signal."""
+"""Copies records from a consumer to a stream until a count, an end, or a signal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POLL_RECORDS = 5000
 
 
 class RecordSource(Protocol):
-    """The part of the consumer that is used here."""
+    """The part of `Consumer` that this module uses."""
 
     @property
     def assignment(self) -> frozenset[TopicPartition]: ...
@@ -32,7 +32,7 @@ class RecordSource(Protocol):
 
 
 class Pump:
-    """`progress` commits for a group what the stream has taken; without it nothing is committed."""
+    """Copies records. `progress` commits written records for a group, if there is one."""
 
     def __init__(
         self,
@@ -45,9 +45,12 @@ class Pump:
         check_output: Callable[[], None],
         waiting: str = "",
     ) -> None:
-        """`check_output` raises `BrokenPipeError` when nothing reads the stream any more.
-        `patience_s`: how long a run that is to end waits for a broker that does not answer.
-        `waiting`: the note at the end of the partitions, when a run goes on there."""
+        """Create a pump.
+
+        check_output: raises `BrokenPipeError` if the stream has no reader. patience_s: how long a
+        run with an end waits for a broker that does not answer. waiting: the note at the end of the
+        partitions, if the run continues there.
+        """
         self._source = source
         self._stream = stream
         self._form = form
@@ -65,9 +68,9 @@ class Pump:
         *,
         exit_at_end: bool,
     ) -> None:
-        """Until `count` records, with `exit_at_end` the `ends` (log end offsets), or the signal.
+        """Copy records until `count`, the `ends` (log end offsets), or a signal.
 
-        Whatever ends it, what was written is committed.
+        Commits the written records in any case.
         """
         left = count
         knows_assignment = self._progress is None
@@ -82,12 +85,12 @@ class Pump:
                 self._write(records)
                 self._watch_trouble(ends_itself=exit_at_end or count is not None)
                 left = None if left is None else left - len(records)
-                # A group that could not be joined has assigned nothing, which is not the end.
+                # Without a membership there is no assignment, which must not count as the end.
                 knows_assignment = self._progress is None or self._source.trouble is None
         except Interrupted:
-            return  # from joining the group, before anything was read
+            return  # while joining the group, before any record was read
         except KafkaError:
-            if not stop.is_set():  # or it would hide why this ends
+            if not stop.is_set():  # it must not hide the error that ended the run
                 raise
         finally:
             if self._progress is not None:
@@ -96,7 +99,7 @@ class Pump:
     def _write(self, records: Sequence[ConsumedRecord]) -> None:
         if records:
             rest = memoryview(b"".join(map(self._form, records)))
-            while rest:  # unbuffered (python -u), a stream takes less when a signal comes
+            while rest:  # a signal may cut a write to an unbuffered stream (python -u) short
                 rest = rest[self._stream.write(rest) :]
             self._stream.flush()
         else:
@@ -118,10 +121,10 @@ class Pump:
             self._waiting = ""
 
     def _watch_trouble(self, *, ends_itself: bool) -> None:
-        """Says once that the broker is gone; raises when a run that is to end has waited enough."""
+        """Print a note once if the broker is unreachable; raise if a run with an end times out."""
         trouble = self._source.trouble
         if trouble is not None and not self._in_trouble:
-            note(f"{trouble.error.message}; trying again")
+            note(f"{trouble.error.message}; retrying")
         self._in_trouble = trouble is not None
         if trouble is not None and ends_itself:
             waited_s = time.monotonic() - trouble.since_s

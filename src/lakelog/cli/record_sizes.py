@@ -1,4 +1,4 @@
-"""How large a record may be: what the topic takes, and what to change for one that is larger.
+"""Size limits of a record, and what to change for a larger one.
 
 Three limits bound a batch of one record: the producer's (here `REQUEST_BYTES_MAX`), the topic's
 `max.message.bytes`, for which the broker's `message.max.bytes` is the default, and `segment.bytes`.
@@ -12,13 +12,13 @@ from lakelog.cli.options import Session
 
 BATCH_BYTES_MAX = 128 << 10
 REQUEST_BYTES_MAX = 99 << 20
-"""Of one request; a broker takes 100 MiB unless its socket.request.max.bytes says otherwise."""
+"""The limit of one request; a broker's is 100 MiB by default (socket.request.max.bytes)."""
 
 _BATCH_OVERHEAD = 61 + 32
-"""Header of a batch, and lengths and differences of its only record."""
+"""The size of a batch's header, and of the lengths and deltas of its only record."""
 _KEY = "max.message.bytes"
 _UNKNOWN = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # it may be created with its first record
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # the first record may create the topic
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.UNSUPPORTED_VERSION,
@@ -26,9 +26,9 @@ _UNKNOWN = (
 
 
 def topic_batch_bytes(session: Session, topic: str) -> int:
-    """Size at which to close a batch: a topic that takes less would refuse all records in it.
+    """Return the maximum size of a batch: a topic rejects all records of a larger one.
 
-    Waits for a broker as the producer does: `lakelog dev &` may not be ready yet.
+    Waits for a broker like the producer does: `lakelog dev &` may not be ready yet.
     """
     from lakelog.client.admin import Admin, ResourceType
 
@@ -45,12 +45,12 @@ def topic_batch_bytes(session: Session, topic: str) -> int:
 
 
 def size_hint(error: KafkaError, topic: str, record_bytes: int) -> str:
-    """What helps if a record of so many bytes was refused for its size; else nothing."""
+    """Return the advice for a record that was rejected for its size, or an empty text."""
     needed_bytes = record_bytes + _BATCH_OVERHEAD
     if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:
-        return f"lakelog topic alter {topic} --config segment.bytes=N with a larger N"
+        return f"use lakelog topic alter {topic} --config segment.bytes=N with a larger N"
     if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
         return ""
     if needed_bytes > REQUEST_BYTES_MAX:
         return f"lakelog produce sends at most {REQUEST_BYTES_MAX} bytes in one request"
-    return f"lakelog topic alter {topic} --config {_KEY}={needed_bytes} allows it"
+    return f"run lakelog topic alter {topic} --config {_KEY}={needed_bytes} to allow it"

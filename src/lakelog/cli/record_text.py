@@ -1,4 +1,4 @@
-"""Records as text by a format string, which is copied but for its fields and backslash escapes.
+"""Formats records by a format string with fields and backslash escapes.
 
     %t topic   %p partition   %o offset   %T timestamp (ms)   %D timestamp (ISO 8601)
     %k key     %v value       %h headers as name=value,...    %% %{ %} the character itself
@@ -26,7 +26,7 @@ Header = tuple[str, bytes | None]
 
 
 class ConsumedRecord(Protocol):
-    """What is printed of a record: the client's record has these attributes."""
+    """The part of the client's record that is printed."""
 
     @property
     def topic(self) -> str: ...
@@ -45,7 +45,7 @@ class ConsumedRecord(Protocol):
 
 
 class InputRecord(NamedTuple):
-    """A record to produce; a None of partition or timestamp leaves it to the producer."""
+    """A record to produce. The producer sets a partition or timestamp of `None`."""
 
     key: bytes | None
     value: bytes | None
@@ -78,12 +78,16 @@ _ENCODERS: Mapping[str, Encoder] = {
 
 
 def formatter(form: str) -> Formatter:
-    """A function from a record to its bytes. Raises a usage error for an unknown field or modifier,
-    and for a format that prints nothing of a record."""
+    """Return a function from a record to its bytes.
+
+    Raises `CliError` for an unknown field or modifier, and for a format without fields.
+    """
     parts = [_part(match) for match in _TOKEN.finditer(form)]
     if not any(callable(part) for part in parts):
         raise CliError(
-            "LL0902", f"format '{form}' prints nothing of a record", "write json or '%o %k %v\\n'"
+            "LL0902",
+            f"format '{form}' contains no field of a record",
+            "write json or '%o %k %v\\n'",
         )
     return lambda record: b"".join(
         part if isinstance(part, bytes) else part(record) for part in parts

@@ -1,8 +1,8 @@
-"""Prints results on stdout and notes on stderr; the only place that knows both forms.
+"""Prints results on stdout and notes on stderr, in all output formats.
 
-A command hands over a `Listing` (rows), a `Document` (one thing with parts) or plain text. `json`
-is one array, however many things were asked for; `jsonl` is one object per line. Every key is
-present, null where it does not apply.
+A command returns a `Listing` (rows), a `Document` (one object with parts) or plain text. `json`
+prints one array, for any number of objects; `jsonl` prints one object per line. Every key is
+present, with null where it does not apply.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Rows of equal keys. `columns` are those that a table shows, in order."""
+    """Rows with equal keys. `columns` are the columns of the table, in order."""
 
     rows: Sequence[Row]
     columns: tuple[str, ...]
@@ -36,7 +36,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One thing: `data` is its JSON; a table shows `facts`, then each part."""
+    """One object: `data` is its JSON; a table shows `facts`, then each part."""
 
     data: Row
     facts: Row = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Document:
 
 
 class Noted(str):
-    """A value that a table shows with a note behind it: `604800000 (7d)`. JSON has no note."""
+    """A value with a note in tables: `604800000 (7d)`. JSON has the value alone."""
 
     note: str
 
@@ -58,12 +58,12 @@ Result = Listing | Document | str
 
 
 def show(result: Result, form: str = "table") -> None:
-    """Prints a result in the form asked for: table, json or jsonl."""
+    """Print a result as table, json or jsonl."""
     show_all([result], form)
 
 
 def show_all(results: Sequence[Result], form: str = "table") -> None:
-    """Prints several results; as JSON their rows become one array."""
+    """Print several results; as JSON their rows become one array."""
     if form == "table":
         for number, result in enumerate(results):
             _show_table(result, first=number == 0)
@@ -79,14 +79,14 @@ def show_all(results: Sequence[Result], form: str = "table") -> None:
 
 
 def note(text: str, *, quiet: bool = False) -> None:
-    """A line for the person, on stderr."""
+    """Print a line for the user on stderr."""
     if not quiet:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
 
 def counted(number: int, noun: str) -> str:
-    """For example "1 record" and "2,000 records"."""
+    """Return number and noun: "1 record", "2,000 records"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -142,11 +142,11 @@ def _print_listing(listing: Listing) -> None:
     shown = [column for column, _ in fitting]
     hidden = [column.heading for column in columns if column not in shown]
     if hidden:
-        note(f"not shown on {width} columns: {', '.join(hidden)}; -f json shows everything")
+        note(f"not shown on {width} columns: {', '.join(hidden)}; use -f json to see them")
 
 
 def _aligned(listing: Listing) -> str:
-    """The table with no line broken; nothing is imported for it."""
+    """Return the table without wrapping; imports nothing."""
     rows = [
         [_heading(name) for name in listing.columns],
         *([cell(row.get(name)) for name in listing.columns] for row in listing.rows),
@@ -168,14 +168,14 @@ def _aligned(listing: Listing) -> str:
 
 
 def _terminal_width() -> int | None:
-    """Columns of the terminal that stdout is, or None if it is none."""
+    """Return the width of the terminal, or `None` if stdout is not a terminal."""
     if not sys.stdout.isatty():
         return None
     return os.get_terminal_size(sys.stdout.fileno()).columns or _WIDTH_UNKNOWN
 
 
 def _fits(text: str, width: int) -> bool:
-    """Whether the lines can be shown as they are; a wide character takes two columns."""
+    """Return whether the lines fit without wrapping; a wide character takes two columns."""
     return all(
         len(line) <= width and (line.isascii() or line == _RULE * len(line))
         for line in text.splitlines()
@@ -211,7 +211,7 @@ def _table(title: str, columns: Sequence[tuple[Column, int]]) -> Table:
 
 
 def _fields(facts: Row, names: Collection[str]) -> str:
-    """A line for each name, with its value."""
+    """Return a line for each name and its value."""
     width = max(map(len, names), default=0)
     return "\n".join(f"{_heading(name):<{width}}  {cell(facts.get(name))}" for name in names)
 
@@ -228,7 +228,7 @@ def _heading(name: str) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as a table shows it."""
+    """Return a value as a table shows it."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -240,7 +240,7 @@ def cell(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Text that cannot move the cursor: what is not printable becomes a backslash escape."""
+    """Return text that cannot move the cursor: unprintable characters become backslash escapes."""
     if text.isprintable():
         return text
     return "".join(

@@ -33,28 +33,28 @@ def serve(
     Parameters
     ----------
     data
-        Folder for everything the broker keeps (else log.dirs of the properties).
+        Folder for all data of the broker (default: log.dirs of the properties).
     listen
-        HOST:PORT to listen on (else `listeners` of the properties, else 127.0.0.1:9092). Port 0
-        takes a free one.
+        HOST:PORT to listen on (default: `listeners` of the properties, or 127.0.0.1:9092). Port 0
+        selects a free port.
     advertise
-        NAME=HOST:PORT that clients are told to connect to, per listener name such as PLAINTEXT;
-        may be repeated. Without it they are told the address they came to, which is right unless
-        there is NAT in between.
+        NAME=HOST:PORT that clients connect to, for a listener name such as PLAINTEXT; may be
+        repeated. By default the address that a client has used, which is right without NAT.
     properties
         A server.properties file with Kafka's keys.
     settings
-        KEY=VALUE with Kafka's keys; may be repeated, and goes before the file and before values
-        that `lakelog config set` has stored.
+        KEY=VALUE with Kafka's keys; may be repeated. Overrides the file and values stored by
+        `lakelog config set`.
     node_id
-        Number of this broker (else node.id of the properties, else 1).
+        Id of this broker (default: node.id of the properties, or 1).
     http
         HOST:PORT for metrics and health over HTTP: /metrics, /metrics/detail, /healthz, /readyz,
-        /version. Without it there are none.
+        /version (default: no HTTP).
     log_format
-        Log lines as text or json (default auto: text on a terminal, else json).
+        Format of log lines: text or json (default auto: text on a terminal, otherwise json).
     insecure
-        Listen beyond loopback, with --listen or --http, although there is no authentication.
+        Allow --listen and --http on addresses that other hosts can reach. There is no
+        authentication.
     """
     return run_broker(
         BrokerArguments(

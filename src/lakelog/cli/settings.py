@@ -1,4 +1,4 @@
-"""Settings on the command line: KEY=VALUE with durations and sizes, changing them, showing them."""
+"""Settings on the command line: KEY=VALUE with durations and sizes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NOT_A_SETTING = (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG)
 
 
 def parse_setting(text: str, option: str) -> tuple[str, str]:
-    """Return key and value of KEY=VALUE, the value as Kafka writes it: 604800000 for 7d.
+    """Return key and value of KEY=VALUE, with the value in Kafka's form: 604800000 for 7d.
 
-    Raises `CliError`; `option` is what the text was given to.
+    option: the option that has the text, for errors. Raises `CliError`.
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -34,8 +34,7 @@ def parse_setting(text: str, option: str) -> tuple[str, str]:
 def parse_settings(texts: Iterable[str], option: str) -> dict[str, str]:
     """Return the value of each key.
 
-    Raises `CliError` for a key with two values, of which only one would count, and as
-    `parse_setting`.
+    Raises `CliError` for a key with two values, and like `parse_setting`.
     """
     values: dict[str, str] = {}
     for text in texts:
@@ -46,9 +45,9 @@ def parse_settings(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def parse_changes(texts: Iterable[str], option: str, unset: Iterable[str]) -> dict[str, str | None]:
-    """Return the value of each key, and None for each of `unset`.
+    """Return the value of each key, and `None` for each key of `unset`.
 
-    Raises `CliError` for a key that is both set and unset, and as `parse_settings`.
+    Raises `CliError` for a key that is both set and unset, and like `parse_settings`.
     """
     values, removed = parse_settings(texts, option), dict.fromkeys(unset)
     for key in values.keys() & removed.keys():
@@ -57,7 +56,7 @@ def parse_changes(texts: Iterable[str], option: str, unset: Iterable[str]) -> di
 
 
 def shown_value(key: str, value: str | None) -> str | None:
-    """Return the value with its human form beside it in tables; JSON has the value alone."""
+    """Return the value with a note for tables, such as 7d; JSON has the value alone."""
     human = human_value(key, value)
     return value if value is None or human is None else Noted(value, human)
 
@@ -70,11 +69,10 @@ def change_settings(
     *,
     dry_run: bool = False,
 ) -> None:
-    """Set each key to its value, or put it back to its default where that is None.
+    """Set each key to its value; `None` resets it to its default.
 
-    Brokers accept it when a key that does not exist is put back to its default, so those are
-    compared with the keys that exist. Raises `CliError` for such a key, and `refusal` for what the
-    broker rejects.
+    Brokers accept the reset of an unknown key, so this function checks those keys first. Raises
+    `CliError` for an unknown key, and `refusal` for a change that the broker rejects.
     """
     unset = [key for key, value in changes.items() if value is None]
     try:
@@ -92,16 +90,16 @@ def check_known(kind: ResourceType, name: str, keys: Iterable[str], known: Colle
             raise CliError(
                 "LL0501",
                 f"{whose(kind, name)} has no setting '{key}'",
-                suggestion(key, known) or "lakelog config get --all lists the settings",
+                suggestion(key, known) or "use lakelog config get --all to list the settings",
             )
 
 
 def refusal(
     admin: Admin, kind: ResourceType, name: str, keys: Iterable[str], error: KafkaError
 ) -> Exception:
-    """Return the error to raise for one from the broker, which knows no near names."""
+    """Return the error to raise for one of the broker, with a hint for misspelt names."""
     if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        admin.topics.describe(name)  # raises, with the nearest topic
+        admin.topics.describe(name)  # raises an error with the most similar topic
     if error.code not in _NOT_A_SETTING:
         return error
     known = _known_keys(admin, kind, name)
@@ -110,11 +108,11 @@ def refusal(
 
 
 def whose(kind: ResourceType, name: str) -> str:
-    """Return how a message names the owner of settings."""
+    """Return the name of the owner of settings for messages."""
     return f"{kind.name.lower()} '{name}'" if name else "all brokers"
 
 
 def _known_keys(admin: Admin, kind: ResourceType, name: str) -> Collection[str]:
-    """All keys of such a resource; those of all brokers at once are those of any broker."""
+    """Return all keys of a resource; the keys of all brokers are those of any broker."""
     described = name or str(min(admin.describe_cluster().brokers))
     return admin.configs.describe(kind, described).keys()

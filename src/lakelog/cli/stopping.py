@@ -1,4 +1,4 @@
-"""^C and SIGTERM as a flag, for commands that end what they are doing before they go."""
+"""^C and SIGTERM as a flag, for commands that finish their present step before they exit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """The signal came within `Stop.interrupting`. No handler of other errors retries after it."""
+    """A signal arrived within `Stop.interrupting`.
+
+    It is a `BaseException` so that no handler of errors retries after it.
+    """
 
 
 class Stop(threading.Event):
-    """Set by the first signal; `signal_number` is 0 until then."""
+    """A flag that the first signal sets; `signal_number` is 0 until then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,14 +28,15 @@ class Stop(threading.Event):
 
     @property
     def exit_status(self) -> int:
-        """What a shell expects of a program that ended by this signal; 0 without one."""
+        """The exit status after a signal, by convention of shells; 0 without a signal."""
         return 128 + self.signal_number if self.signal_number else 0
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
-        """Inside, the signal raises `Interrupted`: what blocks ends, and its outcome is unknown.
+        """Raise `Interrupted` when a signal arrives within the block, also in blocking calls.
 
-        A signal that came before is raised on entering.
+        The outcome of the interrupted call is unknown. A signal that came before the block raises
+        at its start.
         """
         self._is_interrupting = True
         try:
@@ -43,7 +47,7 @@ class Stop(threading.Event):
             self._is_interrupting = False
 
     def signalled(self, number: int) -> None:
-        """Called in the main thread, between any two instructions of it."""
+        """Handle a signal. Python calls this in the main thread, between any two instructions."""
         if self.is_set():
             raise KeyboardInterrupt
         self.signal_number = number
@@ -54,7 +58,7 @@ class Stop(threading.Event):
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """While inside, the first signal sets the flag and a second one interrupts at once."""
+    """Within the block, the first signal sets the flag and a second one interrupts at once."""
     stop = Stop()
 
     def on_signal(number: int, frame: FrameType | None) -> None:

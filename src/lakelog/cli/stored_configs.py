@@ -1,7 +1,7 @@
-"""The settings that a stopped broker has stored, read and changed in its data folder.
+"""Reads and changes the stored settings of a stopped broker in its data folder.
 
-A stored value that keeps a broker from starting, or every client out of it, cannot be changed
-through the broker. The folder's lock is held meanwhile, so no broker can start on it.
+A stored value that prevents the broker from starting, or all clients from connecting, cannot be
+changed through the broker. The folder's lock is held meanwhile, so that no broker starts on it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ Stored = dict[tuple[ResourceType, str], dict[str, str]]
 
 
 def read_stored(folder: Path) -> Stored:
-    """Raises `CliError` if the folder is in use or is no data folder."""
+    """Return all stored settings.
+
+    Raises `CliError` if the folder is in use or is not a data folder.
+    """
 
     async def read(metadata: MetadataLog) -> Stored:
         return _stored(metadata.image)
@@ -47,7 +50,10 @@ def change_stored(
     resource_name: str,
     values: Mapping[str, str | None],
 ) -> None:
-    """Sets values, or removes those that are None; raises `CliError`, also for a wrong value."""
+    """Set values, or remove those that are `None`.
+
+    Raises `CliError` if the folder is in use or is not a data folder, and for an invalid value.
+    """
 
     async def change(metadata: MetadataLog) -> None:
         await metadata.submit(
@@ -74,7 +80,9 @@ def _with_metadata(folder: Path, use: Callable[[MetadataLog], Awaitable[T]]) -> 
             return asyncio.run(_open(folder, node_id, use))
     except DirectoryInUse as error:
         raise CliError(
-            "LL0701", str(error), "stop that broker, or use --brokers to change it while it runs"
+            "LL0701",
+            str(error),
+            "stop that broker, or use --brokers to change settings while it runs",
         ) from error
     except KafkaError as error:
         raise CliError("LL0501", error.message) from error

@@ -1,4 +1,4 @@
-"""Finds the page of `lakelog COMMAND --help`; `help_writer` writes them."""
+"""Finds the page of `lakelog COMMAND --help`; `help_writer.py` writes the pages."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _FLAGS = ("--help", "-h")
 
 
 def page_name(noun: str, command: str = "") -> str:
-    """The name of a page: `topic`, `topic-create`."""
+    """Return the name of a page: `topic`, `topic-create`."""
     return f"{noun}-{command}" if command else noun
 
 
 def wanted_page(noun: str, tokens: list[str]) -> str | None:
-    """The page that a command line asks for, or None if it asks for none.
+    """Return the page that a command line requests, or `None` if it requests none.
 
-    A noun with commands shows its own page when no command follows.
+    A noun with commands has a page that is shown if no command follows.
     """
     end = tokens.index("--") if "--" in tokens else len(tokens)
     if not tokens and any(FOLDER.glob(f"{noun}-*.txt")):

@@ -1,8 +1,9 @@
-"""Standard streams as every command may rely on them, however the process was started.
+"""Prepares the standard streams, independently of how the process was started.
 
-A descriptor that was closed (`>&-`) is occupied, so that no socket or file gets its number and no
-write goes there by mistake. stdout is UTF-8 in any locale and buffered even with `python -u`, where
-a write may be cut short; a failure to write there is a `CliError`, except for a broken pipe.
+A closed descriptor (`>&-`) is replaced by the null device, so that no socket or file gets its
+number and output cannot go there by mistake. stdout is UTF-8 in any locale. It is buffered even
+with `python -u`, where a write may be cut short. A failed write raises `CliError`, except for a
+broken pipe.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 def prepare_streams() -> None:
-    """Replaces `sys.stdout`, and `sys.stdin` and `sys.stderr` if they are closed."""
+    """Replace `sys.stdout`, and also `sys.stdin` and `sys.stderr` if they are closed."""
     if sys.stdin is None:
         _occupy(_STDIN, os.O_WRONLY)
         sys.stdin = os.fdopen(_STDIN, encoding="utf-8", closefd=False)
@@ -40,7 +41,7 @@ def prepare_streams() -> None:
 def check_stdout() -> None:
     """Raise `BrokenPipeError` if stdout is a pipe without a reader.
 
-    A write raises it as well, but a command that waits for records may have none to write.
+    A write raises it too, but a command that waits for records may have nothing to write.
     """
     import select
 
@@ -51,7 +52,7 @@ def check_stdout() -> None:
 
 
 def _occupy(descriptor: int, flags: int) -> None:
-    """Puts the null device there, opened so that what the stream is for fails or goes nowhere."""
+    """Open the null device at a closed descriptor, so that its use fails or has no effect."""
     nowhere = os.open(os.devnull, flags)
     if nowhere != descriptor:
         os.dup2(nowhere, descriptor)
@@ -59,7 +60,7 @@ def _occupy(descriptor: int, flags: int) -> None:
 
 
 class _Stdout(io.FileIO):
-    """Raises `CliError` LL0904 where the data cannot be written."""
+    """A stdout that raises `CliError` LL0904 if data cannot be written."""
 
     def write(self, data: Buffer, /) -> int:
         from lakelog.cli.failures import CliError

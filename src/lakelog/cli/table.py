@@ -1,4 +1,4 @@
-"""`lakelog table`: topics as Iceberg tables."""
+"""`lakelog table`: archives topics into Iceberg tables."""
 
 from __future__ import annotations
 
@@ -39,38 +39,39 @@ def sync(
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Archive a topic into an Iceberg table, up to its present end.
+    """Archive a topic into an Iceberg table, up to its current end.
 
-    Every record is in the table exactly once, however often this is run or interrupted.
+    The table gets every record exactly once, even if the command is repeated or interrupted.
 
     Parameters
     ----------
     topic
         Topic to archive.
     follow
-        Go on as records arrive, until ^C.
+        Continue with new records until ^C.
     every
         Time between commits with --follow (default 60s).
     warehouse
         Folder or URI of the tables: file:, s3:, gs:, abfs:, hdfs: (default: `warehouse` in the
         broker's data folder).
     catalog
-        Folder of the catalog, the checkpoints and Spark's log (default: the warehouse; if that is
-        elsewhere, `warehouse` in the broker's data folder).
+        Local folder of the catalog, the checkpoints and Spark's log (default: the warehouse; for a
+        remote warehouse `warehouse` in the broker's data folder).
     name
         Name of the table (default: the topic's).
     skip_lost
-        Continue although records were lost. Rows of records that the topic lost after they were
-        archived move out of the table; a tag keeps them.
+        Continue even if records were lost. Rows of records that the topic lost after they were
+        archived are moved out of the table; a tag keeps them.
     null_timestamps
-        Archive timestamps that are no dates as null, with their number in `rawTimestamp`.
+        Archive timestamps outside the years 1 to 9999 as null, with their number in
+        `rawTimestamp`.
     progress_from
-        Where to continue after the table was rolled back: where its current snapshot ends, or
-        where its property says.
+        Where to continue after the table was rolled back: at the end of its current snapshot, or
+        at the end that its property records.
     master
         Spark master (default local[2]).
     shared_warehouse
-        The folder of the tables is mounted on all hosts of the Spark master.
+        The warehouse folder is mounted on all hosts of the Spark master.
     """
     _require_extra()
     where, folder = _places(session, warehouse, catalog)
@@ -105,7 +106,7 @@ def _require_extra() -> None:
 
 
 def _places(session: Session, warehouse: str | None, catalog: str | None) -> tuple[str, str | None]:
-    """The warehouse and the catalog's folder, `None` where that is the warehouse."""
+    """Return the warehouse and the catalog's folder (`None` if it is the warehouse)."""
     from lakelog.tables.iceberg.warehouse import is_remote
 
     try:
@@ -119,19 +120,19 @@ def _places(session: Session, warehouse: str | None, catalog: str | None) -> tup
 
 
 def _default_folder(session: Session, option: str) -> str:
-    """In the data folder of a broker on this machine, as that broker names it."""
+    """Return the default folder, in the data folder of a broker on this host."""
     with open_admin(session) as admin:
         folders = [Path(folder.path) for folder in admin.log_dirs()]
     for folder in folders:
         if folder.is_dir():
             return str(folder / _WAREHOUSE)
     raise CliError(
-        "LL0902", "the broker's data folder is not on this machine", f"say {option} FOLDER"
+        "LL0902", "the broker's data folder is not on this host", f"specify {option} FOLDER"
     )
 
 
 def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) -> dict[str, Any]:
-    """What the archive job tells, as plain data. The signals that end a program end it cleanly."""
+    """Run the archive job; return its result as data. SIGINT and SIGTERM end it cleanly."""
     from lakelog.spark.archive.sync import SyncError, SyncProgress, sync_topic
     from lakelog.spark.session import JavaMissingError
     from lakelog.tables.archive.reconcile import ProgressSource
@@ -144,7 +145,7 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
     def say(line: str) -> None:
         note(line, quiet=session.quiet)
 
-    open_admin(session).close()  # which waits for a broker that is starting
+    open_admin(session).close()  # waits for a broker that is starting
     source = options.pop("progress_from")
     options["progress_from"] = None if source is None else ProgressSource(source)
     try:
@@ -161,7 +162,7 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
     except (OptionError, ValueError) as error:
         raise CliError("LL0902", str(error)) from error
     if stop.is_set() and not options["follow"]:
-        raise CliError("LL0604", "interrupted: not everything is in the table yet")
+        raise CliError("LL0604", "interrupted: some records are not in the table yet")
     return {
         "topic": topic,
         "table": ".".join(result.table),
@@ -176,7 +177,7 @@ def _run(session: Session, topic: str, warehouse: str, options: dict[str, Any]) 
 
 
 def document(result: dict[str, Any], snippets: dict[str, str]) -> Document:
-    """The table after a run. `ends` are the first offsets not archived."""
+    """Return the table after a run as data. `ends` are the first offsets that are not archived."""
     ends = [
         {"partition": int(partition), "archived_to": end}
         for partition, end in result["ends"].items()

@@ -1,4 +1,4 @@
-"""`lakelog topic`: list, create, describe, alter, shorten and delete topics."""
+"""`lakelog topic`: lists, creates, describes, alters and deletes topics, and deletes records."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def list_topics(
     Parameters
     ----------
     internal
-        Show the brokers' own topics as well.
+        Also show internal topics.
     """
     with open_admin(session) as admin:
         show(listing(admin.topics.list(internal=internal)), output.format)
@@ -93,7 +93,7 @@ def create(
     config
         KEY=VALUE with Kafka's topic keys; may be repeated.
     if_not_exists
-        A topic that exists is no error.
+        Accept an existing topic.
     """
     configs = parse_settings(config or (), "--config")
     with open_admin(session) as admin:
@@ -144,18 +144,18 @@ def alter(
     unset: Annotated[list[str] | None, Parameter(negative="", consume_multiple=False)] = None,
     session: Session = DEFAULT_SESSION,
 ) -> None:
-    """Change a topic's settings or raise its number of partitions.
+    """Change a topic's settings or increase its number of partitions.
 
     Parameters
     ----------
     name
         Topic to change.
     partitions
-        New number of partitions; keys go to other partitions from then on.
+        New number of partitions. This changes the partitions of keys.
     config
         KEY=VALUE to set; may be repeated.
     unset
-        KEY to put back to its default; may be repeated.
+        KEY to reset to its default; may be repeated.
     """
     from lakelog.client.admin import ResourceType
 
@@ -216,22 +216,22 @@ def delete_records(
     consent: Consent = NO_CONSENT,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Delete a topic's records before an offset, for good.
+    """Delete a topic's records before an offset permanently.
 
     Parameters
     ----------
     name
-        Topic to shorten.
+        Topic whose records to delete.
     before
         First record to keep: an offset, end, +10, -10, @TIME or @-1h.
     partition
-        Partition to shorten; may be repeated (default: all).
+        Partition whose records to delete; may be repeated (default: all).
     """
     position = parse_position(before, time.time_ns() // 1_000_000)
     with open_admin(session) as admin:
         keys = [(name, index) for index in _chosen(admin.topics.describe(name), partition)]
         bounds = read_bounds(admin, keys)
-        check_reached(position, bounds, "--before end deletes every record")
+        check_reached(position, bounds, "use --before end to delete all records")
         offsets = resolve_position(admin, position, bounds)
         count = sum(offset - bounds[key].start for key, offset in offsets.items())
         confirm(f"delete {counted(count, 'record')} of '{name}'", yes=consent.yes)
@@ -246,7 +246,7 @@ def _chosen(topic: Topic, partitions: list[int] | None) -> list[int]:
 def shortened(
     bounds: Mapping[TopicPartition, Bounds], starts: Mapping[TopicPartition, int]
 ) -> Listing:
-    """One row a partition: where it began and where it begins."""
+    """Return one row per partition: its old and its new log start offset."""
     rows = [
         {
             "partition": key[1],
@@ -269,7 +269,7 @@ def _describe(admin: Admin, name: str) -> Document:
 
 
 def _bounds(admin: Admin, topic: Topic) -> dict[TopicPartition, Bounds]:
-    """Of the partitions that have a leader: the others cannot tell."""
+    """Return the bounds of the partitions that have a leader."""
     led = [(topic.name, row.partition) for row in topic.partitions if row.leader >= 0]
     try:
         return read_bounds(admin, led)
@@ -280,7 +280,7 @@ def _bounds(admin: Admin, topic: Topic) -> dict[TopicPartition, Bounds]:
 
 
 def listing(topics: Iterable[Topic]) -> Listing:
-    """One row a topic."""
+    """Return one row per topic."""
     rows = [
         {
             "name": topic.name,
@@ -291,13 +291,15 @@ def listing(topics: Iterable[Topic]) -> Listing:
         }
         for topic in topics
     ]
-    return Listing(rows, _LIST_COLUMNS, empty="no topics; lakelog topic create NAME makes one")
+    return Listing(
+        rows, _LIST_COLUMNS, empty="no topics; use lakelog topic create NAME to create one"
+    )
 
 
 def document(
     topic: Topic, bounds: Mapping[TopicPartition, Bounds], configs: Iterable[ConfigEntry]
 ) -> Document:
-    """Everything about one topic; `configs` at their defaults are left out."""
+    """Return the description of one topic, without settings at their defaults."""
     partitions = [
         _partition(row, bounds.get((topic.name, row.partition))) for row in topic.partitions
     ]
@@ -325,7 +327,10 @@ def document(
 
 
 def _partition(row: Partition, bounds: Bounds | None) -> dict[str, Any]:
-    """`records` counts offsets: compaction and transactions leave gaps in them."""
+    """Return the row of a partition.
+
+    `records` counts offsets; compaction and transactions leave gaps in them.
+    """
     return {
         "partition": row.partition,
         "leader": row.leader if row.leader >= 0 else None,

@@ -1,4 +1,4 @@
-"""`lakelog txn`: list, describe and abort transactions."""
+"""`lakelog txn`: lists, describes and aborts transactions."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def list_transactions(
     Parameters
     ----------
     state
-        Only in this state (Empty, Ongoing, PrepareCommit, ...); may be repeated.
+        Show only ids in this state (Empty, Ongoing, PrepareCommit, ...); may be repeated.
     longer_than
-        Only whose transaction has been running for longer: 30s, 5m, 1h.
+        Show only ids whose transaction has been open for longer: 30s, 5m, 1h.
     match
-        Only ids that match this regular expression as a whole.
+        Show only ids that match this regular expression entirely.
     """
     duration_ms = -1 if longer_than is None else int(parse_duration_s(longer_than) * 1000)
     states: Sequence[str] = [known_state(text) for text in state or ()]
@@ -69,7 +69,7 @@ def list_transactions(
         except KafkaError as error:
             if error.code is not ErrorCode.INVALID_REGULAR_EXPRESSION:
                 raise
-            text = f"--match '{match}' is no regular expression"
+            text = f"--match '{match}' is not a regular expression"
             raise CliError("LL0902", text, "in RE2's syntax, for example 'billing-.*'") from error
     show(listing(found), output.format)
 
@@ -82,7 +82,7 @@ def describe(
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Describe a transactional id: its producer, and the partitions its transaction is in.
+    """Describe a transactional id: its producer and the partitions of its transaction.
 
     Parameters
     ----------
@@ -96,8 +96,11 @@ def describe(
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
             known = [row.transactional_id for row in admin.transactions.list()]
-            hint = suggestion(transactional_id, known) or "lakelog txn list shows those that are"
-            text = f"transactional id '{transactional_id}' is not known"
+            hint = (
+                suggestion(transactional_id, known)
+                or "use lakelog txn list to show all transactional ids"
+            )
+            text = f"unknown transactional id '{transactional_id}'"
             raise CliError("LL0211", text, hint) from error
     show(document(found, time.time_ns() // 1_000_000), output.format)
 
@@ -114,7 +117,7 @@ def abort(
     consent: Consent = NO_CONSENT,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Abort a transaction that hangs in a partition: one that no coordinator knows of.
+    """Abort a hanging transaction in a partition: one that its coordinator no longer knows.
 
     Parameters
     ----------
@@ -123,9 +126,10 @@ def abort(
     partition
         Number of the partition.
     producer_id
-        Whose transaction, if several are open there.
+        Producer of the transaction; required if several are open in the partition.
     force
-        Also if its coordinator has it as ongoing. Its other partitions may then commit.
+        Abort the transaction even if its coordinator knows it. Its other partitions may still be
+        committed.
     """
     key = (topic, partition)
     with open_admin(session) as admin:
@@ -141,7 +145,7 @@ def abort(
 
 
 def _check_hangs(admin: Admin, producer: ActiveProducer) -> None:
-    """Whoever has a coordinator is ended by it, at its timeout at the latest."""
+    """Check that no coordinator knows the transaction: it would end it at the timeout."""
     known = admin.transactions.list(states=_RUNNING, producer_ids=[producer.producer_id])
     for row in known:
         try:
@@ -153,21 +157,21 @@ def _check_hangs(admin: Admin, producer: ActiveProducer) -> None:
         raise CliError(
             "LL0213",
             f"'{row.transactional_id}' has this transaction as {row.state}",
-            f"it is ended within {found.timeout_ms} ms of its start; --force aborts it here",
+            f"its coordinator ends it within {found.timeout_ms} ms of its start; --force aborts it",
         )
 
 
 def known_state(text: str) -> str:
-    """A state as Kafka writes it, from any case; `CliError` for one that there is not."""
+    """Return Kafka's spelling of a state. Raises `CliError` for an unknown one."""
     for name in _STATES:
         if name.lower() == text.lower():
             return name
-    hint = suggestion(text, _STATES) or f"one of {', '.join(_STATES)}"
-    raise CliError("LL0902", f"--state {text} is none", hint)
+    hint = suggestion(text, _STATES) or f"expected one of {', '.join(_STATES)}"
+    raise CliError("LL0902", f"unknown --state {text}", hint)
 
 
 def aborted(key: tuple[str, int], producer: ActiveProducer) -> Document:
-    """What `abort` did, for programs."""
+    """Return the result of `abort` as data."""
     facts = {
         "topic": key[0],
         "partition": key[1],
@@ -181,7 +185,7 @@ def aborted(key: tuple[str, int], producer: ActiveProducer) -> Document:
 def chosen(
     producers: Sequence[ActiveProducer], key: tuple[str, int], producer_id: int | None
 ) -> ActiveProducer:
-    """The producer whose transaction is meant; `CliError` if that is none, or not clear."""
+    """Return the producer of the transaction. Raises `CliError` if none or several match."""
     open_ = [row for row in producers if row.txn_start_offset >= 0]
     wanted = [row for row in open_ if producer_id in (None, row.producer_id)]
     where = f"{key[0]}-{key[1]}"
@@ -190,12 +194,16 @@ def chosen(
         raise CliError("LL0212", f"no transaction{whose} is open in {where}")
     if len(wanted) > 1:
         ids = ", ".join(str(row.producer_id) for row in wanted)
-        raise CliError("LL0902", f"several are open in {where}", f"--producer-id one of {ids}")
+        raise CliError(
+            "LL0902",
+            f"several transactions are open in {where}",
+            f"specify --producer-id, one of {ids}",
+        )
     return wanted[0]
 
 
 def listing(found: Iterable[TransactionListing]) -> Listing:
-    """One row a transactional id."""
+    """Return one row per transactional id."""
     rows = [
         {
             "transactional_id": row.transactional_id,
@@ -209,7 +217,7 @@ def listing(found: Iterable[TransactionListing]) -> Listing:
 
 
 def document(found: Transaction, now_ms: int) -> Document:
-    """Everything about one transactional id; `now_ms` is the wall clock's."""
+    """Return the description of one transactional id. now_ms: the wall clock."""
     runs = found.state in _RUNNING and found.start_ms >= 0
     facts = {
         "transactional_id": found.transactional_id,
@@ -222,5 +230,5 @@ def document(found: Transaction, now_ms: int) -> Document:
         "running_ms": max(now_ms - found.start_ms, 0) if runs else None,
     }
     rows = [{"topic": topic, "partition": index} for topic, index in sorted(found.partitions)]
-    parts = [Listing(rows, _PARTITION_COLUMNS, empty="no partition is in a transaction")]
+    parts = [Listing(rows, _PARTITION_COLUMNS, empty="the transaction has no partitions")]
     return Document({**facts, "partitions": rows}, facts, parts)

@@ -118,9 +118,9 @@ def test_a_listener_on_loopback_is_no_warning(caplog: pytest.LogCaptureFixture) 
 @pytest.mark.parametrize(
     ("command", "words", "hint"),
     [
-        ("serve", {"listen": "127.0.0.1:{taken}"}, "--listen chooses another address"),
-        ("serve", {"http": "127.0.0.1:{taken}"}, "--http chooses another address"),
-        ("dev", {"port": "{taken}"}, "--port chooses another address"),
+        ("serve", {"listen": "127.0.0.1:{taken}"}, "use --listen to set another address"),
+        ("serve", {"http": "127.0.0.1:{taken}"}, "use --http to set another address"),
+        ("dev", {"port": "{taken}"}, "use --port to set another address"),
     ],
 )
 def test_an_address_in_use_has_a_code_and_the_option_of_its_command(
@@ -163,7 +163,10 @@ def test_a_name_that_begins_like_loopback_is_not_loopback(host: str) -> None:
 def test_an_address_that_is_not_this_hosts_has_a_code(tmp_path: Path, address: str) -> None:
     with pytest.raises(CliError, match="cannot listen on") as caught:
         run_broker(BrokerArguments(data=str(tmp_path), listen=address, insecure=True))
-    assert (caught.value.code, caught.value.hint) == ("LL0704", "--listen chooses another address")
+    assert (caught.value.code, caught.value.hint) == (
+        "LL0704",
+        "use --listen to set another address",
+    )
 
 
 @pytest.mark.parametrize("below", ["", "/deeper"])
@@ -201,12 +204,12 @@ def test_only_a_listener_can_be_advertised() -> None:
     listeners = "INSIDE://127.0.0.1:9092,OUTSIDE://127.0.0.1:9093"
     config, _ = BrokerConfig.from_mapping({"listeners": listeners})
     assert advertised(BrokerArguments(advertise=("outside=b:2",)), config) == {"OUTSIDE": ("b", 2)}
-    with pytest.raises(CliError, match="'PLAINTEXT=b:2' names no listener") as caught:
+    with pytest.raises(CliError, match="'PLAINTEXT=b:2' names an unknown listener") as caught:
         advertised(BrokerArguments(advertise=("PLAINTEXT=b:2",)), config)
     assert caught.value.code == "LL0902"
     assert "INSIDE, OUTSIDE" in caught.value.hint
     alone = BrokerArguments(listen="127.0.0.1:0", advertise=("OUTSIDE=b:2",))
-    with pytest.raises(CliError, match="names no listener") as caught:
+    with pytest.raises(CliError, match="names an unknown listener") as caught:
         advertised(alone, config)
     assert "PLAINTEXT" in caught.value.hint
 
@@ -215,6 +218,6 @@ def test_what_a_file_advertises_is_a_listener_too_unless_listen_takes_its_place(
     config, _ = BrokerConfig.from_mapping(
         {"listeners": "A://127.0.0.1:9092", "advertised.listeners": "A://a:1,B://b:2"}
     )
-    with pytest.raises(CliError, match=r"advertised\.listeners names B, which is no listener"):
+    with pytest.raises(CliError, match=r"advertised\.listeners names the unknown listener B"):
         advertised(BrokerArguments(), config)
     assert advertised(BrokerArguments(listen="127.0.0.1:0"), config) == {}

@@ -141,7 +141,7 @@ def test_a_run_that_is_to_end_gives_up_on_a_broker_that_is_gone(
     with pytest.raises(TimeoutError, match="is gone"):
         _run(source, count=3)
     assert _run(source) == b""
-    assert capsys.readouterr().err.count("trying again") == 2
+    assert capsys.readouterr().err.count("retrying") == 2
 
 
 def test_it_stops_after_the_count() -> None:
@@ -198,7 +198,7 @@ def test_a_group_that_moved_on_is_a_note(capsys: pytest.CaptureFixture[str]) -> 
     source = _Source(2)
     source.error = KafkaError(ErrorCode.ILLEGAL_GENERATION)
     _run(source, count=2, has_group=True)
-    assert "read again" in capsys.readouterr().err
+    assert "will read the last records" in capsys.readouterr().err
     source = _Source(2)
     source.error = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaError):
@@ -222,9 +222,9 @@ def test_what_is_repeated_after_a_rebalance_is_said(capsys: pytest.CaptureFixtur
     printed = _run(source, ends={_KEY: 6}, has_group=True)
     assert printed == b"0\n1\n2\n3\n0\n1\n2\n3\n4\n5\n"
     assert capsys.readouterr().err.splitlines() == [
-        "the group has moved on: the last records of orders-0 will be read again",
+        "the group has rebalanced: members will read the last records of orders-0 again",
         "orders-0: printed again after a rebalance: offsets 0 to 3",
-        "the group has moved on: the last records of orders-0 will be read again",
+        "the group has rebalanced: members will read the last records of orders-0 again",
     ]
 
 
@@ -270,12 +270,12 @@ def test_what_a_person_is_told_while_nothing_comes() -> None:
     end, keys = Position(Anchor.END), [("demo", 0), ("demo", 1), ("demo", 2)]
     assert waiting_note("demo", keys, end, None) == (
         "waiting for new records in 'demo' (3 partitions, from the end); "
-        "-o start reads from the beginning"
+        "use -o start to read from the beginning"
     )
     assert waiting_note("demo", keys[:1], Position(Anchor.START), None) == (
         "no more records in 'demo' (1 partition); waiting for new ones, ^C ends"
     )
-    assert "group 'g'; -o start" in waiting_note("demo", keys, end, "g")
+    assert "group 'g'; use -o start" in waiting_note("demo", keys, end, "g")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lakelog.client.errors import PartitionNotFoundError, ProtocolError, TopicNo
         (TopicNotFoundError("ordrs", hint="did you mean 'orders'?"), "LL0102"),
         (PartitionNotFoundError("orders", 9, 3), "LL0104"),
         (ProtocolError("3 bytes left"), "LL0303"),
-        (KafkaError(ErrorCode.FENCED_INSTANCE_ID), "LL0100"),
+        (KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), "LL0100"),
         (TimeoutError(), "LL0302"),
         (ConnectionRefusedError(111, "Connection refused"), "LL0301"),
         (FileNotFoundError(2, "No such file or directory", "x"), "LL0903"),

@@ -11,7 +11,8 @@ from lakelog.cli.help_writer import arguments_of
 from lakelog.cli.main import run
 from unit.cli.command_model import accepted, commands
 
-EVERYWHERE, WITH_BROKER = "Options of every command", "Options of every command that asks a broker"
+EVERYWHERE = "Options of all commands"
+WITH_BROKER = "Options of all commands that connect to a broker"
 WITHOUT_BROKER = {"dev", "serve", "explain", "debug requests"}
 
 

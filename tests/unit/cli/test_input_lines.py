@@ -54,7 +54,7 @@ def test_headers_and_partition_go_to_every_record() -> None:
 def test_a_missing_key_field_is_an_error() -> None:
     with pytest.raises(CliError, match="line 1: field 'id' for the key is missing; did you mean"):
         _read(b'{"ids": 1}\n', LineParser(key_field="id"))
-    with pytest.raises(CliError, match="null is a record without key"):
+    with pytest.raises(CliError, match="null stands for a record without a key"):
         _read(b"{}\n", LineParser(key_field="id"))
 
 

@@ -94,5 +94,7 @@ def test_text_is_for_terminals(
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(CliError, match="--log-format xml is none of: auto, text, json"):
+    with pytest.raises(
+        CliError, match="unknown --log-format xml; expected one of auto, text, json"
+    ):
         start_logging(logging.INFO, "xml")

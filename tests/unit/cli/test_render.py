@@ -93,7 +93,7 @@ def test_a_narrow_table_folds_text_then_drops_it_then_becomes_fields(
     assert (len(lines) > 5, notes) == (True, "")
     lines, notes = shown(56)
     assert "limit" not in lines[1]
-    assert notes == "not shown on 56 columns: limit; -f json shows everything\n"
+    assert notes == "not shown on 56 columns: limit; use -f json to see them\n"
     lines, notes = shown(20)
     assert lines[1].split() == ["partition", "0"]
     assert (lines.count(""), notes) == (1, "")

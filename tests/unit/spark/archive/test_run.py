@@ -158,7 +158,7 @@ def test_lost_connections_are_said_once_and_tried_again_while_following(
     set_away(monkeypatch, False)
     for _ in range(10):
         run._failed(UNREACHABLE)
-    assert lines == [f"orders: {UNREACHABLE}; trying again"]
+    assert lines == [f"orders: {UNREACHABLE}; retrying"]
 
     run.every_s = None
     for _ in range(2):

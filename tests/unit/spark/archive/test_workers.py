@@ -40,4 +40,4 @@ def test_other_workers_do_not_reach_a_broker_on_loopback(tmp_path: Path, host: s
 
     (warning,) = check_reachable("yarn", place, f"{host}:9092,{BROKER}", is_shared=False)
 
-    assert warning.endswith(f"do not reach a broker at {host.strip('[]')}")
+    assert warning.endswith(f"cannot reach a broker at {host.strip('[]')}")
