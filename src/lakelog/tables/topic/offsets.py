@@ -131,7 +131,9 @@ def _parse_epochs(text: str, name: str) -> dict[int, int]:
     for item in text.split(","):
         partition, _, epoch = item.partition(":")
         if not (partition.isdecimal() and epoch.isdecimal()):
-            raise ValueError(f"{name!r}: expected partition:leader-epoch, not {item!r}")
+            raise ValueError(
+                f"{name!r}: expected a partition and a leader epoch such as 0:5, not {item!r}"
+            )
         found[int(partition)] = int(epoch)
     return found
 
