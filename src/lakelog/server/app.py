@@ -57,15 +57,15 @@ from lakelog.storage.errors import StorageError
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.reserve import SpaceReserve
 from lakelog.storage.names import parse_dir_name
-from lakelog.storage.producers.limit import ProducerRoom
+from lakelog.storage.producers.limit import ProducerLimit
 
 __all__ = ["ReadyInfo", "ServeOptions", "Server", "StartError"]
 
 logger = logging.getLogger(__name__)
 
 
-def _producer_room(config: BrokerConfig) -> ProducerRoom:
-    return ProducerRoom(
+def _producer_room(config: BrokerConfig) -> ProducerLimit:
+    return ProducerLimit(
         config.get_int("lakelog.producer.ids.max"), config.get_int("producer.id.expiration.ms")
     )
 

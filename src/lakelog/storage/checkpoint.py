@@ -1,4 +1,4 @@
-"""The text files that say how far something has come.
+"""Checkpoint files: text with an offset for each log, or for each leader epoch of a log.
 
     0                     version
     2                     number of lines that follow
@@ -28,19 +28,20 @@ _VERSION = "0"
 
 
 class MalformedCheckpoint(ValueError):  # noqa: N818 - a state of the file
-    """The file is not what was written; what it said must be found out from the logs."""
+    """The file is damaged; its values must be found in the logs."""
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Return the file of offsets by topic and partition."""
     return _encode(
         f"{topic} {partition} {offsets[topic, partition]}" for topic, partition in offsets
     )
 
 
 class _OffsetsFile:
-    """What one file of offsets says, encoded again and again.
+    """The contents of one file of offsets.
 
-    Thousands of logs are written down every few seconds, of which few have changed.
+    Lines are kept from one write to the next, because few of thousands of logs change between.
     """
 
     __slots__ = ("_data", "_lines", "_offsets")
@@ -51,7 +52,7 @@ class _OffsetsFile:
         self._data = encode_offsets({})
 
     def encode(self, offsets: dict[TopicPartition, int]) -> bytes:
-        """As `encode_offsets`; the caller leaves `offsets` as they are from now on."""
+        """Return the file, as `encode_offsets`; the caller does not change `offsets` afterwards."""
         before, lines = self._offsets, self._lines
         if offsets != before:
             self._lines = {
@@ -64,6 +65,7 @@ class _OffsetsFile:
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """Return the offsets by topic and partition. Raises `MalformedCheckpoint`."""
     offsets = {}
     for line in _lines(data):
         match line.split(" "):
@@ -75,11 +77,12 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    """Return the file of (epoch, start offset)."""
     return _encode(f"{epoch} {start}" for epoch, start in entries)
 
 
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
-    """(epoch, start offset), both strictly rising."""
+    """Return (epoch, start offset), both strictly rising. Raises `MalformedCheckpoint`."""
     entries: list[tuple[int, int]] = []
     for line in _lines(data):
         epoch, _, start = line.partition(" ")
@@ -104,7 +107,7 @@ def _lines(data: bytes) -> list[str]:
         raise MalformedCheckpoint("the file has no version 0, no count or no last line end")
     rows = lines[2:-1]
     if _whole(lines[1]) != len(rows):
-        raise MalformedCheckpoint(f"{len(rows)} lines where {lines[1]} are announced")
+        raise MalformedCheckpoint(f"{len(rows)} lines where the count is {lines[1]}")
     return rows
 
 
@@ -126,7 +129,10 @@ class Checkpoints:
     def begin(
         self, offsets: Mapping[str, dict[TopicPartition, int]], first: Mapping[str, bytes]
     ) -> CheckpointJob:
-        """Encodes those that have changed, by the names of the files; `first` are written first."""
+        """Return a job for the files that have changed.
+
+        `offsets` are by file name; the files `first`, already encoded, are written before them.
+        """
         files = dict(first)
         for name, values in offsets.items():
             files[name] = self._files.setdefault(name, _OffsetsFile()).encode(values)
@@ -139,7 +145,7 @@ class Checkpoints:
 
 
 class CheckpointJob:
-    """The checkpoint files to be replaced; `run` blocks on the device and may be in a thread."""
+    """Checkpoint files to be replaced."""
 
     __slots__ = ("_disk", "_files", "_written")
 
@@ -149,7 +155,10 @@ class CheckpointJob:
         self._written = written
 
     def run(self) -> None:
-        """An `OSError` leaves the files that were not replaced to the next job."""
+        """Replace the files, durably; blocks and may be in a thread.
+
+        Raises `OSError`; the next job writes the files that were not replaced.
+        """
         for path, data in self._files.items():
             self._disk.write_atomic(path, data)
             self._written[path] = data

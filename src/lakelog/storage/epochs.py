@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset (KIP-101, KIP-279).
+"""Leader epochs of a log and the offsets where they began (KIP-101, KIP-279).
 
 Entries rise in both numbers. A new entry takes the place of those that begin at or after it: an
 epoch in which nothing was written leaves no trace.
@@ -18,7 +18,7 @@ UNDEFINED_OFFSET = -1
 class EpochCache:
     """The epochs of one log. `latest` is -1 as long as there is none.
 
-    `entries` are those of the checkpoint file; None if that must be written anew.
+    `entries` are those of the checkpoint file; `None` if the file must be rewritten.
     """
 
     __slots__ = ("_epochs", "_saved", "_starts", "latest")
@@ -37,9 +37,9 @@ class EpochCache:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def is_behind(self, log_end_offset: int) -> bool:
-        """Whether the checkpoint file lacks what the log's records say.
+        """Return whether the checkpoint file lacks epochs of the log's records.
 
-        An epoch that begins at the log's end has none: it is forgotten when the log is loaded.
+        An epoch that begins at the log's end has no records: a start forgets it.
         """
         if self._saved is None:
             return True
@@ -48,11 +48,11 @@ class EpochCache:
         return self.entries[:keep] != saved
 
     def note_saved(self) -> None:
-        """The checkpoint file has been written."""
+        """Take note that the checkpoint file has been written."""
         self._saved = self.entries
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Records that `epoch` begins at `start_offset`; an epoch not above the latest is known."""
+        """Note that `epoch` begins at `start_offset`, unless it is not above the latest."""
         if epoch <= self.latest:
             return
         keep = bisect_left(self._starts, start_offset)
@@ -60,14 +60,15 @@ class EpochCache:
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         self.latest = epoch
+        assert len(self._epochs) == len(self._starts)
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch in which the record at `offset` was written; -1 when it is not known."""
+        """Return the epoch in which the record at `offset` was written; -1 when unknown."""
         entry = bisect_right(self._starts, offset) - 1
         return self._epochs[entry] if entry >= 0 else UNDEFINED_EPOCH
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch at or below `epoch` and where it ends; (-1, -1) when unknown."""
+        """Return the largest epoch at or below `epoch` and where it ends; (-1, -1) when unknown."""
         if epoch == self.latest and epoch >= 0:
             return epoch, log_end_offset
         above = bisect_right(self._epochs, epoch)
@@ -76,14 +77,14 @@ class EpochCache:
         return self._epochs[above - 1] if above else epoch, self._starts[above]
 
     def truncate_from_end(self, offset: int) -> None:
-        """Forgets the epochs that begin at or after `offset`."""
+        """Forget the epochs that begin at or after `offset`."""
         keep = bisect_left(self._starts, offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
 
     def truncate_from_start(self, offset: int) -> None:
-        """Forgets what ended before `offset`; the epoch there now begins there."""
+        """Forget epochs that ended at or before `offset`; the epoch there now begins there."""
         entry = bisect_right(self._starts, offset) - 1
         if entry >= 0 and (entry or self._starts[0] < offset):
             del self._epochs[:entry], self._starts[:entry]

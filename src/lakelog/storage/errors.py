@@ -1,7 +1,7 @@
-"""What goes wrong with stored data, as types that its owner can tell apart.
+"""Errors of stored data.
 
-An `OSError` is never wrapped: a device that fails takes its whole folder offline, a damaged
-partition only itself.
+An `OSError` is never wrapped: its owner takes the whole data folder offline. A damaged partition is
+taken offline alone.
 """
 
 from __future__ import annotations
@@ -32,4 +32,4 @@ class WrongDirectory(StorageError):  # noqa: N818 - a state of the folder
 
 
 class LoadInterrupted(StorageError):  # noqa: N818 - an event, not an error
-    """The process is to end before it has opened its logs."""
+    """The process was asked to stop before it had opened its logs."""

@@ -1,4 +1,4 @@
-"""Small steps on a disk that storage takes in several places."""
+"""Steps on a disk that several modules of storage need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from lakelog.storage.names import LOG, file_name
 
 
 def read_if_exists(disk: Disk, path: Path) -> bytes | None:
+    """Return the content of a file; `None` if it is missing. Raises `OSError`."""
     try:
         return disk.read(path)
     except FileNotFoundError:
@@ -16,6 +17,7 @@ def read_if_exists(disk: Disk, path: Path) -> bytes | None:
 
 
 def remove_if_exists(disk: Disk, path: Path) -> None:
+    """Remove a file unless it is missing. Raises `OSError`."""
     try:
         disk.remove(path)
     except FileNotFoundError:
@@ -23,21 +25,24 @@ def remove_if_exists(disk: Disk, path: Path) -> None:
 
 
 def is_blank(disk: Disk, folder: Path) -> bool:
-    """Whether nothing has ever been written to the log in `folder`."""
+    """Return whether nothing has ever been written to the log in `folder`. Raises `OSError`."""
     logs = [name for name in disk.list(folder) if name.endswith(LOG)]
     return set(logs) <= {file_name(0, LOG)} and not any(disk.size(folder / n) for n in logs)
 
 
 def replace(disk: Disk, path: Path, data: bytes) -> None:
-    """Replaces a file so that a killed process leaves the old or the new content.
+    """Replace a file so that a killed process leaves the old or the new content. Raises `OSError`.
 
-    Unlike `Disk.write_atomic` it waits for no device, so a power failure may leave anything.
+    Unlike `Disk.write_atomic` it does not sync, so a power failure may leave anything.
     """
     disk.rename(write_aside(disk, path, data), path)
 
 
 def write_aside(disk: Disk, path: Path, data: bytes) -> Path:
-    """Writes what is to be renamed to `path`; a start removes it otherwise. It is not synced."""
+    """Write a file that will be renamed to `path`, without a sync; return its path.
+
+    If it is not renamed, the next start removes it. Raises `OSError`.
+    """
     temporary = path.with_name(path.name + ".tmp")
     file = disk.open(temporary, create=True)
     try:

@@ -63,12 +63,12 @@ T = TypeVar("T")
 
 
 class AppendResult(NamedTuple):
-    """Where a batch went. A duplicate went there before; nothing was written."""
+    """Offsets of a batch. Those of a `duplicate` were assigned before; nothing was written."""
 
     base_offset: int
     last_offset: int
     append_time_ms: int
-    """-1 unless the topic's timestamps are the broker's."""
+    """-1 unless the topic has LogAppendTime."""
     log_start_offset: int
     duplicate: bool
 
@@ -191,15 +191,15 @@ class Log:
         verification: Verification | None = None,
         sampled: bool = False,
     ) -> AppendResult:
-        """Appends exactly one writable batch, after giving it its offset and leader epoch.
+        """Append exactly one batch, after writing its offset and leader epoch into it.
 
-        `verification` is what `producers.start_verification` gave before the transaction's
-        coordinator was asked, for a batch that begins a transaction here. A `sampled` batch has its
-        records verified unless the topic wants none to be.
+        For a batch that begins a transaction here, `verification` is the result of
+        `producers.start_verification` before the transaction's coordinator was asked. The records
+        of a `sampled` batch are verified unless the topic verifies none.
 
         Raises `KafkaError` with nothing done: 2 checksum, 10 too large, 18 larger than a segment,
-        32 timestamp, 45 sequence gap, 47 producer epoch, 48 transaction, 87 anything else. An
-        `OSError` leaves the log as it was, and a batch that may be tried again.
+        32 timestamp, 45 sequence gap, 47 producer epoch, 48 transaction, 87 anything else. Raises
+        `SlowBatchError`. After an `OSError` the log is as before and the batch may be retried.
         """
         config = self._config
         fields = check_incoming(batch, config, now_ms, origin, sampled=sampled)
@@ -237,10 +237,10 @@ class Log:
     def append_run(
         self, batches: Sequence[memoryview], *, leader_epoch: int, now_ms: int
     ) -> list[int]:
-        """Appends as many of a client's batches as can be with one write; their base offsets.
+        """Append as many of a client's batches as one write can; return their base offsets.
 
-        There are none if the first one needs `append`, as the first after a start does. Raises as
-        that does, because of the first.
+        There are none if the first batch needs `append`, as the first after a start does. After an
+        `OSError` the log is as before.
         """
         segment, end = self.segments.active, self.log_end_offset
         if (
@@ -250,8 +250,8 @@ class Log:
             or leader_epoch > self.leader_epochs.latest
         ):
             return []
-        if len(batches) > 1 or segment.loaded_index is None:  # for one `full` tells
-            batches = batches[: segment.index_room]
+        if len(batches) > 1 or segment.loaded_index is None:  # one batch fits unless `full`
+            batches = batches[: segment.index_entries_left]
         headers, offsets, producer = place_run(
             batches, self._config, segment, end, self.producers, leader_epoch, now_ms
         )
@@ -287,10 +287,10 @@ class Log:
         now_ms: int,
         transaction_version: int,
     ) -> int:
-        """Ends a producer's transaction, if it has one here; the marker's offset.
+        """End a producer's transaction, if it has one here; return the marker's offset.
 
-        Raises `KafkaError` with nothing done: 47 producer epoch, 52 coordinator epoch. An
-        `OSError` leaves the log as it was.
+        Raises `KafkaError` with nothing done: 47 producer epoch, 52 coordinator epoch. Raises
+        `CorruptLog` as `check_marker`. After an `OSError` the log is as before.
         """
         self.producers.check_marker(
             producer_id, producer_epoch, marker.coordinator_epoch, transaction_version
@@ -319,7 +319,10 @@ class Log:
         marker: EndTransactionMarker,
         leader_epoch: int,
     ) -> None:
-        """The index comes first: an aborted transaction that is not in it would be read."""
+        """Write the entry of the index, then the marker.
+
+        Without its entry, consumers would read an aborted transaction as if it were committed.
+        """
         offset, segment = self.log_end_offset, self.segments.active
         patch_offset_and_epoch(batch, 0, offset, leader_epoch)
         aborted = None if marker.commit else self.producers.ending(header.producer_id, offset)

@@ -18,14 +18,14 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 """After a segment file's name: written by a compaction that has not ended."""
 SWAP = ".swap"
-"""After a segment file's name: about to take the place of the segments it was made from."""
+"""After a segment file's name: about to replace the segments that it was made from."""
 CUT = ".cut"
-"""`<base offset>.<position>.cut`: what recovery took from a segment, from that byte on."""
+"""`<base offset>.<position>.cut`: bytes that recovery cut off a segment, from that byte on."""
 SYNC_FAILED = ".sync-failed"
-"""In a log's folder after a failed sync: the page cache may hold what the device does not."""
+"""In a log's folder after a failed sync: the page cache may hold pages that the device lost."""
 
 PROBE = ".probe"
-"""In the data folder while the broker finds out whether it can write again."""
+"""In the data folder while the broker tests whether it can write again."""
 
 PARTITION_METADATA = "partition.metadata"
 """In a log's folder: the id of its topic."""
@@ -45,7 +45,7 @@ def cut_name(base_offset: int, position: int) -> str:
 
 
 def offset_of(name: str) -> int | None:
-    """The offset a segment's file is named for; `None` for any other file."""
+    """Return the offset in the name of a segment's file or snapshot; `None` for other files."""
     digits = name.partition(".")[0]
     return int(digits) if len(digits) == 20 and digits.isdecimal() else None
 
@@ -55,7 +55,7 @@ def dir_name(topic: str, partition: int) -> str:
 
 
 def parse_dir_name(name: str) -> tuple[str, int] | None:
-    """Topic and partition; `None` for a directory that is no live log."""
+    """Return topic and partition; `None` for a directory that is no live log."""
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not (number.isascii() and number.isdecimal()):
         return None
@@ -63,6 +63,6 @@ def parse_dir_name(name: str) -> tuple[str, int] | None:
 
 
 def retired_dir_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """The name under which a log's directory waits for its removal (or, stray, for a person)."""
+    """Return the name of a deleted log's directory until its removal, or of a stray one."""
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: _NAME_MAX - len(tail)] + tail

@@ -1,8 +1,8 @@
 """Work for a thread that must be done before stored batches or indexes can be used.
 
-The loop reads what is in memory or in the page cache, and uses indexes that are loaded. Where it
-finds something else it raises `NotReady`. Its caller has the job run in a thread and then asks
-again. So the loop neither loads nor rebuilds an index.
+The loop reads only what is in memory or in the page cache, and uses only loaded indexes. Where it
+needs more, `NotReady` is raised. The caller runs the job in a thread and then repeats the call. So
+the loop neither loads nor rebuilds an index.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class Preparation(Protocol):
     def key(self) -> Hashable: ...
 
     def run(self) -> None:
-        """Blocks; may be in a thread."""
+        """Do the work; blocks and may be in a thread. Never raises."""
 
     def finish(self) -> None:
-        """For the log's owner, after `run`."""
+        """Hand over the result; called by the log's owner, after `run`."""
 
     def abandon(self) -> None:
-        """For the log's owner, instead of `run`."""
+        """Give up what the job holds; called by the log's owner, instead of `run`."""
 
 
 class NotReady(Exception):  # noqa: N818 - what is to be done first
-    """Run `job`, then call `job.finish`, then ask again."""
+    """Run `job`, then call `job.finish`, then repeat the call."""
 
     def __init__(self, job: Preparation) -> None:
         super().__init__(f"{job.path} has not been looked at from byte {job.start} on")

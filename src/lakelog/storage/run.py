@@ -1,8 +1,8 @@
-"""Batches of one partition that have come in together, and are appended with one write.
+"""Runs: batches of one partition that arrived together and are appended with one write.
 
-They are those of one producer, or of none that is idempotent, each valid and going on where the one
-before it ended, for which the active segment has room. The first that is not so ends the run. It is
-left to `Log.append`, which says what is wrong with it, if anything is.
+All batches of a run are of one idempotent producer, or of producers that are not. Each is valid and
+continues the sequence of the one before it, and all fit into the active segment. The first batch
+that does not qualify ends the run; `Log.append` accepts it alone or finds its error.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from lakelog.storage.validation.batches import CRC_START, LeastSizes
 
 _LEAST_SIZES = LeastSizes(0)
 RELATIVE_OFFSET_MAX = 0x7FFFFFFF
-"""What an index can say of an offset, from the segment's first."""
+"""The largest distance of an offset from the segment's base that an index can hold."""
 
 
 def takes_runs(config: LogConfig) -> bool:
-    """Whether a batch of a client's is committed by its append, and its header tells all."""
+    """Return whether an append commits a client's batch, and its header suffices to validate it."""
     return (
         config.compression_type == "producer"
         and config.message_timestamp_type == "CreateTime"
@@ -45,7 +45,7 @@ def takes_runs(config: LogConfig) -> bool:
 
 
 class Run(NamedTuple):
-    """`headers` are as they came; `producer` is that of the batches if it is idempotent."""
+    """`headers` are as received; `producer` is that of the batches if it is idempotent."""
 
     headers: list[HeaderFields]
     offsets: list[int]

@@ -1,4 +1,4 @@
-"""Compaction: which logs are due, how segments are cleaned, and how they take the old ones' place.
+"""Compaction: choice of the logs that are due, cleaning of segments, and the swap of their files.
 
 `plan` decides on the loop, `clean` does the work over records in a helper process, `swap` puts the
 result into the log on the loop again and finishes at a start what a crash interrupted.

@@ -1,15 +1,14 @@
 """Cleaning a log: the work over records, which runs in a helper process.
 
 First the keys of the dirty part are noted with their newest offsets, as many as the map may hold.
-Then the segments up to there are written anew in groups, without records that a newer one of the
-same key makes void, without tombstones and markers that have been there long enough, and without
-aborted data. Offsets never change: a batch keeps its base and last offset, its producer and its
-sequence, whatever is left in it.
+Then the segments up to there are rewritten in groups. Records with a newer record of the same key
+are dropped, and so are expired tombstones and markers, and aborted data. Offsets never change: a
+batch keeps its base and last offset, its producer and its sequence, even if it loses records.
 
-Kept even when empty: the last batch of each producer, or its next sequence would not be known, and
-the last batch of each cleaned segment, so that recovery still sees segments that follow without a
-gap. A tombstone's time begins when it is first cleaned: the batch then gets its delete horizon and
-keeps it ever after (KAFKA-8522).
+Some batches are kept even when empty: the last batch of each producer, whose next sequence would
+be unknown otherwise; and the last batch of each cleaned segment, so that segments still follow each
+other without a gap. A tombstone's time begins when it is first cleaned: the batch then gets its
+delete horizon, which does not change any more (KAFKA-8522).
 
 Source: `Cleaner` of `org.apache.kafka.storage.internals.log`.
 """
@@ -18,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 
 from lakelog.records.batch import HEADER, BatchHeader, CorruptRecord
 from lakelog.records.record import record_bytes
@@ -45,10 +45,10 @@ _RELATIVE_MAX = 0x7FFFFFFF
 def compact(
     disk: Disk, job: CompactionJob, throttle: Throttle
 ) -> Iterator[CleanedGroup | CompactionDone]:
-    """Each group as soon as its files are durable, then the end.
+    """Yield each group as soon as its files are durable, then the end.
 
-    `throttle` is called with the bytes of every read and write. `FileNotFoundError` if a segment
-    has gone away, `CorruptLog` for one that is damaged.
+    `throttle` is called with the bytes of every read and write. Raises `FileNotFoundError` for a
+    deleted segment, `CorruptLog` for a damaged one, and `OSError`.
     """
     with ExitStack() as files:
         sources = SourceFiles(disk, job, throttle, files)
@@ -83,7 +83,10 @@ class _Cleaning:
                 return
 
     def _note_segment(self, source: Source, transactions: CleanedTransactions) -> bool:
-        """Whether the map has taken in all of the segment; the first batch fits whatever it is."""
+        """Note the keys of a segment; return false if the map got full before its end.
+
+        The map may exceed its limit by one batch, so that each job makes progress.
+        """
         keys, start = self.map, self._job.first_dirty_offset
         for position, batch, header in self._sources.batches(source):
             if header.last_offset < start:
@@ -103,7 +106,7 @@ class _Cleaning:
         return True
 
     def _note_keys(self, batch: bytes, header: BatchHeader) -> None:
-        """Nobody reads a value in a batch that cannot be decoded: it replaces no older one."""
+        """Note the keys of a batch. A batch that cannot be decoded replaces no older values."""
         offsets, base = self.map.offsets, header.base_offset
         try:
             data = self._records(batch, header)
@@ -118,7 +121,7 @@ class _Cleaning:
     # Cleaning
 
     def groups(self) -> Iterator[list[Source]]:
-        """Runs of segments up to the map's end that together make one, by size and offsets."""
+        """Yield runs of segments up to the map's end that fit into one, by size and offsets."""
         job = self._job
         group: list[Source] = []
         size = index_size = time_size = 0
@@ -148,6 +151,8 @@ class _Cleaning:
             return 0
 
     def clean(self, group: list[Source]) -> CleanedGroup:
+        """Write one group of segments as one, durably."""
+        assert all(one.end_offset == next_.base_offset for one, next_ in pairwise(group))
         job, first, last = self._job, group[0], group[-1]
         target = CleanedSegment(self._disk, job.folder, first.base_offset, job.index_interval_bytes)
         try:
@@ -182,7 +187,7 @@ class _Cleaning:
                 self._throttle(len(kept))
 
     def _filter(self, batch: bytes, header: BatchHeader, is_end: bool) -> bytes | None:
-        """The batch as it stays, if it does."""
+        """Return what stays of a batch; `None` if nothing does. Raises `CorruptRecord`."""
         horizon = delete_horizon(header)
         expired = horizon is not None and horizon <= self._job.now_ms
         if header.is_control:

@@ -1,4 +1,4 @@
-"""What a helper is told to clean and what it answers, as values and as lines of JSON."""
+"""Jobs of a helper process and its answers, as values and as lines of JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """The last a producer wrote: the offset of its data, -1 when that was a marker."""
+    """The last batch of a producer: the offset of its last record, -1 for a marker."""
 
     offset: int
     epoch: int
@@ -28,7 +28,7 @@ class LastRecord:
 
 @dataclass(frozen=True, slots=True)
 class CompactionJob:
-    """All of it: `segments` are to be cleaned, `later` only asked for the ends of transactions."""
+    """A job for one log. `segments` are cleaned; `later` ones are only searched for markers."""
 
     folder: Path
     segments: tuple[Source, ...]
@@ -65,7 +65,7 @@ class CompactionJob:
 
 @dataclass(slots=True)
 class CompactionStats:
-    """What one job did: bytes and records before and after."""
+    """Bytes and records of one job, before and after."""
 
     map_bytes_read: int = 0
     bytes_read: int = 0
@@ -80,7 +80,7 @@ class CompactionStats:
 
 @dataclass(frozen=True, slots=True)
 class CleanedGroup:
-    """Written under `.cleaned` names: what takes the place of the segments at `sources`."""
+    """A segment, written under `.cleaned` names, that replaces the segments at `sources`."""
 
     base_offset: int
     end_offset: int
@@ -91,7 +91,7 @@ class CleanedGroup:
 
 @dataclass(frozen=True, slots=True)
 class CompactionDone:
-    """The job's end: up to `end_offset` each key is there once."""
+    """The end of a job: before `end_offset`, each key now occurs once."""
 
     end_offset: int
     stats: CompactionStats = field(default_factory=CompactionStats)
@@ -121,7 +121,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def decode_answer(line: bytes) -> Answer:
-    """Raises `ValueError`, `KeyError` or `TypeError` for what no helper of this version says."""
+    """Return an answer. Raises `ValueError`, `KeyError` or `TypeError` for an invalid line."""
     outer = json.loads(line)
     values = outer["answer"]
     match outer["kind"]:

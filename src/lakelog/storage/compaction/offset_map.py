@@ -1,7 +1,7 @@
 """The newest offset of each key in the part of a log that is not yet compacted.
 
-A long key is stood in for by a digest that nobody can make two keys share; a short one is kept as
-it is, which no digest equals, because digests are longer.
+A long key is represented by a cryptographic digest, so that no two keys can be made to collide. A
+short key is kept as it is; it equals no digest, because digests are longer.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from hashlib import blake2b
 
 DIGEST_SIZE = 32
 ENTRY_BYTES = 200
-"""What one entry takes at most, with its share of a table that is being enlarged."""
+"""Most memory of an entry, with its share of a hash table that is being enlarged."""
 
 
 def stored_key(key: bytes) -> bytes:
-    """What stands for a key in the map."""
+    """Return the key, or the digest that represents it in the map."""
     return key if len(key) < DIGEST_SIZE else blake2b(key, digest_size=DIGEST_SIZE).digest()
 
 
 class OffsetMap:
-    """Within `size_bytes * load_factor`, but for the keys of the batch that fills it."""
+    """Offsets by key, in `size_bytes * load_factor`, except for the batch that fills it."""
 
     __slots__ = ("entries_max", "latest_offset", "offsets")
 
@@ -28,7 +28,7 @@ class OffsetMap:
         self.offsets: dict[bytes, int] = {}
         """By `stored_key`."""
         self.latest_offset = -1
-        """The last offset whose key, if any, is in the map."""
+        """The last offset that the map covers."""
 
     @property
     def is_full(self) -> bool:

@@ -1,7 +1,7 @@
 """Writing one cleaned segment: its log and its indexes, under `.cleaned` names.
 
-The indexes are those that appending the batches would have made. Nothing is at these names before;
-what a helper that died has left there is removed first. `finish` makes all of it durable.
+The indexes equal those that appending the batches would have made. Files that a killed helper left
+under these names are removed first. `finish` makes all files durable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakelog.storage.names import file_name as name_of
 
 _WRITE_BYTES = 1 << 20
 _SYNC_BYTES = 16 << 20
-"""Written between two syncs: one at the end of a GiB would hold up every other write."""
+"""Bytes between two syncs: one sync after a GiB would delay every other write for seconds."""
 
 
 class CleanedSegment:
@@ -58,6 +58,8 @@ class CleanedSegment:
         """Last offset of the earliest batch with `max_timestamp`."""
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
+        """Append a batch. Raises `OSError`."""
+        assert last_offset >= self._base
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_offset = max_timestamp, last_offset
         if self._since_entry > self._interval:
@@ -71,7 +73,7 @@ class CleanedSegment:
             self._write()
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> tuple[str, ...]:
-        """Durable afterwards; returns the suffixes of the files there are."""
+        """Make the segment durable and return the suffixes of its files. Raises `OSError`."""
         self._write()
         self._file.sync()
         self._file.close()
@@ -87,6 +89,7 @@ class CleanedSegment:
         return tuple(suffixes)
 
     def discard(self) -> None:
+        """Remove all files. Raises `OSError`."""
         self._file.close()
         for suffix in SEGMENT_SUFFIXES:
             remove_if_exists(self._disk, self._path(suffix))

@@ -1,8 +1,8 @@
-"""Which log is to be compacted next, and from where to where.
+"""The choice of the next log to compact, and of the range of its segments.
 
-Never cleaned: the active segment, what lies beyond the last stable offset, what is not yet durable
-and what is younger than `min.compaction.lag.ms`. Decided on the loop from what is in memory, plus
-headers of segments that were not used lately.
+Records are not cleaned in the active segment, beyond the last stable offset, before they are
+durable, and before they are older than `min.compaction.lag.ms`. The loop decides this from memory
+and from headers of segments.
 
 Source: `LogCleanerManager.cleanableOffsets` and `LogToClean` of Apache Kafka.
 """
@@ -40,7 +40,7 @@ class CleanableLog:
     clean_bytes: int
     cleanable_bytes: int
     is_overdue: bool
-    """Whether `max.compaction.lag.ms` demands it whatever the ratio."""
+    """Whether `max.compaction.lag.ms` requires a cleaning at any ratio."""
 
     @property
     def ratio(self) -> float:
@@ -57,9 +57,10 @@ class CleanableLog:
 def examine(
     log: Log, cleaned_offset: int | None, now_ms: int, last_stable_offset: int
 ) -> CleanableLog:
-    """`cleaned_offset` is how far the last compaction came; one outside the log is ignored.
+    """Return how much of a log is dirty and may be cleaned.
 
-    Raises `NotReady` if an index has to be loaded first.
+    The last compaction ended at `cleaned_offset`; one outside the log is ignored. Raises `NotReady`
+    if an index has to be loaded first, `CorruptLog` and `OSError`.
     """
     start, segments = log.log_start_offset, log.segments
     dirty = start
@@ -71,6 +72,7 @@ def examine(
     limit = min(stable, active if young is None else young)
     uncleanable = segments[_containing(log, max(dirty, limit))].base_offset
     first = segments[_containing(log, min(dirty, uncleanable))].base_offset
+    assert first <= uncleanable <= active
     return CleanableLog(
         log,
         dirty,
@@ -82,7 +84,7 @@ def examine(
 
 
 def make_job(found: CleanableLog, now_ms: int, limits: CleanerLimits) -> CompactionJob:
-    """What a helper needs to know to clean the log."""
+    """Return the job for a helper. Raises `OSError`."""
     log, config = found.log, found.log.config
     sources = _sources(log)
     end = found.first_uncleanable_offset
@@ -138,7 +140,7 @@ def _first_young(log: Log, dirty: int, now_ms: int) -> int | None:
 
 
 def _is_overdue(log: Log, dirty: int, now_ms: int) -> bool:
-    """Whether the oldest dirty segment began before `max.compaction.lag.ms` ago."""
+    """Return whether a dirty segment began more than `max.compaction.lag.ms` ago."""
     until = now_ms - log.config.max_compaction_lag_ms
     if until <= 0:
         return False
@@ -146,9 +148,9 @@ def _is_overdue(log: Log, dirty: int, now_ms: int) -> bool:
 
 
 def _first_time(segment: Segment, now_ms: int) -> int:
-    """The greatest timestamp of a segment's first batch; -1 without one.
+    """Return the greatest timestamp (ms) of a segment's first batch; -1 without one.
 
-    For one in the future, which would never be old, the file's own time stands in.
+    The file's own time replaces a timestamp in the future, which would never get old.
     """
     if segment.first_timestamp < 0:
         for _, header in scan_headers(segment.open().file, 0, segment.size):

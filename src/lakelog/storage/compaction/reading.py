@@ -1,4 +1,4 @@
-"""The segments of a job as they were when it was made, whatever becomes of their names."""
+"""The segments of a job as they were when it was made, even if their files are renamed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SourceFiles:
         return find_aborted((self._files[source.base_offset], source.size) for source in sources)
 
     def batches(self, source: Source) -> Iterator[tuple[int, bytes, BatchHeader]]:
-        """Each batch with its position, checked as a whole; `CorruptLog`."""
+        """Yield each batch with its position. Raises `CorruptLog` for an invalid one, `OSError`."""
         file, window, start, position = self._files[source.base_offset], b"", 0, 0
         next_offset = source.base_offset
         while position < source.size:

@@ -1,8 +1,8 @@
-"""Going over the records of a batch without making objects of them.
+"""Walks over the records of a batch that make no objects of them.
 
-Two loops, both hot: one notes where each key was seen last, the other picks what stays. A record is
-known by its bytes, which are copied as they are. Nothing is trusted: a length that does not fit
-raises `CorruptRecord`.
+Both loops are hot: one notes the newest offset of each key, the other selects the records to keep.
+Records are ranges of bytes, which are copied unchanged. Nothing is trusted: a length that does not
+fit raises `CorruptRecord`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakelog.storage.compaction.offset_map import DIGEST_SIZE
 
 
 class Selection(NamedTuple):
-    """What stays of one batch's records; timestamps are milliseconds relative to the base."""
+    """The kept records of one batch; timestamps are milliseconds relative to the base."""
 
     ranges: list[tuple[int, int]]
     """Runs of bytes, in order."""
@@ -32,7 +32,10 @@ class Selection(NamedTuple):
 def note_keys(
     data: bytes, count: int, base_offset: int, start: int, offsets: dict[bytes, int]
 ) -> None:
-    """Puts the keys of the records at or after offset `start` into `offsets`."""
+    """Put the keys of the records at or after offset `start` into `offsets`.
+
+    Raises `CorruptRecord`.
+    """
     try:
         _note_keys(data, count, base_offset, start, offsets)
     except IndexError:
@@ -95,9 +98,9 @@ def select_records(
     *,
     drop_tombstones: bool,
 ) -> Selection:
-    """What stays: what lies after `latest_offset`, and the newest record of each key.
+    """Return the records to keep: those after `latest_offset`, and the newest one of each key.
 
-    Of the latter, those without a value only unless `drop_tombstones`.
+    With `drop_tombstones`, the newest record of a key is dropped if it has no value.
     """
     try:
         return _select(data, count, base_offset, offsets.get, latest_offset, drop_tombstones)
@@ -177,12 +180,12 @@ def _select(  # noqa: C901 - calls cost too much
 
 
 def join(data: bytes, ranges: Sequence[tuple[int, int]]) -> bytes:
-    """The records that stay, one after the other."""
+    """Return the kept records, one after the other."""
     return b"".join([data[start:end] for start, end in ranges])
 
 
 def shift_timestamps(data: bytes, count: int, by_ms: int) -> bytes:
-    """The same records for a base timestamp that is `by_ms` later."""
+    """Return the same records for a base timestamp that is `by_ms` later."""
     parts: list[bytes] = []
     position = 0
     for _ in range(count):
@@ -196,7 +199,7 @@ def shift_timestamps(data: bytes, count: int, by_ms: int) -> bytes:
 
 
 def fix_timestamps(data: bytes, count: int, delta_ms: int) -> bytes:
-    """The same records, each `delta_ms` after the base timestamp."""
+    """Return the same records, each `delta_ms` after the base timestamp."""
     parts: list[bytes] = []
     position, encoded = 0, encode_varint(delta_ms)
     for _ in range(count):

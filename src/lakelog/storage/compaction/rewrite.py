@@ -1,7 +1,7 @@
-"""What becomes of a batch of which not everything stays.
+"""Rewriting a batch that loses records.
 
 It keeps its offsets, leader epoch, producer, sequence and codec. With a delete horizon (KIP-534)
-that time stands in the place of the base timestamp, and the records' own are relative to it.
+that time replaces the base timestamp, and the records' timestamps are relative to it.
 
 Source: `MemoryRecords.filterTo` and `DefaultRecordBatch.writeEmptyHeader` of Apache Kafka.
 """
@@ -29,18 +29,18 @@ _NO_TIMESTAMP = -1
 
 
 def delete_horizon(header: BatchHeader) -> int | None:
-    """From when on (ms) the batch's tombstones, or its marker, may go; none before a cleaning."""
+    """Return when (ms) the batch's tombstones, or its marker, expire; `None` before a cleaning."""
     return header.base_timestamp if header.has_delete_horizon else None
 
 
 def emptied(header: BatchHeader) -> bytes:
-    """The batch without records: where it lay, and what its producer is known by."""
+    """Return the batch without records: only its offsets, producer and sequence."""
     attributes = header.attributes & _KEPT_WHEN_EMPTY
     return _assemble(header, attributes, _NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
 
 def rebuilt(header: BatchHeader, data: bytes, kept: Selection, horizon: int | None) -> bytes:
-    """The batch with what is kept of its records `data`; `horizon` is one that it has not yet."""
+    """Return the batch with the kept part of its records `data`; `horizon` is a new one."""
     records = data if kept.ranges == [(0, len(data))] else join(data, kept.ranges)
     by_broker = header.attributes & LOG_APPEND_TIME
     newest = header.base_timestamp + kept.max_delta_ms

@@ -1,11 +1,12 @@
-"""Putting cleaned segments into the place of those they were made from, safely against a crash.
+"""Replacing segments by the cleaned ones that were made from them, safely against a crash.
 
-1. The cleaned files are there under `.cleaned` names. A crash undoes: they are removed.
-2. All are renamed to `.swap`, durably. A crash before the last one undoes, after it completes.
+1. The cleaned files exist under `.cleaned` names. After a crash they are removed.
+2. All are renamed to `.swap`, durably. A crash before the last rename undoes the swap; a later one
+   completes it.
 3. The old files are renamed to `.deleted`, to be removed later; the `.swap` files get their final
-   names, the log first. A crash completes: `finish_interrupted_swaps` does it at the next start.
+   names, the log first. After a crash `finish_interrupted_swaps` completes the swap at the start.
 
-Whoever reads an old file goes on reading it: its descriptor stays open.
+A reader of an old file continues to read it: its descriptor stays open.
 
 Source: `LocalLog.replaceSegments` and `LogLoader` of `org.apache.kafka.storage.internals.log`.
 """
@@ -55,9 +56,9 @@ class SwapJob:
         self.group = group
 
     def run(self) -> None:
-        """Blocks until it is durable that the swap is going to be completed.
+        """Block until the swap is durable, so that a start would complete it.
 
-        Raises `SwapPutOff`, or `FileNotFoundError` when the log's folder has been renamed.
+        Raises `SwapPutOff`, `OSError`, and `FileNotFoundError` if the log's folder was renamed.
         """
         try:
             for suffix in self.group.suffixes:
@@ -80,14 +81,14 @@ class SwapJob:
 
 
 def begin_swap(log: Log, group: CleanedGroup) -> SwapJob:
-    """Until `end_swap` the log deletes no segment. See `can_swap`."""
+    """Begin a swap for which `can_swap` is true. Until `end_swap` the log deletes no segment."""
     assert can_swap(log, group)
     log.segments.swapping = True
     return SwapJob(log.segments.disk, log.folder, group)
 
 
 def can_swap(log: Log, group: CleanedGroup) -> bool:
-    """Whether the segments that were cleaned are all still in the log."""
+    """Return whether all cleaned segments are still in the log, and no swap is under way."""
     return _position(log, group) is not None and not log.segments.swapping
 
 
@@ -102,10 +103,11 @@ def _position(log: Log, group: CleanedGroup) -> int | None:
 
 
 def undo_swap(disk: Disk, folder: Path, group: CleanedGroup) -> None:
-    """Remove the files of a swap that is not completed. After an `OSError` a start sees to them.
+    """Remove the files of an incomplete swap. After an `OSError` the next start removes them.
 
-    The `.log` is `.cleaned` while anything else is left, so that a kill undoes the rest. A power
-    failure may bring all back, and completes the swap: the records are the same.
+    The `.log` is renamed to `.cleaned` first and removed last, so that a start after a kill removes
+    the rest. A power failure may restore all files; the start then completes the swap, which is
+    harmless, as the records are the same.
     """
     log = folder / file_name(group.base_offset, LOG)
     if disk.exists(_with(log, SWAP)):
@@ -119,9 +121,9 @@ def undo_swap(disk: Disk, folder: Path, group: CleanedGroup) -> None:
 
 
 def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
-    """The last step, on the loop. Raises `SwapPutOff`.
+    """Do the last step, on the loop. `now_ms` is the wall clock.
 
-    After an `OSError` only a restart puts the log right.
+    Raises `SwapPutOff` with nothing changed. After an `OSError` only a restart repairs the log.
     """
     first = _position(log, group)
     assert first is not None
@@ -146,15 +148,14 @@ def finish_swap(log: Log, group: CleanedGroup, now_ms: int) -> None:
 
 
 def end_swap(log: Log) -> None:
-    """However it went."""
+    """End a swap, whether it succeeded or not."""
     log.segments.swapping = False
 
 
 def finish_interrupted_swaps(disk: Disk, folder: Path, names: Sequence[str]) -> list[str]:
-    """Completes or undoes what a crash interrupted; returns the names of the completed logs.
+    """Complete or undo swaps that a crash interrupted; return the names of completed logs.
 
-    `names` are those in the folder. Raises `CorruptLog` when a `.swap` file is not what was made
-    durable.
+    `names` are those in the folder. Raises `CorruptLog` for a damaged `.swap` file, and `OSError`.
     """
     cleaned = [name for name in names if name.endswith(CLEANED)]
     swaps = [name for name in names if name.endswith(SWAP)]
@@ -174,7 +175,7 @@ def finish_interrupted_swaps(disk: Disk, folder: Path, names: Sequence[str]) -> 
 
 
 def _remove_replaced(disk: Disk, folder: Path, names: Sequence[str], base: int, end: int) -> None:
-    """What lies within the offsets of a swapped segment; the logs last, from the first on."""
+    """Remove the files that a swapped segment replaces; the logs last, from the first on."""
     replaced = [
         name
         for name in names

@@ -1,8 +1,8 @@
-"""What compaction needs to know of transactions: which were aborted, and which markers may go.
+"""Transactions in a compaction: which were aborted, and which markers may be dropped.
 
-The log itself tells it: a first pass over the batch headers finds every aborted transaction with
-its first record that is still there, a second one follows the cleaning. Data of an aborted
-transaction goes at once; a marker may go when nothing of its transaction is left.
+A first pass over the batch headers finds every aborted transaction and the first of its records
+that still exists; a second pass follows the cleaning. Data of an aborted transaction is dropped at
+once. A marker may be dropped when no batch of its transaction is left.
 
 Source: KIP-98, KIP-534; `CleanedTransactionMetadata` of `org.apache.kafka.storage.internals.log`.
 """
@@ -24,9 +24,10 @@ _LENGTH_MIN = 49
 
 
 def find_aborted(files: Iterable[tuple[File, int]]) -> list[AbortedTransaction]:
-    """The aborted transactions with data in these segments: (file, size), in order.
+    """Return the aborted transactions with data in these segments, sorted by first offset.
 
-    `CorruptLog` for what is no batch. Markers must be in the files too: give it the whole log.
+    `files` are (file, size) in order. They must include the markers, so pass the whole log. Raises
+    `CorruptLog` for an invalid batch, and `OSError`.
     """
     aborted: list[AbortedTransaction] = []
     ongoing: dict[int, int] = {}
@@ -52,7 +53,7 @@ def _is_abort(file: File, position: int, size: int) -> bool:
 
 
 def _transactional(file: File, size: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Position, base offset, attributes, producer and size of each batch of a transaction."""
+    """Yield position, base offset, attributes, producer and size of transactional batches."""
     window, start, position = b"", 0, 0
     while position < size:
         at = position - start
@@ -78,14 +79,14 @@ class CleanedTransactions:
         self._aborted = deque(aborted)
         self._ongoing: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
-        """Producers with a transaction of which a batch was met."""
+        """Producers with a transaction of which the pass has met a batch."""
         self._first_kept: dict[int, int] = {}
-        """Where what stays of their transactions begins."""
+        """First kept offset of the open transaction of each producer."""
         self.retained: list[AbortedTransaction] = []
-        """Those of which something stays; whoever writes a segment's index takes them out."""
+        """Aborted transactions with kept batches, for the index of the segment being written."""
 
     def on_data(self, header: BatchHeader) -> bool:
-        """Whether the batch belongs to an aborted transaction."""
+        """Return whether the batch belongs to an aborted transaction."""
         if not header.is_transactional:
             return False
         self._begin_up_to(header.last_offset)
@@ -93,12 +94,15 @@ class CleanedTransactions:
         return header.producer_id in self._ongoing
 
     def on_kept(self, header: BatchHeader) -> None:
-        """Something of the batch stays, if only its header."""
+        """Take note that the batch, or at least its header, is kept."""
         if header.is_transactional and not header.is_control:
             self._first_kept.setdefault(header.producer_id, header.base_offset)
 
     def on_marker(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Whether nothing was met of the transaction that this control batch ends."""
+        """Return whether no batch was met of the transaction that this control batch ends.
+
+        Raises `CorruptRecord`.
+        """
         if not header.records_count:
             return True
         marker = read_marker(batch, header)

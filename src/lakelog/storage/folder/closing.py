@@ -1,8 +1,8 @@
-"""A clean stop of many logs: nearly all of it is waiting for the device.
+"""A clean stop of many logs, nearly all of which is waiting for the device.
 
-So it is done in slices. What the files of a slice lack is written first; then they are synced by
-several threads at once, which a journal turns into few commits; the folder that all logs are in is
-synced once. A log that cannot be closed does not keep the others from it.
+So it is done in slices of logs. First the missing parts of a slice's files are written. Then
+several threads sync the files at once, which a journal turns into few commits. The folder of all
+logs is synced once a slice. A log that cannot be closed does not prevent others from closing.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _SLICE_LOGS_MAX = 512
 _PARTS = 16
 
 Works = Sequence[Callable[[], None]]
-"""May be run in any order, in any threads; all must have been before the next are asked for."""
+"""Calls for any threads, in any order; all must return before the next step is requested."""
 
 
 def close_logs(
     disk: Disk, folder: Path, logs: Iterable[Log], files_max: int
 ) -> Generator[Works, None, bool]:
-    """Returns whether each log is durable to its end.
+    """Yield the steps of a clean stop; return whether each log is durable to its end.
 
-    Each log of a slice has at least one file open while it is synced: `files_max` is a bound.
+    At most `files_max` logs are in a slice, because each has a file open while it is synced.
     """
     every = True
     left = iter(logs)
@@ -68,7 +68,7 @@ class _Slice:
                 self._fail(log, error)
 
     def syncs(self) -> Works:
-        """Opens the files, which concerns all logs, and leaves the waiting to the threads."""
+        """Open the files on the loop, as all logs share the open files; threads sync them."""
         for log in self._logs:
             if log not in self._unwritten:
                 self._open(log)
@@ -111,7 +111,7 @@ class _Slice:
                 job.done = False
 
     def finish(self) -> bool:
-        """Whether all of it is durable."""
+        """Close the logs and return whether all of the slice is durable."""
         for log, job in self._jobs:
             if job.done:
                 log.finish_flush(job)

@@ -1,17 +1,17 @@
-"""A data folder: whose it is, which logs are in it, and what is known of them.
+"""A data folder: its owner, its logs, and their checkpoints.
 
     .lock                              held while a process uses the folder
     meta.properties                    cluster, node and folder id
-    .kafka_cleanshutdown               there only between a clean stop and the next start
+    .kafka_cleanshutdown               exists only between a clean stop and the next start
     recovery-point-offset-checkpoint   up to where each log is on the device
-    log-start-offset-checkpoint        where each log starts, unless at 0: a power failure may bring
-                                       segments back that were deleted
+    log-start-offset-checkpoint        where each log starts, unless at 0: a power failure may
+                                       restore deleted segments
     replication-offset-checkpoint      each log's high watermark
     cleaner-offset-checkpoint          up to where each log is compacted
     known-logs                         all of these and more, with a checksum
     disk-reserve                       space to start and to free space on a full disk
-    boot-id                            the page cache that has what is not on the device yet
-    <topic>-<partition>/               a log; with -delete or -stray at the end no longer one
+    boot-id                            the page cache with records that are not on the device
+    <topic>-<partition>/               a log; a former one with -delete or -stray at the end
 
 Source: `LogManager` of Apache Kafka.
 """
@@ -64,7 +64,7 @@ from lakelog.storage.names import (
     parse_dir_name,
     retired_dir_name,
 )
-from lakelog.storage.producers.limit import ProducerRoom
+from lakelog.storage.producers.limit import ProducerLimit
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.recovery.known_log import KnownLog
 from lakelog.storage.recovery.loader import EPOCH_END, LoadRequest, LogLoader, Recovery
@@ -86,18 +86,18 @@ class LogDirectory:
         random: Random,
         *,
         max_open_files: int = MAX_OPEN_DEFAULT,
-        producers: ProducerRoom | None = None,
+        producers: ProducerLimit | None = None,
     ) -> None:
         self.path = path
         self._disk, self._clock, self._random = disk, clock, random
         self.handles = HandleCache(disk, max_open_files)
-        self.producers = producers or ProducerRoom()
+        self.producers = producers or ProducerLimit()
         self.gate = SpaceGate()
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, CorruptLog] = {}
         """Logs that are offline because durable data is missing or wrong."""
         self.recoveries: dict[TopicPartition, Recovery] = {}
-        """What an unclean stop cost each log that was scanned."""
+        """What recovery did to each log that it scanned."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._ownership = Ownership(path, disk)
         self.deletions = Deletions(disk)
@@ -118,7 +118,7 @@ class LogDirectory:
         """Whether anything that was written before this start may be missing from the logs.
 
         Known once they are loaded. A process that was killed has lost nothing if the page cache is
-        the same, and recovery has found each log whole and has not asked the device for it.
+        the same, and recovery found each log whole without reading it from the device.
         """
         if self.clean:
             return False
@@ -126,14 +126,14 @@ class LogDirectory:
         return not (self._ownership.cached and is_whole) or bool(self.failed) or self._has_lost_ids
 
     def trust_page_cache(self) -> None:
-        """Has the next start find everything if this process is killed.
+        """Let the next start trust the page cache if this process is killed.
 
-        To be called when it is durably noted what was lost before this one. Never raises.
+        Called when the losses before this start have been noted durably. Never raises.
         """
         self._ownership.page_cache.write()
 
     def distrust_page_cache(self) -> None:
-        """After a failure of the device that did not come through `Disk`. May be in a thread."""
+        """Revoke that after a device failure outside of `Disk`. May be in a thread."""
         self._ownership.page_cache.on_failure()
 
     @property
@@ -145,10 +145,10 @@ class LogDirectory:
         return self.meta.cluster_id
 
     def open(self, cluster_id: str | None, node_id: int) -> None:
-        """Locks the folder and makes sure that it is this node's, creating it if it is new.
+        """Lock the folder and check that it is this node's; create a missing one.
 
-        `cluster_id` `None` takes the folder's, or a new one. Raises `DirectoryInUse` or
-        `WrongDirectory`; the lock is then free again.
+        With a `cluster_id` of `None`, the folder's is used, or a new one. Raises `DirectoryInUse`,
+        `WrongDirectory` or `OSError`; the lock is then free again.
         """
         self._ownership.take(self._random, cluster_id, node_id)
 
@@ -161,11 +161,11 @@ class LogDirectory:
         id_of: TopicIdOf = no_topic,
         epoch_of: Callable[[bytes, int], int] = lambda topic_id, partition: EPOCH_END,
     ) -> dict[TopicPartition, Log]:
-        """Opens every log of a known topic; recovers them all after an unclean stop.
+        """Open every log of a known topic; recover them all after an unclean stop.
 
-        `epoch_of` gives the end, exclusive, of the leader epochs that a partition can have had.
-        Directories of unknown topics become `-stray`. What cannot be used is in `failed`. Raises
-        `LoadInterrupted` after `interrupt`.
+        `epoch_of` returns the end, exclusive, of the leader epochs that a partition can have had.
+        Directories of unknown topics become `-stray`. Unusable logs are in `failed`. Raises
+        `LoadInterrupted` after `interrupt`, and `OSError`.
         """
         self._ownership.disclaim_clean()
         loader = LogLoader(
@@ -195,12 +195,12 @@ class LogDirectory:
             )
             self._load(loader, request)
         self._loaded = True
-        if self._has_strays:  # what was durable of them is not asked of new logs of their names
+        if self._has_strays:  # their recovery points must not apply to new logs of their names
             self.write_checkpoints()
         return self.logs
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
-        """Every log there is, after reading what the checkpoints say of it."""
+        """Return every log in the folder, after reading the checkpoints."""
         checkpoints = FoundCheckpoints(self._disk, self.path)
         self.high_watermarks = checkpoints.high_watermarks
         self.cleaner_offsets = checkpoints.cleaned
@@ -217,12 +217,12 @@ class LogDirectory:
         return found
 
     def interrupt(self) -> None:
-        """Ends loading soon; may be called from another thread."""
+        """End loading soon; may be called from another thread."""
         self._interrupted = True
 
     def _check_interrupted(self) -> None:
         if self._interrupted:
-            raise LoadInterrupted("it was told to stop while it opened its logs")
+            raise LoadInterrupted("the broker was stopped while it opened its logs")
 
     def _load(self, loader: LogLoader, request: LoadRequest) -> None:
         key = request.topic, request.partition
@@ -257,10 +257,10 @@ class LogDirectory:
             )
 
     def _topic_id(self, key: TopicPartition, folder: Path, present: bytes | None) -> bytes | None:
-        """`None` for a directory that has been dealt with.
+        """Return the id of a log's topic; `None` if the directory is stray or the log offline.
 
-        A power failure soon after the creation may take the file: nothing is lost with it where
-        nothing was written, or nothing has yet been made durable.
+        A power failure soon after the creation may lose the file. No record is lost with it if none
+        was written or none was durable; then the directory is stray.
         """
         known, disk = self._offline[key], self._disk
         try:
@@ -300,15 +300,15 @@ class LogDirectory:
     # Logs
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
-        """A new, empty log. `FileExistsError` if its directory is there."""
+        """Create an empty log. Raises `FileExistsError` if its directory exists, and `OSError`."""
         log = self.make_log(topic, partition, topic_id, config)
         self.add_log(log)
         return log
 
     def make_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> Log:
-        """The files of a new log, for `add_log`; may be in a thread.
+        """Create the files of a new log, for `add_log`; may be in a thread.
 
-        After an `OSError` none of them is left.
+        Raises `FileExistsError` and `OSError`; no file is left then.
         """
         folder = self.path / dir_name(topic, partition)
         if self._disk.exists(folder):
@@ -342,23 +342,23 @@ class LogDirectory:
         )
 
     def add_log(self, log: Log) -> None:
-        """Takes into use what `make_log` has made."""
+        """Take a log into use that `make_log` has created."""
         key = log.topic, log.partition
         self.cleaner_offsets.pop(key, None)
         log.before_truncate = self.write_checkpoints
         self.logs[key] = log
 
     def schedule_delete(self, log: Log) -> None:
-        """Takes a log out of use; its files go with `deletions` after the topic's delay.
+        """Take a log out of use; `deletions` has its directory after the topic's delay.
 
-        After an `OSError` the log is out of use all the same, but its directory is still there.
+        After an `OSError` the log is out of use as well, but its directory still exists.
         """
         log.abandon()
         target = self._retire(log.folder, (log.topic, log.partition), log.config)
         log.move_to(target)
 
     def schedule_delete_failed(self, topic: str, partition: int, config: LogConfig) -> None:
-        """The same for a log in `failed`."""
+        """Do the same for a log in `failed`."""
         self._retire(self.path / dir_name(topic, partition), (topic, partition), config)
 
     def _retire(self, folder: Path, key: TopicPartition, config: LogConfig) -> Path:
@@ -375,9 +375,10 @@ class LogDirectory:
     def begin_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> CheckpointJob:
-        """The checkpoint files that have changed, encoded.
+        """Return a job that writes the checkpoint files that have changed.
 
-        `high_watermarks` are of all logs that are in use; those of others stay as they are.
+        `high_watermarks` has those of all logs in use; those of other logs stay as they are. Raises
+        `OSError`.
         """
         committed = self.high_watermarks
         if high_watermarks is not None:
@@ -395,7 +396,7 @@ class LogDirectory:
     def write_checkpoints(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> None:
-        """Blocks until the four checkpoint files are durable."""
+        """Block until all checkpoint files are durable. Raises `OSError`."""
         self.begin_checkpoints(high_watermarks).run()
 
     # Closing
@@ -403,11 +404,13 @@ class LogDirectory:
     def closing(
         self, high_watermarks: Mapping[TopicPartition, int] | None = None
     ) -> Generator[Works, None, None]:
-        """A clean stop in steps, of which each gives work that blocks; no flush may be under way.
+        """Yield the steps of a clean stop, each of which is work that blocks.
 
-        Every log is made durable, so that the next start scans nothing. That is not claimed while
-        a log is offline or broken, or was not recovered: its recovery point stays, and the next
-        start recovers.
+        No flush may be under way.
+
+        Every log is made durable, so that the next start scans nothing. The stop is not marked as
+        clean if a log is offline or broken, or was not recovered: its recovery point stays, and the
+        next start recovers it.
         """
         try:
             if self._known:
@@ -420,7 +423,7 @@ class LogDirectory:
             self._give_up()
 
     def close(self, clean: bool = True) -> None:
-        """Gives the folder up; `clean` with all the steps of `closing`, one after the other."""
+        """Close the folder; if `clean`, after all the steps of `closing`. Raises `OSError`."""
         if not clean:
             self._give_up()
             return

@@ -1,4 +1,4 @@
-"""Whose a data folder is: `meta.properties`, which a new folder gets and any other must have."""
+"""The owner of a data folder: `meta.properties`, which only a new folder may lack."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _logger = logging.getLogger(__name__)
 def load_identity(
     disk: Disk, folder: Path, random: Random, cluster_id: str | None, node_id: int
 ) -> MetaProperties:
-    """Raises `WrongDirectory`. `cluster_id` `None` takes the folder's, or a new one."""
+    """Return the folder's identity; write it to a new folder. Raises `WrongDirectory`.
+
+    With a `cluster_id` of `None`, the folder's is used, or a new one. Raises `OSError` too.
+    """
     path = folder / META_PROPERTIES
     data = read_if_exists(disk, path)
     if data is None:
@@ -41,7 +44,9 @@ def load_identity(
         )
     if data != encode_meta_properties(meta):
         _logger.warning(
-            "%s is written anew, with a checksum", path, extra=event("file_rebuilt", path=path)
+            "rewriting %s with a checksum",
+            path,
+            extra=event("file_rebuilt", path=path),
         )
         disk.write_atomic(path, encode_meta_properties(meta))
     return meta

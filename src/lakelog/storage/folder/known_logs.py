@@ -1,17 +1,16 @@
-"""`known-logs`: what is known of each log, with a checksum, which Kafka's own files do not have.
+"""`known-logs`: the checkpoints of each log, with a checksum, which Kafka's files do not have.
 
     lakelog known-logs 1 <CRC-32C of what follows, 8 hexadecimal digits>
     ["<topic>",<partition>,"<topic id>",<recovery point>,<start>,<high watermark>,<cleaned>,
      [[<leader epoch>,<start>],...],[[<base of a segment>,<CRC-32C of its .txnindex>],...]]
     ...                                                                   (one line for each log)
 
-A high watermark or a cleaned offset of -1 is not known, and neither are transaction indexes that
-are `null`. Leader epochs and transaction indexes are
-those of what is before the recovery point, and so are complete only after a clean stop; what comes
-later is found out by the recovery.
+A high watermark or a cleaned offset of -1 is unknown, and so are transaction indexes that are
+`null`. Leader epochs and transaction indexes are those of the log before the recovery point. They
+are complete only after a clean stop; recovery finds later ones.
 
-It is written before the checkpoint files that Apache Kafka reads, and is believed where these
-disagree. A folder of an older version has none.
+The file is written before the checkpoint files that Apache Kafka reads, and wins if these disagree.
+Folders of older versions do not have it.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ KnownLogs = dict[TopicPartition, KnownLog]
 
 
 class KnownLogsFile:
-    """What the file says, encoded again and again although few logs have changed."""
+    """The contents of the file. Rows are kept, as few logs change from one write to the next."""
 
     __slots__ = ("_data", "_known", "_rows")
 
@@ -59,6 +58,7 @@ class KnownLogsFile:
         self._data = _HEAD % crc32c(b"")
 
     def encode(self, logs: KnownLogs) -> bytes:
+        """Return the file; the caller does not change `logs` afterwards."""
         before, rows = self._known, self._rows
         if logs != before:
             self._rows = {
@@ -80,7 +80,7 @@ def encode_known_logs(logs: KnownLogs) -> bytes:
 
 
 def decode_known_logs(data: bytes) -> KnownLogs:
-    """Raises `MalformedCheckpoint`."""
+    """Return the logs of a file. Raises `MalformedCheckpoint`."""
     body = data[_HEAD_SIZE:]
     if data[:_HEAD_SIZE] != _HEAD % crc32c(body):
         raise MalformedCheckpoint("the checksum does not match")
@@ -102,6 +102,7 @@ def _decode(row: list[Any]) -> tuple[TopicPartition, KnownLog]:
 
 
 def known_of(log: Log, high_watermark: int, cleaned: int) -> KnownLog:
+    """Return the checkpoint of a log. Raises `OSError`."""
     point = log.recovery_point
     assert point <= log.log_end_offset
     return KnownLog(
@@ -120,7 +121,7 @@ def known_of(log: Log, high_watermark: int, cleaned: int) -> KnownLog:
 
 
 class FoundCheckpoints:
-    """What a start finds in the folder: `known-logs` if it can be believed, or Kafka's files."""
+    """The checkpoints that a start finds: `known-logs` unless it is damaged, or Kafka's files."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk
@@ -138,7 +139,7 @@ class FoundCheckpoints:
         self.recovery_points, self.starts, self.high_watermarks, self.cleaned = offsets
 
     def known_of(self, key: TopicPartition) -> KnownLog:
-        """Of a log that nothing is known of, nothing is durable."""
+        """Return the checkpoint of a log; nothing is durable in one that no file names."""
         if self.logs is not None and key in self.logs:
             return self.logs[key]
         recovery_point, start = self.recovery_points.get(key, 0), self.starts.get(key, 0)
@@ -156,7 +157,7 @@ class FoundCheckpoints:
         except MalformedCheckpoint as error:
             path = self._folder / KNOWN_LOGS
             _logger.error(
-                "%s is damaged: %s; it is made anew from the other files",
+                "%s is damaged: %s; rebuilding it from the other files",
                 path,
                 error,
                 extra=event("file_rebuilt", path=path),
@@ -177,8 +178,9 @@ class FoundCheckpoints:
             return found
         if found != known:
             _logger.warning(
-                "%s is not what was written last; it is made anew",
+                "%s differs from %s; rebuilding it",
                 path,
+                KNOWN_LOGS,
                 extra=event("file_rebuilt", path=path),
             )
         return known
@@ -190,7 +192,7 @@ def known_logs(
     high_watermarks: Mapping[TopicPartition, int],
     cleaned: Mapping[TopicPartition, int],
 ) -> KnownLogs:
-    """Of those that are in use, and of those that are not."""
+    """Return the checkpoints of all logs: those in use, and those that are `offline`."""
     known = {
         key: log._replace(high_watermark=high_watermarks.get(key, -1), cleaned=cleaned.get(key, -1))
         for key, log in offline.items()

@@ -1,4 +1,4 @@
-"""Who has a data folder: locked by one process, of one node, and left cleanly or not."""
+"""Ownership of a data folder: by one process, of one node, after a clean stop or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 
 class Ownership:
-    """From `take` to `release`."""
+    """The lock and the marks of one folder, from `take` to `release`."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self.path = path
@@ -40,7 +40,11 @@ class Ownership:
         return self._meta
 
     def take(self, random: Random, cluster_id: str | None, node_id: int) -> None:
-        """Raises `DirectoryInUse` or `WrongDirectory`; the lock is then free again."""
+        """Lock the folder and read its marks. Raises `DirectoryInUse`, `WrongDirectory`, `OSError`.
+
+        The lock is free again after an error.
+        """
+        assert self._lock is None
         self._make_folder()
         try:
             self._lock = self._disk.lock(self.path / _LOCK)
@@ -56,7 +60,7 @@ class Ownership:
         found = read_if_exists(self._disk, self.path / CLEAN_SHUTDOWN)
         if found not in (None, _CLEAN_SHUTDOWN_CONTENT):
             _logger.warning(
-                "%s is damaged; all is recovered",
+                "%s is damaged; recovering all logs",
                 self.path / CLEAN_SHUTDOWN,
                 extra=event("clean_shutdown_ignored", path=self.path / CLEAN_SHUTDOWN),
             )
@@ -65,7 +69,7 @@ class Ownership:
         self._disk.watch(self.page_cache.on_failure)
 
     def _make_folder(self) -> None:
-        """Creates a missing folder durably: without its name, all that it holds would be lost."""
+        """Create a missing folder durably: without its name, all that it holds would be lost."""
         missing = [
             folder for folder in (self.path, *self.path.parents) if not self._disk.exists(folder)
         ]
@@ -74,10 +78,14 @@ class Ownership:
             self._disk.sync_dir(folder.parent)
 
     def claim_clean(self) -> None:
+        """Mark a clean stop, durably. Raises `OSError`."""
         self._disk.write_atomic(self.path / CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_CONTENT)
 
     def disclaim_clean(self) -> None:
-        """Before anything in the folder changes; `clean` and `cached` stay what they were."""
+        """Remove the marks before anything in the folder changes; `clean` and `cached` stay.
+
+        Raises `OSError`.
+        """
         self.page_cache.remove()
         if self._disk.exists(self.path / CLEAN_SHUTDOWN):
             self._disk.remove(self.path / CLEAN_SHUTDOWN)

@@ -1,10 +1,10 @@
-"""Whether the page cache still has all that an earlier process wrote and did not sync.
+"""A mark whether the page cache still has all that an earlier process wrote and did not sync.
 
-After `kill -9` it has, after a power failure it has not. The file `boot-id` in the data folder
-names the page cache (`Disk.page_cache_id`). It is there only while nothing is known to be missing:
+It has after `kill -9`, and has not after a power failure. The file `boot-id` in the data folder
+names the page cache (`Disk.page_cache_id`). The file exists only while nothing is known to be lost:
 a start removes it before it changes any log, and writes it once it has noted what was lost. The
-first write or sync that fails removes it until the next start, because the kernel drops what it
-could not write. A missing, damaged or different file is taken for a power failure.
+first write or sync that fails removes it until the next start, because the kernel drops pages that
+it could not write. A missing, damaged or different file counts as a power failure.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ BOOT_ID = "boot-id"
 
 
 class PageCacheMark:
-    """The file `boot-id` of one data folder. `lock` is the folder's lock file, which the id is of:
-    a copy of the folder has another one.
+    """The file `boot-id` of one data folder.
+
+    The id is derived from `lock`, the folder's lock file: a copy of the folder has another id.
     """
 
     def __init__(self, folder: Path, disk: Disk, lock: Path) -> None:
@@ -39,7 +40,7 @@ class PageCacheMark:
             return found is not None and found == self._present()
         except OSError as error:
             _logger.warning(
-                "%s cannot be compared with the kernel's: %s; an unclean stop is taken for a power "
+                "%s cannot be compared with the kernel's: %s; an unclean stop counts as a power "
                 "failure",
                 self.path,
                 error,
@@ -48,9 +49,9 @@ class PageCacheMark:
             return False
 
     def write(self) -> None:
-        """Name the present page cache, durably, unless a write has failed by now.
+        """Write the id of the present page cache, durably, unless a write has failed before.
 
-        Without the file the next start believes less, so a failure is only logged.
+        A failure is only logged: without the file the next start assumes the worst.
         """
         try:
             if not self._has_failed:
@@ -59,20 +60,20 @@ class PageCacheMark:
                 self.remove()
         except OSError as error:
             _logger.warning(
-                "%s cannot be written: %s; an unclean stop will be taken for a power failure",
+                "%s cannot be written: %s; an unclean stop will count as a power failure",
                 self.path,
                 error,
                 extra=event("boot_id_ignored", path=self.path),
             )
 
     def remove(self) -> None:
-        """Durably. Raises `OSError`."""
+        """Remove the file, durably. Raises `OSError`."""
         if self._disk.exists(self.path):
             self._disk.remove(self.path)
             self._disk.sync_dir(self.path.parent)
 
     def on_failure(self) -> None:
-        """Remove the file for good: what the page cache has may never reach the device."""
+        """Remove the file until the next start: cached pages may never reach the device."""
         if self._has_failed:
             return
         self._has_failed = True

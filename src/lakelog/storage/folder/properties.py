@@ -5,7 +5,7 @@
     cluster.id=<id>          topic_id: <22 characters>
     node.id=<number>
     directory.id=<22 characters>
-    # crc32c=<8 hexadecimal digits, of what is above>
+    # crc32c=<8 hexadecimal digits, of the lines above>
 
 Source: `MetaProperties` and `PartitionMetadataFile` of `org.apache.kafka`.
 """
@@ -22,7 +22,7 @@ META_PROPERTIES = "meta.properties"
 
 
 class MetaProperties(NamedTuple):
-    """Whose folder it is."""
+    """Cluster and node that own a data folder, and its own id."""
 
     cluster_id: str
     node_id: int
@@ -40,8 +40,10 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
-    """Raises `ValueError` with the reason. What Apache Kafka or an older version wrote has no
-    checksum."""
+    """Return the properties. Raises `ValueError` with the reason.
+
+    Files of Apache Kafka and of older versions have no checksum.
+    """
     body, mark, checksum = data.partition(_CHECKSUM)
     if mark and checksum != b"%08x\n" % crc32c(body):
         raise ValueError("its checksum does not match")
@@ -65,7 +67,7 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 
 def decode_partition_metadata(data: bytes) -> bytes:
-    """The topic id. Raises `ValueError` with the reason."""
+    """Return the topic id. Raises `ValueError` with the reason."""
     lines = data.decode("ascii").splitlines()
     if len(lines) != 2 or lines[0] != "version: 0" or not lines[1].startswith("topic_id: "):
         raise ValueError("it is not two lines with version 0 and a topic id")

@@ -1,12 +1,11 @@
-"""Space that is kept back on the device, for what has to be written when the disk is full.
+"""Space reserved on the device, for writes that must succeed when the disk is full.
 
-A start writes: metadata, what recovery rebuilds, checkpoints. So do operations that free space: the
-deletion of a topic is a change of metadata, that of records a checkpoint. On a full disk neither
-could be done, and nothing would free space. So a file of some megabytes is kept in the data folder.
-A start that finds less than that usable empties it, and so does an operation that frees space and
-finds none to write to. What it leaves is for such operations alone: the `gate` keeps records and
-new logs out until the file is allocated again. A file that is found empty says to the next process
-that it has been spent.
+A start writes metadata, rebuilt files and checkpoints. Operations that free space write too: the
+deletion of a topic changes the metadata, that of records a checkpoint. On a full disk none of them
+could run, and nothing would free space. So the data folder has a file of some megabytes. A start
+with less usable space than its size empties the file, and so does an operation that frees space and
+finds none to write to. The space is for such operations alone: the `gate` rejects records and new
+logs until the file is allocated again. To the next process, an empty file means a spent reserve.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _logger = logging.getLogger(__name__)
 
 RESERVE = "disk-reserve"
 ROOM_BYTES = 1 << 20
-"""What must be usable beside it for records to be let in again: a batch of the default size."""
+"""Usable space beside the reserve before records are accepted again: a batch of default size."""
 _PLENTY = 4
-"""Times its size that must be usable before it is allocated for the first time."""
+"""Multiple of its size that must be usable before it is first allocated."""
 
 
 class SpaceGate:
-    """Whether the space that is left is for operations that free some."""
+    """Rejects writes while the remaining space is reserved for operations that free some."""
 
     __slots__ = ("is_shut",)
 
@@ -37,13 +36,13 @@ class SpaceGate:
         self.is_shut = False
 
     def check(self) -> None:
-        """Raise `OSError` ENOSPC, as the device will once the space is used, while it is shut."""
+        """While shut, raise `OSError` ENOSPC, as the device does when the space is used up."""
         if self.is_shut:
             raise no_space()
 
 
 class SpaceReserve:
-    """Of one data folder, whose `gate` it shuts and opens. With a size of 0 there is none."""
+    """The reserve of one data folder, whose `gate` it shuts and opens; none with a size of 0."""
 
     def __init__(self, disk: Disk, folder: Path, size: int, gate: SpaceGate) -> None:
         self._disk = disk
@@ -51,7 +50,7 @@ class SpaceReserve:
         self._path = folder / RESERVE
         self._size = size
         self.is_held = False
-        """Whether it is there, or not wanted."""
+        """Whether it is allocated, or its size is 0."""
         self.gate = gate
 
     @property
@@ -60,9 +59,9 @@ class SpaceReserve:
         return self.gate.is_shut
 
     def open(self) -> None:
-        """Finds it, and frees it if less than its size is usable. Raises `OSError`.
+        """Look for the file, and free it if less than its size is usable. Raises `OSError`.
 
-        One that an earlier process has spent is allocated again if there is space.
+        A reserve that an earlier process has spent is allocated again if there is space.
         """
         found = self._disk.exists(self._path)
         self.is_held = found or not self._size
@@ -78,7 +77,7 @@ class SpaceReserve:
             self.free()
 
     def free(self) -> bool:
-        """Empties it if it is held, and returns whether it was; may be in a thread.
+        """Empty the file if it is held, and return whether it was; may be in a thread.
 
         The gate is shut before there is any space. Raises `OSError` with nothing done.
         """
@@ -99,9 +98,10 @@ class SpaceReserve:
         return True
 
     def renew(self) -> None:
-        """Allocates it if there is space; may be in a thread. Raises `OSError`.
+        """Allocate the file if there is space; may be in a thread. Raises `OSError`.
 
-        The first time there has to be plenty. When it was spent, writers wait for this.
+        The first time a multiple of its size must be usable. After it was spent, less is required,
+        because producers wait for it.
         """
         wanted = self._size + ROOM_BYTES if self.is_spent else _PLENTY * self._size
         if self.is_held or self._usable() < wanted:
@@ -117,7 +117,7 @@ class SpaceReserve:
         self.is_held, self.gate.is_shut = True, False
 
     def _empty(self) -> None:
-        """Its space is free when the device knows."""
+        """Truncate the file, durably: only then the device has the space."""
         file = self._disk.open(self._path, create=True)
         try:
             file.truncate(0)

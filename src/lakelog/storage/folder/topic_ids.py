@@ -1,7 +1,7 @@
-"""Whose log a directory is: `partition.metadata`, compared with what else is known of that.
+"""The topic of a log's directory: `partition.metadata`, compared with other sources.
 
-Two topic ids never look alike. One in the file that is nearly that of the topic whose name the
-directory has is that id, damaged; to take it for another topic's would hide the log.
+Two topic ids never look alike. So an id in the file that nearly equals that of the topic named by
+the directory is that id, damaged. To treat it as the id of another topic would hide the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakelog.storage.recovery.known_log import KnownLog
 TopicIdOf = Callable[[str], bytes | None]
 """The present id of a topic by its name."""
 _DIFFERENT_MAX = 4
-"""Characters of 22; those of two ids that were made by chance differ in nearly all."""
+"""Of 22 characters; two random ids differ in nearly all."""
 _logger = logging.getLogger(__name__)
 
 
@@ -34,10 +34,10 @@ def no_topic(_: str) -> bytes | None:
 
 
 def topic_id_in(disk: Disk, folder: Path, recorded: bytes | None, present: bytes | None) -> bytes:
-    """The topic id of the log in `folder`; the file is written anew if it was damaged.
+    """Return the topic id of the log in `folder`; rewrite the file if it was damaged.
 
-    `recorded` is what `known-logs` says, `present` the id of the topic of this name. Raises
-    `CorruptLog` where it cannot be known.
+    `recorded` is the id in `known-logs`, `present` that of the existing topic of this name. Raises
+    `CorruptLog` if these do not settle it, and `OSError`.
     """
     path = folder / PARTITION_METADATA
     data = read_if_exists(disk, path)
@@ -53,17 +53,17 @@ def topic_id_in(disk: Disk, folder: Path, recorded: bytes | None, present: bytes
         raise CorruptLog(path, 0, reason)
     if right != found:
         _logger.warning(
-            "%s is damaged; it is made anew", path, extra=event("file_rebuilt", path=path)
+            "%s is damaged; rebuilding it", path, extra=event("file_rebuilt", path=path)
         )
         disk.write_atomic(path, encode_partition_metadata(right))
     return right
 
 
 def is_lost(disk: Disk, folder: Path, known: KnownLog, present: bytes | None) -> bool:
-    """Whether a power failure has emptied the file of a log of which nothing was durable.
+    """Return whether a power failure has emptied the file of a log without durable records.
 
-    The first flush takes the file along. What has not been flushed may also be of an older topic
-    whose deletion is lost as well, so it is not to be taken for `present`.
+    The first flush syncs the file too. The records may also belong to an older topic of this name
+    whose deletion was lost as well, so the log is not assigned to `present`.
     """
     data = read_if_exists(disk, folder / PARTITION_METADATA)
     is_emptied = data is not None and not data.strip(b"\0")

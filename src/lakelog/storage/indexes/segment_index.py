@@ -48,7 +48,7 @@ class SegmentIndex:
         self.written = 0
         self.written_times = 0
 
-    def room(self, bytes_max: int) -> int:
+    def entries_left(self, bytes_max: int) -> int:
         """Return how many entries still fit, if each of the two files may take `bytes_max`."""
         return min(
             bytes_max // ENTRY_SIZE - len(self.offsets),

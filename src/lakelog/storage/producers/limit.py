@@ -1,10 +1,10 @@
-"""How many producers the logs of a broker remember together.
+"""Limit of the producers that all logs of a broker remember together.
 
-Whoever asks for a producer id gets one, and its first batch is remembered for a day: without a
-bound anybody can fill the memory with producers (KIP-936). Beyond the bound those that have not
-written for longest are forgotten, in the log that remembers most. A producer that is forgotten goes
-on as one whose state has expired does (KIP-360): it is taken as it comes. Producers of transactions
-are never forgotten here, for their epochs keep zombies out.
+Every client gets a producer id when it asks for one, and the log remembers its first batch for a
+day. Without a limit a client could fill the memory with producers (KIP-936). Above the limit, the
+log that remembers most forgets the producers with the oldest batches. A forgotten producer
+continues like one whose state has expired (KIP-360): any sequence is accepted. Producers of
+transactions are never forgotten here, because their epochs fence zombies.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from lakelog.storage.producers.state import EXPIRATION_MS, ProducerStateTable
 
 LIMIT = 100_000
 _PART = 64
-"""This part of the bound is made free at once, since looking for the oldest takes a while."""
+"""This fraction of the limit is freed at once, because the search for the oldest is slow."""
 
 
-class ProducerRoom:
-    """One for all logs; `limit` is a number of producers, and `expiration_ms` what a table has."""
+class ProducerLimit:
+    """One for all logs; `limit` is a number of producers, `expiration_ms` that of their tables."""
 
     def __init__(self, limit: int = LIMIT, expiration_ms: int = EXPIRATION_MS) -> None:
         self._limit = limit
@@ -28,13 +28,13 @@ class ProducerRoom:
         self._free = 0
 
     def new_table(self) -> ProducerStateTable:
-        """Counts for as long as it lives."""
+        """Return a table whose producers count as long as it is referenced."""
         table = ProducerStateTable(self._expiration_ms, self._note_new)
         self._tables.append(ref(table))
         return table
 
     def _note_new(self) -> None:
-        """A table has one producer more."""
+        """Count one more producer of some table."""
         self._free -= 1
         if self._free < 0:
             self._make_room()

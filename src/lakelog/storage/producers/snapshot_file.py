@@ -28,6 +28,7 @@ class MalformedSnapshot(ValueError):  # noqa: N818 - a state of the file
 
 
 def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:
+    """Return the file of producers by id."""
     rows = [struct.pack(">i", len(entries))]
     for producer_id, entry in entries.items():
         last = (
@@ -50,6 +51,7 @@ def encode_snapshot(entries: Mapping[int, ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
+    """Return the producers by id. Raises `MalformedSnapshot`."""
     if len(data) < _HEAD.size:
         raise MalformedSnapshot(f"{len(data)} bytes are too few for a producer snapshot")
     version, checksum, count = _HEAD.unpack_from(data)

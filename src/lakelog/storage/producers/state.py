@@ -36,7 +36,7 @@ _BUMPS_EPOCH = 2
 
 
 class BatchMetadata(NamedTuple):
-    """Where one batch of a producer lies. Only the last record's timestamp is known."""
+    """One batch of a producer. Only the timestamp of its last record is known, in ms."""
 
     last_sequence: int
     last_offset: int
@@ -53,7 +53,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer. `batches` are its newest, oldest first."""
+    """One producer; `batches` are its newest, oldest first, at most `BATCHES_KEPT`."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")
 
@@ -61,18 +61,18 @@ class ProducerEntry:
         self.epoch = epoch
         self.batches: list[BatchMetadata] = []
         self.coordinator_epoch = -1
-        """Of the coordinator whose marker came last; -1 before the first."""
+        """Coordinator epoch of the last marker; -1 before the first."""
         self.last_timestamp = -1
         self.txn_first_offset = -1
-        """Where its transaction began; -1 outside of one."""
+        """First offset of its open transaction; -1 without one."""
 
     @property
     def last_sequence(self) -> int:
-        """-1 when nothing is known of its present epoch."""
+        """-1 when no batch of its present epoch is known."""
         return self.batches[-1].last_sequence if self.batches else -1
 
     def add(self, base_sequence: int, offset_delta: int, last_offset: int, timestamp: int) -> None:
-        """Takes in a batch of the present epoch that has been appended."""
+        """Note a batch of the present epoch that has been appended."""
         batches = self.batches
         if len(batches) == BATCHES_KEPT:
             del batches[0]
@@ -81,7 +81,7 @@ class ProducerEntry:
         self.last_timestamp = timestamp
 
     def add_run(self, headers: Sequence[HeaderFields], offset: int) -> None:
-        """Takes in batches of the present epoch that have been appended from `offset` on."""
+        """Note batches of the present epoch that have been appended from `offset` on."""
         batches = self.batches
         for fields in headers:
             delta, self.last_timestamp = fields[6], fields[8]
@@ -91,14 +91,14 @@ class ProducerEntry:
         del batches[:-BATCHES_KEPT]
 
     def begin_epoch(self, epoch: int) -> None:
-        """Sequences start anew with each epoch."""
+        """Forget the batches of an older epoch: sequences restart with each epoch."""
         if self.epoch != epoch:
             self.epoch = epoch
             self.batches.clear()
 
 
 class ProducerStateTable:
-    """The producers of one log. `end_offset` is how far the log is reflected in it."""
+    """The producers of one log, after the batches before `end_offset`."""
 
     __slots__ = (
         "__weakref__",
@@ -115,15 +115,15 @@ class ProducerStateTable:
     def __init__(
         self, expiration_ms: int = EXPIRATION_MS, on_new: Callable[[], None] | None = None
     ) -> None:
-        """`on_new` is called when a producer is known that was not."""
+        """`on_new` is called when another producer becomes known."""
         self._on_new = on_new
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, None] = {}
         self._ended: dict[int, int] = {}
-        """By their first offsets, the markers of those that are over but not committed."""
+        """Transactions whose markers are not committed: marker offset by first offset."""
         self.first_unstable_offset = -1
-        """Where the first transaction that is not decided for good began; -1 without one."""
+        """Where the first transaction began that is open or has an uncommitted marker; else -1."""
         self.verifications = Verifications()
         self.end_offset = 0
 
@@ -131,7 +131,7 @@ class ProducerStateTable:
         return len(self.entries)
 
     def load(self, entries: dict[int, ProducerEntry]) -> None:
-        """Takes `entries` for all that is known."""
+        """Replace all producers by `entries`."""
         self.entries = entries
         firsts = (entry.txn_first_offset for entry in entries.values())
         self._ongoing = dict.fromkeys(sorted(first for first in firsts if first >= 0))
@@ -146,16 +146,16 @@ class ProducerStateTable:
         self.first_unstable_offset = first
 
     def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether this epoch's transaction is under way. A newer epoch's is another one."""
+        """Return whether this epoch of the producer has an open transaction."""
         entry = self.entries.get(producer_id)
         return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool
     ) -> Verification | None:
-        """What an append will need before its producer has a transaction here; else `None`.
+        """Return the verification that the next append needs, or `None` if it needs none.
 
-        Raises `KafkaError` 47 for an older epoch.
+        None is needed within an open transaction. Raises `KafkaError` 47 for an older epoch.
         """
         entry = self.entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
@@ -167,10 +167,10 @@ class ProducerStateTable:
         )
 
     def expecting(self, fields: HeaderFields) -> ProducerEntry | None:
-        """The producer whose next batch this is, in its transaction if it has one.
+        """Return the producer if this is its next batch, within its transaction if it has one.
 
-        The usual case, for which nothing else need be asked; `None` leaves it to `admit`, as
-        whatever comes while the producer is being verified.
+        That is the usual case, which needs no further check. `None` leaves the decision to `admit`,
+        as for all batches of a producer that is being verified.
         """
         entry = self.entries.get(fields[9])
         if (
@@ -187,10 +187,10 @@ class ProducerStateTable:
     def admit(
         self, header: BatchHeader, origin: Origin, verification: Verification | None
     ) -> BatchMetadata | None:
-        """The batch that `header` repeats, if it is one of the last five, else `None`.
+        """Return the batch that `header` duplicates, if it is one of the last five, else `None`.
 
         Raises `KafkaError` 47 for an older epoch, 45 for a gap, and 48 for a batch that would
-        begin a transaction unverified or is not of its producer's transaction.
+        begin a transaction without verification or is outside its producer's open transaction.
         """
         known = self.entries.get(header.producer_id) or ProducerEntry()
         if origin == "client" and header.producer_epoch == known.epoch:
@@ -210,7 +210,7 @@ class ProducerStateTable:
         if in_transaction and not header.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has a transaction here and wrote outside of it",
+                f"producer {header.producer_id} wrote outside of its open transaction",
             )
         return None
 
@@ -232,11 +232,11 @@ class ProducerStateTable:
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> None:
-        """Raises `KafkaError` 47 for the marker of an older epoch, 52 for an older coordinator's.
+        """Raise `KafkaError` 47 for a marker of an older epoch, 52 for one of an older coordinator.
 
-        With transaction version 2 the coordinator bumps the epoch before each marker, so a marker
-        of the present epoch is late, unless nothing is under way: then it repeats the last one,
-        and is written again (KIP-890, KAFKA-19999).
+        With transaction version 2 the coordinator bumps the epoch before each marker. So a marker
+        of the present epoch is late if a transaction is open. Without one it repeats the last
+        marker, and is written again (KIP-890, KAFKA-19999).
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -256,7 +256,7 @@ class ProducerStateTable:
             )
 
     def update(self, header: BatchHeader, base_offset: int) -> None:
-        """Takes in a batch that has been appended at `base_offset`, or is found in the log."""
+        """Apply a batch that was appended at `base_offset`, or was found in the log."""
         entry = self.entries.get(header.producer_id)
         is_new = entry is None
         if entry is None:
@@ -276,7 +276,7 @@ class ProducerStateTable:
             self._on_new()
 
     def ending(self, producer_id: int, offset: int) -> AbortedTransaction | None:
-        """The producer's transaction if a marker at `offset` aborts it; `None` without one."""
+        """Return the producer's transaction as a marker at `offset` aborts it, if there is one."""
         entry = self.entries.get(producer_id)
         if entry is None or entry.txn_first_offset < 0:
             return None
@@ -287,10 +287,10 @@ class ProducerStateTable:
     def end_transaction(
         self, header: BatchHeader, marker: EndTransactionMarker, *, uncommitted_at: int = -1
     ) -> None:
-        """Takes in a marker, which may find no transaction to end.
+        """Apply a marker, which may find no transaction to end.
 
         With the marker's offset in `uncommitted_at` the transaction stays unstable until
-        `commit_markers` has passed that, as `unreplicatedTxns` of Kafka's `ProducerStateManager`.
+        `commit_markers` has passed that, like `unreplicatedTxns` of Kafka's `ProducerStateManager`.
         """
         entry = self.entries.get(header.producer_id)
         if entry is None:
@@ -309,14 +309,17 @@ class ProducerStateTable:
                 self._find_unstable()
 
     def commit_markers(self, end_offset: int) -> None:
-        """What is before `end_offset` is committed, and so are the transactions that end there."""
+        """Take note that all before `end_offset` is committed, and so are markers there."""
         if self._ended:
             ended = self._ended.items()
             self._ended = {first: marker for first, marker in ended if marker >= end_offset}
             self._find_unstable()
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forgets producers idle for `expiration_ms` outside a transaction; returns how many."""
+        """Forget producers without an open transaction that are idle for `expiration_ms`.
+
+        Return how many.
+        """
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()
@@ -328,9 +331,9 @@ class ProducerStateTable:
         return len(expired)
 
     def forget_idle(self, count: int) -> int:
-        """Forgets up to so many that have not written for longest; returns how many.
+        """Forget up to `count` producers with the oldest batches; return how many.
 
-        Those that have or had a transaction here stay, and so does the one that wrote last.
+        Producers that have or had a transaction here stay, and so does the last one that wrote.
         """
         held = self.verifications.held
         idle = (

@@ -1,12 +1,13 @@
-"""Which producers are being verified before they may begin a transaction in a log (KIP-890).
+"""Verification of producers before they may begin a transaction in a log (KIP-890).
 
-Before the first batch of a transaction is written, the transaction's coordinator is asked whether
-it knows of the partition. Meanwhile a marker may end that very transaction; the batch would then
-begin one that nobody ever ends. So a verification is taken before the question and handed in with
-the batch, and whatever is written for the producer, marker or transactional batch, makes it void.
+Before the first batch of a transaction is written, the broker asks the transaction's coordinator
+whether the partition belongs to the transaction. Meanwhile a marker may end that transaction. The
+batch would then begin a transaction that no coordinator ever ends. So the broker starts a
+verification before it asks, and passes it with the batch. A marker or a transactional batch that is
+written for the producer meanwhile voids the verification.
 
-It also remembers the lowest sequence that wanted to begin, so that a later batch cannot overtake
-one that has to be tried again. Nothing of this outlives the process.
+A verification also keeps the lowest sequence that was to begin the transaction, so that a later
+batch cannot overtake one that has to be retried. Verifications are not stored.
 
 Source: `VerificationStateEntry` and `VerificationGuard` of
 `org.apache.kafka.storage.internals.log`.
@@ -30,7 +31,7 @@ class Verification:
         self.supports_epoch_bump = supports_epoch_bump
 
     def take_in(self, epoch: int, sequence: int) -> None:
-        """Another batch wants to begin: a lower sequence counts, and a newer epoch anew."""
+        """Note another batch that would begin the transaction; the lowest sequence counts."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch and sequence < self.lowest_sequence:
@@ -38,7 +39,7 @@ class Verification:
 
 
 class Verifications:
-    """Those of one log, at most one per producer."""
+    """The verifications of one log, at most one per producer."""
 
     __slots__ = ("held",)
 
@@ -52,7 +53,7 @@ class Verifications:
     def start(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool
     ) -> Verification:
-        """The producer's verification, which batches that wait together share."""
+        """Return the producer's verification, which batches that wait together share."""
         found = self.held.get(producer_id)
         if found is None:
             found = Verification(epoch, sequence, now_ms, supports_epoch_bump)
@@ -61,9 +62,9 @@ class Verifications:
         return found
 
     def check(self, producer_id: int, verification: Verification | None, origin: Origin) -> None:
-        """Raises `KafkaError` 48 unless `verification` is the one that holds now.
+        """Raise `KafkaError` 48 unless `verification` is still valid.
 
-        A coordinator need not hand it in; that one holds suffices.
+        A coordinator need not pass it; a valid one must exist.
         """
         held = self.held.get(producer_id)
         if held is None or not (
@@ -71,14 +72,14 @@ class Verifications:
         ):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"the batch is of no transaction of producer {producer_id} that is under way",
+                f"the batch belongs to no ongoing transaction of producer {producer_id}",
             )
 
     def check_sequence(self, producer_id: int, sequence: int, *, is_known: bool) -> None:
-        """Raises `KafkaError` 45 where another batch must come first.
+        """Raise `KafkaError` 45 if another batch must come first.
 
-        `is_known` tells whether any batch of the producer's present epoch is known: with
-        transaction version 2 each transaction begins an epoch, and so at 0.
+        `is_known` is true if any batch of the producer's present epoch is known. With transaction
+        version 2 each transaction begins a new epoch, and therefore at sequence 0.
         """
         found = self.held.get(producer_id)
         if found is None:
@@ -89,14 +90,15 @@ class Verifications:
         if sequence > lowest:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} sent sequence {sequence} where {lowest} is to come first",
+                f"producer {producer_id} sent sequence {sequence} where {lowest} must come first",
             )
 
     def clear(self, producer_id: int) -> None:
+        """Void the producer's verification, if there is one."""
         self.held.pop(producer_id, None)
 
     def remove_older(self, started_ms: int) -> None:
-        """Forgets those that have led to nothing since `started_ms`."""
+        """Forget verifications that began at or before `started_ms` (wall clock)."""
         old = [key for key, entry in self.held.items() if entry.started_ms <= started_ms]
         for key in old:
             del self.held[key]

@@ -1,7 +1,7 @@
 """The aborted transactions of a segment, read from its index in a thread and compared with the log.
 
-A comparison is up to a thousand lookups of batches. An index that cannot be right is rebuilt by
-replaying the log. Both work on copies of the segments, while the loop goes on with its own.
+A comparison takes up to a thousand lookups of batches. A wrong index is rebuilt by replaying the
+log. Both use copies of the segments, while the loop continues to use its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def aborted_in(
 
 
 class _Copies:
-    """Copies of a log's segments, made as they are needed."""
+    """Copies of a log's segments, made when they are first needed."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = segments
@@ -65,7 +65,7 @@ class _Copies:
 
 
 class AbortedJob:
-    """Reads the entries of one index, or rebuilds it if it cannot be right."""
+    """Reads the entries of one index, or rebuilds it if it is wrong."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class AbortedJob:
         self._missing: FileNotFoundError | None = None
 
     def run(self) -> None:
-        """Blocks on the device; touches nothing but files."""
+        """Block on the device; touches nothing but files."""
         copy = self._copy
         copy.txn_index = self._index.unread()
         try:
@@ -111,7 +111,7 @@ class AbortedJob:
             self._copies.close()
 
     def _rebuild(self) -> list[AbortedTransaction]:
-        """Replays the log up to the end of the segment, from the newest snapshot before it."""
+        """Replay the log up to the end of the segment, from the newest snapshot before it."""
         table, segment = ProducerStateTable(), self._segment
         start, entries = self._snapshots.newest(segment.base_offset)
         table.load(entries)
@@ -127,10 +127,10 @@ class AbortedJob:
         return found
 
     def abandon(self) -> None:
-        """Nothing is held before `run`."""
+        """Do nothing: the job holds nothing before `run`."""
 
     def finish(self) -> None:
-        """To be called by the owner, once."""
+        """Hand over the entries; called once, by the owner."""
         log, segment = self._log, self._segment
         is_same = segment.txn_index is self._index and log.generation == self._generation
         if is_same and self._index.entries is None:

@@ -1,11 +1,11 @@
-"""Whether the loop can search a segment without waiting for the device.
+"""Checks whether the loop can search a segment without waiting for the device.
 
 A search reads the batch headers between two index entries, which must be in the page cache. The
 indexes must be loaded: a thread loads them, and rebuilds them if they disagree with the log. A
-sequential reader needs no search (`KnownBatches`) but an index entry at which to end.
+reader in sequence needs no search (`KnownBatches`), only an index entry where its read ends.
 
-Each check raises `NotReady` with the job that has to run first, and `CorruptLog` if no index can
-be made from the log.
+Each check raises `NotReady` with the job that has to run first, `CorruptLog` if no index can be
+made from the log, and `OSError`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SIZE_MAX = 4 * 1024 * 1024
 
 
 def check_seek(segments: SegmentList, segment: Segment, offset: int) -> None:
-    """Raises `NotReady` if looking for an offset in a segment would wait for the device."""
+    """Raise `NotReady` if a search for an offset in a segment would wait for the device."""
     check_index(segments, segment)
     start, end = segment.search_range(offset)
     _check_range(segments, segment, start, start, end)
@@ -38,9 +38,9 @@ def check_seek(segments: SegmentList, segment: Segment, offset: int) -> None:
 
 
 def check_end(segments: SegmentList, segment: Segment, position: int, end: int) -> None:
-    """As `check_seek`, for the index entry at which a read is to end.
+    """As `check_seek`, for the index entry where a read of bytes up to `end` ends.
 
-    One that comes from a file is compared with the log.
+    An entry from a file is compared with the log.
     """
     check_index(segments, segment)
     index = segment.index
@@ -54,7 +54,7 @@ def check_end(segments: SegmentList, segment: Segment, position: int, end: int) 
 
 
 def check_before(segments: SegmentList, segment: Segment, position: int) -> None:
-    """As `check_seek`, for where a check of the batch at `position` has to begin."""
+    """As `check_seek`, for the place where a check of the batch at `position` begins."""
     checks = segment.checks
     if checks is None or checks.last_end(position)[0] != position:
         check_index(segments, segment)
@@ -62,7 +62,7 @@ def check_before(segments: SegmentList, segment: Segment, position: int) -> None
 
 
 def check_end_of_reads(segments: SegmentList, segment: Segment, position: int) -> None:
-    """As `check_seek`, for the index entry that tells which offset a read ends before."""
+    """As `check_seek`, for the index entry that bounds the offsets before `position`."""
     check_index(segments, segment)
     index = segment.index
     entry = bisect_left(index.positions, position)
@@ -87,25 +87,25 @@ def check_time(segments: SegmentList, segment: Segment, *, timestamp: int, offse
 
 
 def check_greatest(segments: SegmentList, segment: Segment) -> None:
-    """Raises `NotReady` unless `max_timestamp` is known to be that of the whole segment."""
+    """Raise `NotReady` unless `max_timestamp` is known to be that of the whole segment."""
     if not segment.knows_greatest():
         check_index(segments, segment)
 
 
 def check_last_time(segments: SegmentList, segment: Segment) -> None:
-    """Raises `NotReady` if `last_time_position` needs indexes that are not loaded."""
+    """Raise `NotReady` if `last_time_position` needs indexes that are not loaded."""
     if segment.last_entry_position() is None:
         check_index(segments, segment)
 
 
 def check_append(segments: SegmentList) -> None:
-    """Raises `NotReady` if the active segment's indexes are not loaded; they stay loaded."""
+    """Raise `NotReady` if the active segment's indexes are not loaded; they stay loaded."""
     if segments.active.loaded_index is None:
         check_index(segments, segments.active)
 
 
 def check_index(segments: SegmentList, segment: Segment) -> None:
-    """Raises `NotReady` unless the indexes are loaded and not known to be wrong."""
+    """Raise `NotReady` unless the indexes are loaded and not known to be wrong."""
     if segment.loaded_index is not None and not segment.index_is_wrong:
         return
     segment.check_index_error()
@@ -113,7 +113,7 @@ def check_index(segments: SegmentList, segment: Segment) -> None:
 
 
 def _check_entry(segments: SegmentList, segment: Segment, entry: int) -> None:
-    """A thread rebuilds an index with a wrong entry."""
+    """Have a thread rebuild the index if an entry is wrong."""
     index = segment.index
     if not index.trusted and not segment.is_true(index, entry):
         _rebuild(segments, segment)
@@ -126,7 +126,11 @@ def _rebuild(segments: SegmentList, segment: Segment) -> None:
 
 
 def _check_range(segments: SegmentList, segment: Segment, at: int, start: int, end: int) -> None:
-    """Not for what has just been read to get `at`: it may be gone again, or not be told of."""
+    """Raise `NotReady` unless the range is resident or was just read ahead for `at`.
+
+    A range that was just read may be evicted again, or the file system may not report it; without
+    that exception a search might never begin.
+    """
     place, size = (segment.base_offset, at), min(end - start, _SIZE_MAX)
     if place in segments.sought or size <= 0:
         return
@@ -138,7 +142,7 @@ def _check_range(segments: SegmentList, segment: Segment, at: int, start: int, e
 
 
 class SeekJob:
-    """Brings a range into the page cache."""
+    """Reads a range into the page cache."""
 
     def __init__(
         self, segments: SegmentList, segment: Segment, place: SoughtPlace, part: LogSlice
@@ -153,18 +157,18 @@ class SeekJob:
         self._slice = part
 
     def run(self) -> None:
-        """Blocks on the device; touches nothing but files."""
+        """Block on the device; touches nothing but files."""
         try:
             self._disk.read_ahead(self._slice.file, self._slice.position, self._slice.size)
         except OSError as error:
             self.failure = error
 
     def abandon(self) -> None:
-        """Gives up the slice of a job that is not to be run."""
+        """Release the slice of a job that will not be run."""
         self._slice.release()
 
     def finish(self) -> None:
-        """To be called by the owner, once; the slice is released."""
+        """Release the slice and note the place; called once, by the owner."""
         self._slice.release()
         self._segments.note_sought(self._place)
 
@@ -185,7 +189,7 @@ class IndexJob:
         self._error: CorruptLog | None = None
 
     def run(self) -> None:
-        """Blocks on the device; touches nothing but files."""
+        """Block on the device; touches nothing but files."""
         try:
             _ = self._copy.index
         except CorruptLog as error:
@@ -194,11 +198,11 @@ class IndexJob:
             self.failure = error
 
     def abandon(self) -> None:
-        """Gives up the file of a job that is not to be run."""
+        """Release the file of a job that will not be run."""
         self._slice.release()
 
     def finish(self) -> None:
-        """To be called by the owner, once. Raises as `IndexedSegment.adopt`."""
+        """Hand over the indexes; called once, by the owner. Raises as `IndexedSegment.adopt`."""
         self._slice.release()
         segments, segment = self._segments, self._segment
         if self.failure is not None or segments.generation != self._generation:

@@ -1,16 +1,16 @@
-"""Finding records by time, exactly: the index narrows the search, the records decide.
+"""Exact search for records by time: the index narrows the search, the records decide.
 
-A batch's header may claim a time that none of its records has: a producer is believed there, as it
-is not walked when it comes in. A search gives up when it has read too much of that kind. Of a batch
-that takes too much memory decompressed, where the topic's records are not looked at when they come
-in, the header is told: whoever reads from the batch on misses nothing.
+A batch's header may claim a time that none of its records has, because the broker does not walk
+most batches when they are produced. A search gives up after it has read too many such batches. For
+a batch that takes too much memory when decompressed, the search returns the header's time and
+first offset: a consumer that reads from there misses nothing.
 
-What a topic allows its clients (`max.decompressed.message.bytes`) is no bound here: it may have
-been lowered since, and what is stored is no worse by that.
+The topic's limit for clients (`max.decompressed.message.bytes`) does not apply here: it may have
+been lowered since the batch was stored.
 
-A search may take seconds, so it goes in steps: it stops after some thousand records, before a
-large batch is decompressed and where an index has to be loaded. The last two may be done in a
-thread. Between two steps anything may happen to the log; the file that is being read stays open.
+A search may take seconds, so it runs in steps. A step ends after a thousand records, before a large
+batch is decompressed, and where an index has to be loaded; the last two may be done in a thread.
+Between two steps the log may change in any way; the file that is being read stays open.
 
 Source: KIP-33, KIP-734; `LogSegment.findOffsetByTimestamp` of Apache Kafka.
 """
@@ -48,10 +48,10 @@ class TimestampOffset(NamedTuple):
 
 _RECORDS_AT_ONCE = 1000
 _COMPRESSED_AT_ONCE = 16 << 10
-"""A larger compressed batch is not decompressed by the search itself."""
+"""Bytes; a larger compressed batch is decompressed by a `Work`."""
 
 Work = Callable[[], bytes | memoryview | None]
-"""What a step of a search asks for; it is sent the result, or thrown a `CorruptRecord`."""
+"""What a step requires; the search is sent its result, or thrown its `CorruptRecord`."""
 T = TypeVar("T")
 Steps = Generator[Work | None, Any, T]
 Search = Steps[TimestampOffset | None]
@@ -93,19 +93,19 @@ def search_max_timestamp(segments: SegmentList, epochs: EpochCache, start: int) 
 
 
 class _Search:
-    """For one answer, among the records from the log's start on."""
+    """One search among the records from offset `start` on."""
 
     def __init__(self, segments: SegmentList, epochs: EpochCache, start: int) -> None:
         self._segments = segments
         self._epochs = epochs
         self._start = start
         self._left = DECODED_BYTES_MAX
-        """Of records that may be read without finding there what the header claims."""
+        """Bytes of records that may still be read without finding the time of their header."""
 
     def _ready(
         self, segment: Segment, check: Callable[[SegmentList, Segment], None]
     ) -> Steps[bool]:
-        """Does what `check` finds to be done first; false if the segment is gone meanwhile."""
+        """Do what `check` requires first; return false if the segment was deleted meanwhile."""
         while segment in self._segments:
             try:
                 check(self._segments, segment)
@@ -120,9 +120,9 @@ class _Search:
         return False
 
     def greatest(self, segment: Segment) -> Steps[int]:
-        """The greatest timestamp of a segment; -1 of one that is gone.
+        """Return the greatest timestamp of a segment; -1 for a deleted one.
 
-        What tells it is checked first if it is older than the process.
+        The batches that show it are checked first if they are older than the process.
         """
         if segment.unchecked:
             if not (yield from self._ready(segment, check_last_time)):
@@ -152,7 +152,7 @@ class _Search:
         return None
 
     def greatest_in(self, segments: list[Segment]) -> Search:
-        """Where what an index tells is of a record before the start, or of none."""
+        """Find it if the greatest timestamps of the indexes are those of earlier or no records."""
         best: TimestampOffset | None = None
         for segment in segments:
             if best is not None and segment.max_timestamp < best.timestamp:
@@ -162,7 +162,7 @@ class _Search:
         return best if best is not None and best.timestamp >= 0 else None
 
     def _greatest_of(self, segment: Segment, best: TimestampOffset | None) -> Search:
-        """Of the first batch, of which a part may be before the start, and of the newest other."""
+        """Compare the first batch, which may begin before the start, and the newest other one."""
         handle, position, end = segment.open(), segment.position_of(self._start), segment.size
         file = handle.file
         handle.readers += 1
@@ -185,7 +185,7 @@ class _Search:
         file: File,
         batches: Iterable[tuple[int, BatchHeader]],
     ) -> Search:
-        """The greatest of `best` and what is in the batches; of equal ones the first."""
+        """Return the greatest of `best` and the records in the batches; of equal ones the first."""
         for at, header in batches:
             if best is None or header.newest_timestamp >= best.timestamp:
                 best = yield from self._in_batch(file, at, header, None, best)
@@ -199,8 +199,7 @@ class _Search:
         timestamp: int | None,
         best: TimestampOffset | None = None,
     ) -> Search:
-        """The first record at or after `timestamp`, or without one the greatest, unless it is
-        `best`."""
+        """Return the first record at or after `timestamp`; without one, the greatest or `best`."""
         try:
             return (yield from self._among_records(file, position, header, timestamp, best))
         except RecordsTooLarge:
@@ -236,7 +235,9 @@ class _Search:
         if newest < header.newest_timestamp:
             self._left -= len(data)
         if self._left < 0:
-            raise CorruptLog(file.path, position, "too many batches without the time they claim")
+            raise CorruptLog(
+                file.path, position, "too many batches have no record with the time in their header"
+            )
         return best
 
 

@@ -21,10 +21,10 @@ def are_in(
     segment: Segment,
     entries: Sequence[AbortedTransaction],
 ) -> bool:
-    """Whether transactions end and begin in the log where the entries of one segment say.
+    """Return whether transactions end and begin in the log where the entries of a segment say.
 
-    `holder_of` returns the segment of an offset, `None` for one before the first. The first
-        thousand entries must do: more would take too long.
+    `holder_of` returns the segment of an offset, `None` for one before the first. Only the first
+    thousand entries are compared: more would take too long. Raises `CorruptLog` or `OSError`.
     """
     for entry in entries[:_COMPARED_MAX]:
         marker = _batch_at(segment, entry.last_offset)
@@ -41,7 +41,7 @@ def are_in(
 def _begins(
     holder_of: Callable[[int], Segment | None], offset: int, producer_id: int | None
 ) -> bool:
-    """Whether a transactional batch (of a producer) begins there, as far as can be told."""
+    """Return whether a transactional batch (of a producer) begins there, or the place is gone."""
     segment = holder_of(offset)
     if segment is None:
         return True
@@ -55,7 +55,7 @@ def _begins(
 
 
 def holder(segments: Sequence[Segment], offset: int) -> Segment | None:
-    """The segment that may have an offset; `None` before the first."""
+    """Return the segment that may have an offset; `None` for one before the first."""
     number = bisect_right(segments, offset, key=_base_offset) - 1
     return segments[number] if number >= 0 else None
 
@@ -65,7 +65,7 @@ def _base_offset(segment: Segment) -> int:
 
 
 def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
-    """The batch that begins at `offset`."""
+    """Return the header of the batch that begins at `offset`."""
     position = segment.position_of(offset)
     for _, header in scan_headers(segment.open().file, position, segment.size):
         return header if header.base_offset == offset else None
@@ -78,10 +78,10 @@ def collect_aborted(
     end: int,
     aborted_in: Callable[[Segment], Sequence[AbortedTransaction]],
 ) -> list[AbortedTransaction]:
-    """Those with records between `start` and `end`, by their first offsets.
+    """Return transactions with records from `start` up to `end`, sorted by first offset.
 
-    Their markers may lie in any of `segments`, which begin with the one that holds `start`. What
-    is aborted with everything before `end` decided ends the search.
+    Their markers may lie in any of `segments`, the first of which holds `start`. The search ends at
+    an entry whose last stable offset is at or beyond `end`: all before it was decided by then.
     """
     found: list[AbortedTransaction] = []
     for segment in segments:

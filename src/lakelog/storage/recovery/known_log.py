@@ -1,4 +1,4 @@
-"""What is known of a log before its directory is opened."""
+"""The checkpoint of a log, which is known before its directory is opened."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakelog.base.uuids import ZERO_UUID
 
 
 class KnownLog(NamedTuple):
-    """One log at some moment. Offsets are -1 where they are not known."""
+    """One log when the checkpoint was written. Unknown offsets are -1."""
 
     topic_id: bytes
     recovery_point: int
@@ -21,11 +21,11 @@ class KnownLog(NamedTuple):
     """
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Without a topic id it may be of any."""
+        """Return whether it is of this topic, or of an unknown one."""
         return self.topic_id in (ZERO_UUID, topic_id)
 
     def as_of(self, topic_id: bytes) -> KnownLog:
-        """The same of a log of this topic; nothing counts that was known of an older namesake's."""
+        """Return it for a log of this topic; a blank one if an older topic had the name."""
         if self.is_of(topic_id):
             return self._replace(topic_id=topic_id)
         return KnownLog(topic_id, 0, 0)

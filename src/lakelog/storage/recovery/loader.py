@@ -1,8 +1,8 @@
-"""Opening a partition's directory: the segments, then what the log knows about itself.
+"""Opening a log's directory: the segments, then leader epochs and producers.
 
-Nothing but the `.log` files is believed. After a clean stop their end is found from the last index
-entry on; after an unclean one they are scanned from the recovery point on. Leader epochs and
-producers come from their files as far as these fit the log, and from the log otherwise.
+Only the `.log` files are trusted. After a clean stop their end is found from the last index entry
+on; after an unclean one they are scanned from the recovery point on. Leader epochs and producers
+are read from their files if these agree with the log, and rebuilt from the log otherwise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lakelog.storage.names import (
     offset_of,
 )
 from lakelog.storage.preparation import wait_for
-from lakelog.storage.producers.limit import ProducerRoom
+from lakelog.storage.producers.limit import ProducerLimit
 from lakelog.storage.producers.snapshots import ProducerSnapshots
 from lakelog.storage.recovery.known_log import KnownLog
 from lakelog.storage.recovery.segments import Bounds, recover_segment, set_aside
@@ -63,11 +63,11 @@ class Recovery:
     """Empty ones included."""
     reasons: list[str] = field(default_factory=list)
     from_device: bool = False
-    """After a failed sync: what the page cache had may be gone."""
+    """After a failed sync, read from the device: pages of the cache may have been lost."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that was found was kept, out of a page cache without failures."""
+        """Whether all records were kept, from a page cache without failures."""
         return not (self.bytes_cut or self.reasons or self.from_device)
 
 
@@ -85,7 +85,7 @@ class LoadRequest:
     epoch_end: int = EPOCH_END
     """Every leader epoch in the log is below it."""
     compacted: bool = True
-    """Whether it is or was compacted, so that there may be gaps between its batches."""
+    """Whether it is or was compacted, so that offsets may be missing between its batches."""
 
     @property
     def recovery_point(self) -> int:
@@ -97,7 +97,7 @@ class LoadRequest:
 
 
 class LogLoader:
-    """Opens logs of one data folder. `breathe` is called all along a long scan, and may end it."""
+    """Opens logs of one data folder. `breathe` is called often in a long scan, and may end it."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class LogLoader:
         *,
         now_ms: int,
         random_below: Callable[[int], int],
-        producers: ProducerRoom,
+        producers: ProducerLimit,
         breathe: Callable[[], None],
     ) -> None:
         self._breathe = breathe
@@ -116,8 +116,10 @@ class LogLoader:
         self._producers = producers
 
     def load(self, request: LoadRequest) -> tuple[Log, Recovery]:
-        """Raises `CorruptLog` when data that was durable is missing or wrong, or cannot be made so
-        where it has to be.
+        """Open a log and return it with what its recovery did.
+
+        Raises `CorruptLog` if data that was durable is missing or wrong, or if data cannot be made
+        durable in a topic with durability `fsync`; `OSError`; and what `breathe` raises.
         """
         folder, recovery = request.folder, Recovery()
         scanned: list[Segment] = []
@@ -131,7 +133,7 @@ class LogLoader:
             scanned = self._recover(segments, request, recovery, from_device)
         self._check_end(segments, request, recovery)
         if recovery.segments_set_aside:
-            self._disk.sync_dir(folder)  # or a power failure brings back what was set aside
+            self._disk.sync_dir(folder)  # or a power failure restores what was set aside
         start = max(request.log_start_offset, segments[0].base_offset)
         snapshots = ProducerSnapshots(
             self._disk,
@@ -166,16 +168,16 @@ class LogLoader:
         return log, recovery
 
     def _names(self, folder: Path) -> list[str]:
-        """What is in the folder when no leftovers are any more; listed once where there are none.
+        """Return the names in the folder, after completing swaps and removing leftovers.
 
-        To list a folder is a tenth of what an empty log costs at a start.
+        The folder is listed once if there are none: that is a tenth of a start of an empty log.
         """
         names = self._disk.list(folder)
         if any(name.endswith((CLEANED, SWAP)) for name in names):
             for name in finish_interrupted_swaps(self._disk, folder, names):
                 done = folder / name
                 _logger.info(
-                    "%s: the compaction that a stop interrupted is completed",
+                    "%s: completed a compaction that a stop had interrupted",
                     done,
                     extra=event("compaction_completed", path=folder),
                 )
@@ -205,9 +207,9 @@ class LogLoader:
         return segments
 
     def _check_orphans(self, request: LoadRequest, names: list[str], bases: set[int]) -> None:
-        """An index with entries whose `.log` is gone means that records are gone.
+        """Raise `CorruptLog` for an index with entries whose `.log` is gone: records are lost.
 
-        They were durable if they lay below the recovery point, or the last stop was clean.
+        They were durable if they were below the recovery point, or the last stop was clean.
         """
         folder = request.folder
         for name in names:
@@ -221,10 +223,10 @@ class LogLoader:
             remove_if_exists(self._disk, folder / name)
 
     def _first_segment(self, request: LoadRequest) -> Segment:
-        """A directory may be found without a segment only before anything was written to it."""
+        """Create the first segment; a log without one is valid only if nothing was ever written."""
         if request.recovery_point > request.log_start_offset:
             missing = request.folder / file_name(request.log_start_offset, LOG)
-            reason = f"no segment is there, yet offsets up to {request.recovery_point} were durable"
+            reason = f"there is no segment, yet offsets up to {request.recovery_point} were durable"
             raise CorruptLog(missing, 0, reason)
         return self._new_segment(request, request.log_start_offset).create()
 
@@ -238,9 +240,9 @@ class LogLoader:
         recovery: Recovery,
         from_device: bool,
     ) -> list[Segment]:
-        """Scans from the recovery point on, and returns what it scanned.
+        """Scan the segments from the recovery point on and return them.
 
-        What follows the first fault is set aside.
+        The log ends at the first fault; later segments are set aside.
         """
         scanned, recovery_point = [], request.recovery_point
         for number, segment in enumerate(segments):
@@ -250,7 +252,7 @@ class LogLoader:
             recovery.segments_scanned += 1
             scanned.append(segment)
             bounds = Bounds(request.epoch_end, _OFFSET_END, request.compacted)
-            if following is not None:  # compacted or not, what is wrong there can be told
+            if following is not None:  # its end is known: gaps cannot hide a wrong offset
                 bounds = bounds._replace(offset_end=following, has_gaps=True)
             cut = recover_segment(
                 segment, recovery_point, self._breathe, bounds, from_device=from_device
@@ -273,7 +275,11 @@ class LogLoader:
         return scanned
 
     def _check_end(self, segments: list[Segment], request: LoadRequest, recovery: Recovery) -> None:
-        """The log must reach what was durable, and what has been promised as its start."""
+        """Check that the log reaches its recovery point and its start.
+
+        Neither may be lost: offsets would restart. A log without durable records may end before its
+        start, which is durable earlier; it then begins again there.
+        """
         last = segments[-1]
         end = last.next_offset
         durable = request.recovery_point
@@ -296,25 +302,25 @@ class LogLoader:
             epochs = EpochCache(decode_epochs(data or b""))
             if known and not _agree(epochs.entries, known, request.recovery_point):
                 _logger.warning(
-                    "%s is not what was written last; rebuilding it",
+                    "%s differs from known-logs; rebuilding it",
                     path,
                     extra=event("file_rebuilt", path=path),
                 )
-                epochs = _written_anew(known)
+                epochs = _rewritten(known)
         except MalformedCheckpoint as error:
             if segments[-1].next_offset > segments[0].base_offset:
                 _logger.warning(
                     "%s: %s; rebuilding it", path, error, extra=event("file_rebuilt", path=path)
                 )
-            epochs = _written_anew(known)
+            epochs = _rewritten(known)
             if not known:
                 _add_epochs(epochs, segments)
         if not request.clean and epochs.entries and epochs.entries[0][1] > start:
-            # Written after a deletion of records of which no other checkpoint knows.
+            # The file was written after a deletion of records that no other checkpoint has.
             epochs = EpochCache(None)
             _add_epochs(epochs, segments)
         epochs.truncate_from_end(segments[-1].next_offset)
-        if not request.clean:  # what is durable of the log is in the file, which is believed less
+        if not request.clean:  # beyond the recovery point the log is right, not the file
             dirty = [s for s in segments if s.next_offset > request.recovery_point]
             if dirty:
                 epochs.truncate_from_end(max(dirty[0].base_offset, request.recovery_point))
@@ -323,7 +329,7 @@ class LogLoader:
         return epochs
 
 
-def _written_anew(entries: list[tuple[int, int]]) -> EpochCache:
+def _rewritten(entries: list[tuple[int, int]]) -> EpochCache:
     epochs = EpochCache(None)
     for entry in entries:
         epochs.assign(*entry)
@@ -331,14 +337,14 @@ def _written_anew(entries: list[tuple[int, int]]) -> EpochCache:
 
 
 def _agree(found: list[tuple[int, int]], known: list[tuple[int, int]], recovery_point: int) -> bool:
-    """Whether what was found below the recovery point is known, but for where the log starts."""
+    """Return whether entries below the recovery point agree, except for where the log starts."""
     durable = [entry for entry in found if entry[1] < recovery_point]
     kept = known[-len(durable) :] if durable else []
     return bool(durable) and durable[1:] == kept[1:] and durable[0][0] == kept[0][0]
 
 
 def _add_epochs(epochs: EpochCache, segments: list[Segment], start: int = 0) -> None:
-    """Those of the batches from `start` on."""
+    """Add the leader epochs of the batches from offset `start` on."""
     for segment in segments:
         if not segment.size:
             continue
@@ -348,14 +354,14 @@ def _add_epochs(epochs: EpochCache, segments: list[Segment], start: int = 0) -> 
 
 
 def _open_for_markers(log: Log) -> None:
-    """The start may end the open transactions before the loop has a turn."""
+    """Load what `append_marker` needs: a start may end open transactions before the loop runs."""
     with suppress(CorruptLog, OSError):  # the append reports it
         _ = log.segments.active.index
         wait_for(partial(log.check_marker, commit=False))
 
 
 def _make_durable(log: Log) -> None:
-    """What was found in the log may never have been synced, and will be served as committed."""
+    """Flush the log: it may never have been synced, and is going to be served as committed."""
     try:
         log.flush()
     except OSError as error:

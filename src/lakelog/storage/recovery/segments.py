@@ -1,13 +1,13 @@
 """Scanning a segment after an unclean stop, and cutting off what is not a valid batch.
 
-Below the recovery point everything was on the device, so an invalid batch there is corruption and
-no record is touched. At or above it a batch may be half written: the log is cut there, and what is
-cut off is kept in `<base>.<position>.cut` for a person to look at. Later segments go the same way
-as a whole, as `<base>.0.cut`.
+Below the recovery point everything was on the device, so an invalid batch there is corruption, and
+recovery changes nothing. At or above it a batch may be half written: recovery cuts the log there
+and keeps the cut bytes in `<base>.<position>.cut`, to be examined by the operator. Later segments
+are kept as a whole, as `<base>.0.cut`.
 
-After a failed sync, what the device did not take may still be in the page cache, which calls it
-clean; the cache is then asked to forget what it can read again. Otherwise it is believed, as all
-other reads do: what it has not written yet it will, or the next sync fails.
+After a failed sync, the page cache may hold pages that the device lost, and count them as clean.
+Recovery then drops clean pages, so that it reads from the device. Otherwise the page cache is
+trusted, as by all other reads: it will write its dirty pages, or the next sync fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RELATIVE_MAX = 0x7FFFFFFF
 
 
 class Cut(NamedTuple):
-    """What recovery took out of a segment."""
+    """Bytes that recovery cut off a segment, and why."""
 
     position: int
     size: int
@@ -42,14 +42,14 @@ class Cut(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What a checksum leaves out and is known of a segment all the same."""
+    """Limits of fields that no checksum covers."""
 
     epoch_end: int
     """Every leader epoch is below it."""
     offset_end: int
-    """Every offset is below it: where the next segment begins, or as far as offsets go."""
+    """Every offset is below it: the next segment's base, or the largest possible offset."""
     has_gaps: bool
-    """Whether a compaction may have taken batches out."""
+    """Whether a compaction may have removed batches."""
 
 
 def recover_segment(
@@ -60,11 +60,11 @@ def recover_segment(
     *,
     from_device: bool,
 ) -> Cut | None:
-    """Checks every batch, builds the indexes anew and cuts off an invalid tail.
+    """Check every batch, rebuild the indexes and cut off an invalid tail; return what was cut.
 
-    `from_device` does without the page cache, which takes a gigabyte some times as long. Calls
-    `breathe` for each megabyte; what it raises ends the scan, which the next start repeats.
-    Raises `CorruptLog` for an invalid batch below the recovery point.
+    `from_device` reads without the page cache, which is several times slower. Calls `breathe` for
+    each megabyte; an exception of it ends the scan, which the next start repeats. Raises
+    `CorruptLog` for an invalid batch below the recovery point, and `OSError`.
     """
     segment.begin_rebuild()
     end = segment.size
@@ -91,7 +91,7 @@ def recover_segment(
 
 
 def set_aside(segment: Segment) -> int:
-    """Takes a whole segment out of the log but keeps its bytes; returns how many."""
+    """Remove a whole segment from the log but keep its bytes; return how many. Raises `OSError`."""
     disk = segment.disk
     segment.unload()
     for suffix in SEGMENT_SUFFIXES:
@@ -104,7 +104,7 @@ def set_aside(segment: Segment) -> int:
 def _valid_batches(
     file: File, base_offset: int, end: int, breathe: Callable[[], None], bounds: Bounds
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Each batch up to `end`; `CorruptRecord` at the first that is not whole and right."""
+    """Yield each batch up to `end`. Raises `CorruptRecord` at the first invalid one."""
     window, start, position, next_offset = b"", 0, 0, base_offset
     while position < end:
         at = position - start
@@ -145,8 +145,11 @@ def _check_bounds(header: BatchHeader, next_offset: int, bounds: Bounds) -> None
 
 
 def _check_gap(header: BatchHeader, file: File, position: int, end: int) -> None:
-    """Behind a gap the batch may be the one whose offset is wrong, and the next one, at `position`,
-    tells if it is a whole one. If both are too high, only the one after them does."""
+    """Raise `CorruptRecord` if the base offset of a batch after a gap is too high.
+
+    The next batch, at `position`, shows it if it is valid and overlaps. If the offsets of both are
+    too high, only the batch after them shows it.
+    """
     for _ in range(2):
         try:
             following = read_header(file.read_at(position, min(HEADER_SIZE, end - position)), 0)
@@ -163,7 +166,7 @@ def _check_gap(header: BatchHeader, file: File, position: int, end: int) -> None
 
 
 def _keep_aside(segment: Segment, position: int, end: int) -> None:
-    """Copies the tail before it is cut off, durably."""
+    """Copy the tail, durably, before it is cut off."""
     source = segment.open().file
     path = segment.folder / cut_name(segment.base_offset, position)
     target = segment.disk.open(path, create=True)

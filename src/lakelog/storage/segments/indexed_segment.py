@@ -179,15 +179,15 @@ class IndexedSegment:
         index.add(last_offset - self.base_offset, position)
         index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         self.bytes_since_entry = 0
-        self.full = index.room(self._index_bytes) <= 0
+        self.full = index.entries_left(self._index_bytes) <= 0
         if len(index.offsets) - index.written >= _INDEX_RUN:
             self.try_write_index()
 
     @property
-    def index_room(self) -> int:
+    def index_entries_left(self) -> int:
         """The number of entries that still fit; a batch adds one at most."""
         index = self.loaded_index if self.loaded_index is not None else self.index
-        return index.room(self._index_bytes)
+        return index.entries_left(self._index_bytes)
 
     def try_write_index(self) -> None:
         """Write the index unless that fails, so that the log can be used nevertheless.
@@ -214,7 +214,7 @@ class IndexedSegment:
             except (CorruptLog, OSError):
                 self.loaded_index, self._greatest_known, self.next_offset = None, False, end
                 raise
-            self.full = index.room(self._index_bytes) <= 0
+            self.full = index.entries_left(self._index_bytes) <= 0
             self._greatest_known = True
             self._handles.make_room(self)
         return index
@@ -273,7 +273,7 @@ class IndexedSegment:
         self.bytes_since_entry = found.bytes_since_entry
         for position, header in scan_headers(self.open().file, found.size, self.size):
             self.note_header(position, header)
-        self.full = index.room(self._index_bytes) <= 0
+        self.full = index.entries_left(self._index_bytes) <= 0
         if index.trusted:
             self._files.cut(SegmentIndex())
             self.end_rebuild()

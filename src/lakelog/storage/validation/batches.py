@@ -1,8 +1,8 @@
-"""Whether a batch may be appended, decided from its header and checksum.
+"""Validation of a batch before it is appended, from its header and checksum.
 
-The records are walked where the topic's configuration demands it: a compacted topic needs keys, a
-bound on old timestamps needs the smallest, and `records.verify` has all of them, or a sample,
-verified. A count that the batch cannot hold is always refused.
+The records are walked only if the topic's configuration requires it: a compacted topic needs keys,
+a limit on old timestamps needs the smallest timestamp, and `records.verify` verifies the records of
+all batches or of a sample. A record count that the batch cannot hold is always rejected.
 
 Source: `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` of
 `org.apache.kafka.storage.internals.log`.
@@ -45,22 +45,22 @@ _CODEC_MAX = 4
 _TIME_MAX = (1 << 63) - 1
 CRC_START = 21
 DECODED_BYTES_MAX = 64 << 20
-"""What the records of one batch may take decompressed, whatever its topic says."""
+"""Limit of the decompressed records of one batch, whatever its topic allows."""
 WALKED_MAX = 1_000_000
-"""Records of one batch where each is to be looked at."""
+"""Limit of the records of one batch if each has to be walked."""
 SAMPLED_MAX = 100_000
-"""Records that are looked at of a batch that was sampled."""
+"""Limit of the records that are verified in a sampled batch."""
 _STEPS_AT_ONCE = 2
 WALKED_AT_ONCE = _STEPS_AT_ONCE * STEP
-"""Records of a batch that is walked in one turn of the loop, which takes a millisecond at most."""
+"""Records of a batch that is walked in one turn of the loop: at most a millisecond."""
 DECODED_AT_ONCE = 64 << 10
-"""What the records of such a batch may take decompressed: 0.2 ms of the slowest codec."""
+"""Decompressed records of such a batch: 0.2 ms with the slowest codec."""
 
 
 class LeastSizes(dict[int, float]):
-    """Bytes that a record takes in a batch at least, by the batch's attributes.
+    """Least bytes of a record in a batch, by the batch's attributes.
 
-    Infinitely many for attributes other than a codec, and a codec with `also`.
+    Attributes are a codec, with or without the bits `also`; infinite for all others.
     """
 
     def __init__(self, also: int) -> None:
@@ -77,17 +77,17 @@ _LEAST_SIZES = LeastSizes(TRANSACTIONAL)
 
 
 def decoded_bytes_max(config: LogConfig, codec: int) -> int:
-    """What the records of a batch of this codec may take decompressed."""
+    """Return the limit of the decompressed records of a batch with this codec."""
     if not codec:
         return DECODED_BYTES_MAX
     return min(config.max_decompressed_message_bytes, DECODED_BYTES_MAX)
 
 
 class SlowBatchError(Exception):
-    """To look into the records of the batch takes too long for one turn of the loop.
+    """Walking the records of the batch takes too long for one turn of the loop.
 
-    Nothing was done. The batch may come again as a `WalkedBatch`. `sampled` tells whether its
-    records are to be verified.
+    Nothing was done. The caller may walk them in slices and append the batch as a `WalkedBatch`.
+    `sampled` is true if its records have to be verified.
     """
 
     def __init__(self, *, sampled: bool) -> None:
@@ -95,7 +95,7 @@ class SlowBatchError(Exception):
 
 
 class WalkedBatch(bytearray):
-    """A batch whose records are as `config` wants them: `read_records` and `walking` say so."""
+    """A batch whose records have passed `read_records` and `walking` with `config`."""
 
     config: LogConfig
 
@@ -108,12 +108,10 @@ def check_incoming(
     *,
     sampled: bool = False,
 ) -> HeaderFields:
-    """The header's fields if the batch may be appended. Raises `KafkaError` 2, 10, 32 or 87.
+    """Return the header's fields if the batch may be appended.
 
-    One that is `sampled` has its records verified where the topic verifies samples.
-
-    The usual case is one expression, because every produced batch passes here; what it does not
-    let through is looked at again for the reason.
+    The records of a `sampled` batch are verified if the topic verifies samples. Raises `KafkaError`
+    2, 10, 32 or 87, and `SlowBatchError`.
     """
     size = len(batch)
     if size < HEADER_SIZE:
@@ -128,6 +126,8 @@ def check_incoming(
         and crc32c(memoryview(batch)[CRC_START:]) == crc
     ):
         read_batch(batch, config)
+    # The usual case is one expression, because every produced batch passes here. A batch that fails
+    # it is checked again, by functions that find the reason or accept it after all.
     if origin == "client" and not (
         base == 0
         and delta + 1 == count > 0
@@ -148,9 +148,9 @@ def check_incoming(
 
 
 def read_batch(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
-    """The header of exactly one intact batch. Raises `KafkaError` 87, 10 or 2.
+    """Return the header of exactly one intact batch. Raises `KafkaError` 87, 10 or 2.
 
-    A batch that is cut off counts as none, which is 87.
+    A truncated batch counts as none, which is 87.
     """
     size = len(batch)
     if size < HEADER_SIZE:
@@ -183,10 +183,10 @@ def check_batch(
     *,
     sampled: bool,
 ) -> None:
-    """What a client may not send: raises `KafkaError` 87, 32 or 10, or `SlowBatchError`.
+    """Reject what a client may not send: raises `KafkaError` 87, 32 or 10, or `SlowBatchError`.
 
-    As in Apache Kafka, a delete horizon and unknown attributes are no reason; neither is the
-    broker's time, where the topic has the producers' and the batch has any.
+    As in Apache Kafka, a delete horizon and unknown attributes are accepted. So is LogAppendTime if
+    the topic has CreateTime and the batch has a timestamp.
     """
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
@@ -216,13 +216,13 @@ def check_batch(
 def check_first(
     batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> None:
-    """Verifies the first batch of a producer in a log as one that is sampled."""
+    """Verify the first batch of a producer in a log like a sampled one. Raises as `check_batch`."""
     if config.records_verify == VERIFY_SAMPLED:
         _walk_at_once(batch, header, config, now_ms, verifies=True)
 
 
 def must_verify(config: LogConfig, *, sampled: bool) -> bool:
-    """Whether the records of a batch that is `sampled`, or not, are verified."""
+    """Return whether the records of a batch, `sampled` or not, are verified."""
     which = config.records_verify
     return which == VERIFY_ALL or (sampled and which == VERIFY_SAMPLED)
 
@@ -239,8 +239,8 @@ def _walk_at_once(
     if header.records_count > WALKED_MAX and _must_walk(header, config, now_ms):
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"{header.records_count} records in a batch; where each is looked at, as in a "
-            f"compacted topic, at most {WALKED_MAX} are taken",
+            f"{header.records_count} records in a batch; a topic that validates each record, "
+            f"such as a compacted one, accepts at most {WALKED_MAX}",
         )
     if header.records_count > WALKED_AT_ONCE:
         raise SlowBatchError(sampled=verifies)
@@ -262,9 +262,9 @@ def _walk_at_once(
 def read_records(
     batch: Buffer, header: BatchHeader, config: LogConfig, bytes_max: int = DECODED_BYTES_MAX
 ) -> bytes | memoryview:
-    """The records of a batch, of at most `bytes_max` if they are compressed.
+    """Return the records of a batch, decompressed: at most `bytes_max` if they are compressed.
 
-    Raises `RecordsTooLarge` for more that the topic allows, and `KafkaError` 87.
+    Raises `RecordsTooLarge` if there are more and the topic allows it, and `KafkaError` 87.
     """
     most = decoded_bytes_max(config, header.codec)
     try:
@@ -280,9 +280,10 @@ def read_records(
 def walking(
     data: bytes | memoryview, header: BatchHeader, config: LogConfig, now_ms: int, *, verifies: bool
 ) -> Iterator[None]:
-    """Looks at some of the records at each step; raises `KafkaError` 87 or 32 in the end.
+    """Walk some of the records at each step; the last step raises `KafkaError` 87 or 32.
 
-    `verifies` them: all where the topic demands that each is looked at, else those of a sample.
+    With `verifies`, their encoding is verified: of all records if the topic needs each, else of
+    the first `SAMPLED_MAX`.
     """
     try:
         if verifies:
@@ -296,7 +297,7 @@ def walking(
 
 
 def _may_have_faults(found: Extremes, config: LogConfig, now_ms: int) -> bool:
-    """Whether some record may be one that `checking_records` refuses, and names."""
+    """Return whether `checking_records` may reject a record, which it then names."""
     if found.has_null_key and "compact" in config.cleanup_policy:
         return True
     return config.message_timestamp_type == "CreateTime" and (
@@ -306,12 +307,12 @@ def _may_have_faults(found: Extremes, config: LogConfig, now_ms: int) -> bool:
 
 
 def _must_walk(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Whether every record is to be looked at."""
+    """Return whether every record has to be walked."""
     return config.records_verify == VERIFY_ALL or needs_records(header, config, now_ms)
 
 
 def needs_records(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Whether the header does not settle it."""
+    """Return whether the header is not enough to accept the batch."""
     if "compact" in config.cleanup_policy:
         return True
     return config.message_timestamp_type == "CreateTime" and (

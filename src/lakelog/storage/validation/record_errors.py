@@ -1,8 +1,8 @@
-"""Which records of a batch are the reason for its refusal (KIP-467).
+"""The records because of which a batch is rejected (KIP-467).
 
-A batch is taken whole or not at all; whoever sent it is told which records are at fault, by their
-places in the batch. One bad timestamp makes the whole refusal one of timestamps. After so many the
-rest is not looked at: a batch of a kilobyte may hold millions.
+A batch is accepted whole or not at all; the error names the invalid records by their places in the
+batch. One bad timestamp makes the whole error one of timestamps. After a thousand errors the rest
+is not checked: a batch of a kilobyte may hold millions of records.
 
 Source: `LogValidator` of `org.apache.kafka.storage.internals.log`.
 """
@@ -19,11 +19,11 @@ from lakelog.records.verify import STEP
 _SHOWN_MAX = 3
 _NAMED_MAX = 1000
 RecordError = tuple[int, str]
-"""The record's place in its batch, from 0, and what is wrong with it."""
+"""The record's place in its batch, from 0, and the reason."""
 
 
 class RecordsRefusedError(KafkaError):
-    """`errors` names the records at fault, the first thousand of them; nothing was appended."""
+    """`errors` names the first thousand invalid records; nothing was appended."""
 
     def __init__(self, code: ErrorCode, message: str, errors: tuple[RecordError, ...]) -> None:
         super().__init__(code, message)
@@ -33,9 +33,10 @@ class RecordsRefusedError(KafkaError):
 def checking_records(
     records: Iterable[RecordHead], config: LogConfig, now_ms: int
 ) -> Iterator[None]:
-    """Looks at `STEP` records at each step. Raises `RecordsRefusedError` 87 in the end for
-    records without a key, where compaction needs one, and 32 for timestamps out of bounds. A record
-    is at fault once, for its key first.
+    """Check `STEP` records at each step. The last step raises `RecordsRefusedError`.
+
+    That is 87 for records without a key in a compacted topic, and 32 for timestamps out of bounds.
+    A record has one error at most, first that of its key.
     """
     keys: list[RecordError] = []
     times: list[RecordError] = []

@@ -24,7 +24,7 @@ from lakelog.server.upkeep.stored_checks import StoredChecks
 from lakelog.storage.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, decode_offsets
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.folder.reserve import SpaceReserve
-from lakelog.storage.producers.limit import ProducerRoom
+from lakelog.storage.producers.limit import ProducerLimit
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import DATA, TOPIC_ID, make_batch
@@ -69,7 +69,7 @@ class Broker:
             self.disk,
             self.clock,
             SeededRandom(1),
-            producers=ProducerRoom(expiration_ms=self.config.get_int("producer.id.expiration.ms")),
+            producers=ProducerLimit(expiration_ms=self.config.get_int("producer.id.expiration.ms")),
         )
         self.directory.open(None, 1)
         self.directory.load_logs(lambda topic, topic_id: LogConfig(), {TOPIC_ID})

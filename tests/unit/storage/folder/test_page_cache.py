@@ -70,7 +70,7 @@ def test_nor_if_the_kernel_does_not_name_it(
 
     monkeypatch.setattr(MemoryDisk, "page_cache_id", refuse)
     assert has_lost_after(store, disk_of(store).kill)
-    assert "is taken for a power failure" in caplog.text
+    assert "counts as a power failure" in caplog.text
     store.directory.trust_page_cache()
     assert "cannot be written" in caplog.text
     assert not store.disk.exists(PATH)

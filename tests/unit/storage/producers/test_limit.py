@@ -6,7 +6,7 @@ import tracemalloc
 
 from lakelog.records.batch import BatchHeader, read_header
 from lakelog.records.control import EndTransactionMarker
-from lakelog.storage.producers.limit import ProducerRoom
+from lakelog.storage.producers.limit import ProducerLimit
 from lakelog.storage.producers.state import ProducerStateTable
 from storage_kit import NOW, make_batch, memory_store
 
@@ -36,7 +36,7 @@ class Writing:
 
 
 def test_a_flood_of_producers_takes_bounded_memory() -> None:
-    writing = Writing(ProducerRoom(LIMIT).new_table())
+    writing = Writing(ProducerLimit(LIMIT).new_table())
     header = _header(0)
     for number in range(LIMIT):
         writing.write(number)
@@ -51,7 +51,7 @@ def test_a_flood_of_producers_takes_bounded_memory() -> None:
 
 
 def test_those_that_write_stay() -> None:
-    writing = Writing(ProducerRoom(LIMIT).new_table())
+    writing = Writing(ProducerLimit(LIMIT).new_table())
     for number in range(20 * LIMIT):
         writing.write(number)
         if not number % 100:
@@ -61,7 +61,7 @@ def test_those_that_write_stay() -> None:
 
 
 def test_producers_of_transactions_are_not_forgotten() -> None:
-    writing = Writing(ProducerRoom(LIMIT).new_table())
+    writing = Writing(ProducerLimit(LIMIT).new_table())
     writing.write(-1, transactional=True)
     writing.write(-2, transactional=True)
     writing.end_transaction(-2)
@@ -72,7 +72,7 @@ def test_producers_of_transactions_are_not_forgotten() -> None:
 
 
 def test_the_log_with_the_most_gives_room_to_others() -> None:
-    room = ProducerRoom(LIMIT)
+    room = ProducerLimit(LIMIT)
     flooded, quiet = Writing(room.new_table()), Writing(room.new_table())
     for number in range(20 * LIMIT):
         flooded.write(number)
@@ -83,7 +83,7 @@ def test_the_log_with_the_most_gives_room_to_others() -> None:
 
 
 def test_a_log_that_is_gone_is_not_counted() -> None:
-    room = ProducerRoom(LIMIT)
+    room = ProducerLimit(LIMIT)
     gone = Writing(room.new_table())
     for number in range(LIMIT):
         gone.write(number)
@@ -96,7 +96,7 @@ def test_a_log_that_is_gone_is_not_counted() -> None:
 
 def test_who_was_forgotten_goes_on_where_it_was() -> None:
     store = memory_store()
-    store.directory.producers = ProducerRoom(LIMIT)
+    store.directory.producers = ProducerLimit(LIMIT)
     log = store.create()
     for number in range(2 * LIMIT):
         log.append(make_batch(producer=(number, 0, 0)), leader_epoch=1, now_ms=NOW)
