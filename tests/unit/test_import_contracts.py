@@ -54,6 +54,8 @@ _PLANTED = [
     Planted(_LAYERS, "lakelog.wire.planted_upward", "lakelog.protocol.produce"),
     Planted(_LAYERS, "lakelog.storage.planted_sideways", "lakelog.metadata.image"),
     Planted(_LAYERS, "lakelog.tables.planted_job", "lakelog.spark.session"),
+    Planted(_LAYERS, "lakelog.protocol.planted_sideways", "lakelog.records.batch"),
+    Planted(_LAYERS, "lakelog.base.planted_upward", "lakelog.runtime.api"),
     Planted(_LOADED, "lakelog.spark.planted_top", "pyspark_lakelog"),
     Planted(_LOADED, "lakelog.testing.planted_top", "pytest_lakelog"),
     Planted(_COORDINATOR, "lakelog.coordinator.planted_log", "lakelog.storage.log"),
