@@ -32,7 +32,7 @@ from lakelog.server.coordinators.partition_log import LocalPartitionLog
 from lakelog.storage.indexes.txn_index import encode_aborted
 from lakelog.storage.names import INDEX, TIME_INDEX, TXN_INDEX
 from lakelog.storage.reading import aborted_check
-from lakelog.storage.segments.indexed_segment import IndexedSegment
+from lakelog.storage.segments.segment import Segment
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import SocketlessBroker
 from storage_kit import NOW, append, append_in_transaction, append_marker, make_batch
@@ -126,7 +126,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(owner, name, watched)
 
     for name in ("_load_index", "begin_rebuild"):
-        watch(IndexedSegment, name)
+        watch(Segment, name)
     for name in ("are_in", "replay", "write_aside"):
         watch(aborted_check, name)
     return found

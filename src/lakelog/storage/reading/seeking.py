@@ -202,7 +202,7 @@ class IndexJob:
         self._slice.release()
 
     def finish(self) -> None:
-        """Hand over the indexes; called once, by the owner. Raises as `IndexedSegment.adopt`."""
+        """Hand over the indexes; called once, by the owner. Raises as `Segment.adopt`."""
         self._slice.release()
         segments, segment = self._segments, self._segment
         if self.failure is not None or segments.generation != self._generation:

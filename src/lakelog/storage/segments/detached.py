@@ -2,7 +2,7 @@
 
 To load the index of a large segment may require a walk over all of its batch headers. A thread does
 that with a copy, while the loop continues to use the segment itself. The loop then adopts the
-indexes of the copy (`IndexedSegment.adopt`).
+indexes of the copy (`Segment.adopt`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from lakelog.storage.indexes.index_files import IndexFiles
 from lakelog.storage.indexes.segment_index import SegmentIndex
 from lakelog.storage.names import LOG
 from lakelog.storage.segments.handles import Handle
-from lakelog.storage.segments.indexed_segment import IndexedSegment
 from lakelog.storage.segments.segment import Segment
 
 
@@ -36,7 +35,7 @@ class DetachedSegment(Segment):
     __slots__ = ()
 
     def __init__(self, segment: Segment, *, opens: bool = False) -> None:
-        for name in IndexedSegment.__slots__:
+        for name in Segment.__slots__:
             setattr(self, name, getattr(segment, name))
         if opens:
             self.handle = None

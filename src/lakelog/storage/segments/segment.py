@@ -1,25 +1,36 @@
-"""One segment: appending batches, finding them, cutting them off.
+"""One segment: its file of batches, what is in memory about it, and its indexes.
+
+What is in memory about the file's content comes from appends, from a scan, or from index files that
+were compared with the log. An index that disagrees with the log is rebuilt. Entries are written in
+runs, and at the latest when the segment is flushed, sealed or closed.
 
 Source: `org.apache.kafka.storage.internals.log.LogSegment`.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
 from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
-from lakelog.records.batch import LENGTH_OVERHEAD, HeaderFields
-from lakelog.runtime.api import Buffer, File
+from lakelog.base.config.log_config import LogConfig
+from lakelog.base.events import event
+from lakelog.records.batch import LENGTH_OVERHEAD, BatchHeader, HeaderFields
+from lakelog.runtime.api import Buffer, Disk, File
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.files import remove_if_exists, write_aside
+from lakelog.storage.indexes.index_files import IndexFiles
+from lakelog.storage.indexes.segment_index import ENTRY_SIZE, TIME_ENTRY_SIZE, SegmentIndex
 from lakelog.storage.indexes.txn_index import AbortedTransaction, TxnIndex, encode_aborted
-from lakelog.storage.names import LOG, TXN_INDEX
+from lakelog.storage.names import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from lakelog.storage.segments.checks import Checks
-from lakelog.storage.segments.handles import Handle
-from lakelog.storage.segments.indexed_segment import LAST_BYTES_MAX, IndexedSegment
-from lakelog.storage.segments.scan import SPAN, scan_headers
+from lakelog.storage.segments.handles import Handle, HandleCache
+from lakelog.storage.segments.scan import SPAN, scan_headers, tell_misplaced
+
+_logger = logging.getLogger(__name__)
 
 READ_SIZE = 2048
 """Bytes read at a time in a search for a batch header."""
@@ -27,16 +38,125 @@ _LENGTH_MIN = 49
 _SPAN_SIZE = SPAN.size
 _ENDS_TELL_MAX = 32 * 1024
 """A range up to this size is copied to be sent; the copy finds out what is not resident."""
+_INDEX_RUN = 64
+"""Index entries kept in memory before they are written."""
+LAST_BYTES_MAX = 1 << 20
+"""Bytes behind the last index entry whose headers the loop reads. Behind a true entry there are
+fewer, unless batches are larger."""
 
 
-class Segment(IndexedSegment):
-    """The batches from `base_offset` on. `next_offset` follows the last record.
+class Segment:
+    """`size` bytes of batches whose offsets begin at `base_offset` and end before `next_offset`.
 
     Positions are bytes of the `.log` file. Whatever reads raises `OSError`, and `CorruptLog` for
     bytes that cannot be batches of this segment.
     """
 
-    __slots__ = ()
+    __slots__ = (
+        "_greatest_known",
+        "_handles",
+        "_index_bytes",
+        "_interval",
+        "base_offset",
+        "bytes_since_entry",
+        "checks",
+        "created_ms",
+        "first_timestamp",
+        "folder",
+        "full",
+        "handle",
+        "index_error",
+        "index_is_wrong",
+        "jitter_ms",
+        "loaded_index",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "roll_after",
+        "sealed",
+        "size",
+        "torn",
+        "txn_index",
+        "unchecked",
+    )
+
+    def __init__(
+        self,
+        handles: HandleCache,
+        folder: Path,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        created_ms: int,
+        jitter_ms: int = 0,
+    ) -> None:
+        self._handles = handles
+        self._greatest_known = False
+        self._interval = config.index_interval_bytes
+        self._index_bytes = config.segment_index_bytes
+        self.folder = folder
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size = 0
+        self.handle: Handle | None = None
+        self.loaded_index: SegmentIndex | None = None
+        """`None` until `index` is first used, and again once unloaded."""
+        self.bytes_since_entry = 0
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self.first_timestamp = -1
+        """Greatest timestamp (ms) of the first batch; -1 when it has not been read."""
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        """Last offset of the earliest batch with `max_timestamp`."""
+        self.full = False
+        """Whether an index has no room for another entry."""
+        self.roll_after = -1
+        """A batch with a timestamp (ms) above this begins another segment; -1 when not known."""
+        self.sealed = False
+        """Whether the segment has ended: only the last one of a log has not."""
+        self.torn = False
+        """Whether a failed write may have left bytes beyond `size`."""
+        self.unchecked = 0
+        """Bytes before it are older than this process, which has not checked all of them."""
+        self.checks: Checks | None = None
+        """Which of these bytes it has checked."""
+        self.index_is_wrong = False
+        """Whether the indexes, loaded or not, are known to disagree with the log."""
+        self.index_error: CorruptLog | None = None
+        """Why no index can be made from the log; further attempts would fail as well."""
+        self.txn_index: TxnIndex | None = None
+        """`None` when no transaction was aborted here."""
+
+    def create(self) -> Self:
+        """Make the files of a new, empty segment; existing ones are emptied. Raises `OSError`."""
+        file = self.disk.open(self.path(LOG), create=True)
+        file.truncate(0)
+        file.close()
+        self.loaded_index = SegmentIndex()
+        self._files.cut(self.loaded_index)
+        remove_if_exists(self.disk, self.path(TXN_INDEX))
+        self._greatest_known = True
+        return self
+
+    @property
+    def disk(self) -> Disk:
+        return self._handles.disk
+
+    @property
+    def _files(self) -> IndexFiles:
+        return IndexFiles(self.disk, self.folder, self.base_offset)
+
+    def path(self, suffix: str) -> Path:
+        return self.folder / file_name(self.base_offset, suffix)
+
+    def open(self) -> Handle:
+        """Return the open file. Raises `OSError`."""
+        handle = self.handle
+        if handle is None:
+            handle = self._handles.open(self, self.path(LOG))
+        handle.used = True
+        return handle
 
     # Appending
 
@@ -326,6 +446,345 @@ class Segment(IndexedSegment):
         """Take note that all of the file has been checked."""
         self.unchecked, self.checks = 0, None
 
+    # Indexes
+
+    def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Take a batch into the indexes; every batch, in order. Raises as `index`."""
+        index = self.loaded_index if self.loaded_index is not None else self.index
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if self.bytes_since_entry > self._interval:
+            self._add_entry(index, position, last_offset)
+        self.bytes_since_entry += size
+
+    def note_run(self, batches: Sequence[Buffer], headers: Sequence[HeaderFields]) -> None:
+        """Take in batches that were written where the segment ended, as `note` does one."""
+        index = self.loaded_index
+        assert index is not None, "the write has loaded it"
+        position, end, greatest = self.size, self.next_offset, self.max_timestamp
+        if position == 0:
+            self.first_timestamp = headers[0][8]
+        for batch, fields in zip(batches, headers, strict=True):
+            end += fields[12]
+            if fields[8] > greatest:
+                self.max_timestamp = greatest = fields[8]
+                self.max_timestamp_offset = end - 1
+            if self.bytes_since_entry > self._interval:
+                self._add_entry(index, position, end - 1)
+            size = len(batch)
+            self.bytes_since_entry += size
+            position += size
+        self.size, self.next_offset = position, end
+
+    def _add_entry(self, index: SegmentIndex, position: int, last_offset: int) -> None:
+        index.add(last_offset - self.base_offset, position)
+        index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self.bytes_since_entry = 0
+        self.full = index.entries_left(self._index_bytes) <= 0
+        if len(index.offsets) - index.written >= _INDEX_RUN:
+            self.try_write_index()
+
+    @property
+    def index_entries_left(self) -> int:
+        """The number of entries that still fit; a batch adds one at most."""
+        index = self.loaded_index if self.loaded_index is not None else self.index
+        return index.entries_left(self._index_bytes)
+
+    def try_write_index(self) -> None:
+        """Write the index unless that fails, so that the log can be used nevertheless.
+
+        A later attempt writes the same entries again; roll and close raise the error.
+        """
+        try:
+            self.write_index()
+        except OSError:
+            return
+
+    @property
+    def index(self) -> SegmentIndex:
+        """Both indexes, loaded and compared with the log on first use.
+
+        Raises `CorruptLog` and `OSError`; only the end of the segment is known then.
+        """
+        index = self.loaded_index
+        if index is None:
+            self.check_index_error()
+            end = self.next_offset
+            try:
+                index = self._load_index(end)
+            except (CorruptLog, OSError):
+                self.loaded_index, self._greatest_known, self.next_offset = None, False, end
+                raise
+            self.full = index.entries_left(self._index_bytes) <= 0
+            self._greatest_known = True
+            self._handles.make_room(self)
+        return index
+
+    def _load_index(self, end: int) -> SegmentIndex:
+        index = self.loaded_index = self._files.read()
+        if self.index_is_wrong or not index.is_ordered(self.size) or not self._resume(index):
+            index = self._rebuilt("it disagrees with the log", end)
+        if self.sealed:
+            if self.max_timestamp >= 0 and self.max_timestamp not in index.times[-1:]:
+                index = self._rebuilt("it ends too early", end)
+            self._check_end(end)
+        return index
+
+    def _check_end(self, end: int) -> None:
+        """Check that this sealed segment ends where the next one begins."""
+        if self.next_offset != end:
+            text = f"it ends at offset {self.next_offset}, the next segment begins at {end}"
+            raise CorruptLog(self.path(LOG), self.size, text)
+
+    @property
+    def has_trusted_index(self) -> bool:
+        """Whether an index is loaded that this process made from the log."""
+        index = self.loaded_index
+        return index is not None and index.trusted
+
+    def check_index_error(self) -> None:
+        """Raises `CorruptLog` if no index can be made from the log."""
+        error = self.index_error
+        if error is not None:
+            raise CorruptLog(error.path, error.position, error.reason)
+
+    def distrust_index(self) -> None:
+        """Have the indexes rebuilt before their next use, by a thread if a reader can wait.
+
+        Those of an active segment stay loaded, as appends need them; each entry that is used is
+        compared with the log.
+        """
+        self.index_is_wrong = True
+        if self.sealed:
+            self.loaded_index, self._greatest_known = None, False
+
+    def adopt(self, found: Segment) -> None:
+        """Take over the indexes that a copy of this segment has loaded or rebuilt in a thread.
+
+        The segment may have grown meanwhile. Raises `OSError` if what was rebuilt cannot be
+        written, and `CorruptLog` as `note_header`.
+        """
+        index = found.loaded_index
+        assert index is not None
+        assert found.size <= self.size
+        self.loaded_index, self._greatest_known = index, True
+        self.index_is_wrong = False
+        self.max_timestamp = found.max_timestamp
+        self.max_timestamp_offset = found.max_timestamp_offset
+        self.bytes_since_entry = found.bytes_since_entry
+        for position, header in scan_headers(self.open().file, found.size, self.size):
+            self.note_header(position, header)
+        self.full = index.entries_left(self._index_bytes) <= 0
+        if index.trusted:
+            self._files.cut(SegmentIndex())
+            self.end_rebuild()
+        self._handles.make_room(self)
+
+    def rebuild_index(self, reason: str) -> None:
+        """Make both indexes from the log, in memory and on disk. Raises as `index`."""
+        end = self.next_offset
+        try:
+            self._rebuilt(reason, end)
+        except (CorruptLog, OSError):
+            self.loaded_index, self._greatest_known, self.next_offset = None, False, end
+            raise
+
+    def _rebuilt(self, reason: str, end: int) -> SegmentIndex:
+        path, times = self.path(INDEX), self.path(TIME_INDEX).name
+        _logger.warning(
+            "%s: %s; rebuilding it and %s",
+            path,
+            reason,
+            times,
+            extra=event("file_rebuilt", path=path),
+        )
+        self.begin_rebuild()
+        batches = scan_headers(self.open().file, 0, self.size)
+        for position, header, is_misplaced in tell_misplaced(batches, self.base_offset):
+            if is_misplaced:
+                self._pass_over(header)
+            else:
+                self.note_header(position, header)
+        if self.sealed:
+            self._check_end(end)
+        self.end_rebuild()
+        assert self.loaded_index is not None
+        return self.loaded_index
+
+    def _pass_over(self, header: BatchHeader) -> None:
+        """Skip a batch with wrong offsets. No entry leads to it, and the next batch gets one."""
+        self.bytes_since_entry = self._interval + 1
+        self.next_offset = header.last_offset + 1
+
+    def begin_rebuild(self) -> None:
+        """Empty the indexes; every batch must then be noted again, in order. Raises `OSError`."""
+        self._greatest_known = True
+        self.index_is_wrong, self.index_error = False, None
+        self.loaded_index = SegmentIndex()
+        self._files.cut(self.loaded_index)
+        self.max_timestamp = self.max_timestamp_offset = -1
+        self.bytes_since_entry = 0
+        self.next_offset = self.base_offset
+
+    def end_rebuild(self) -> None:
+        """Write the indexes after every batch has been noted. Raises `OSError`."""
+        if self.sealed:
+            self.seal()
+        else:
+            self.write_index()
+
+    def knows_greatest(self) -> bool:
+        """Return whether `max_timestamp` is that of all records; if not, load the indexes.
+
+        They need not be loaded if timestamps rose with the offsets.
+        """
+        if not self._greatest_known:
+            self._greatest_known = self._learn_greatest()
+        return self._greatest_known
+
+    def load_tail(self) -> None:
+        """Find the end of a cleanly closed segment from the last index entries on.
+
+        Raises `CorruptLog` and `OSError`.
+        """
+        entry, time = self._files.read_last()
+        if entry is None and time is None and not self.size:
+            self.loaded_index, self._greatest_known = SegmentIndex(), True
+            return
+        if time is not None:
+            self.max_timestamp, relative = time
+            self.max_timestamp_offset = self.base_offset + relative
+        offset, position = entry or (0, 0)
+        try:
+            last_offset = self.base_offset + offset if entry else -1
+            complete = self._follow(position, last_offset)
+        except CorruptLog:
+            complete = False
+        if not complete:
+            self.rebuild_index("it does not lead to the end of the log")
+
+    def write_index(self) -> None:
+        """Append the entries that the index files lack, without a sync. Raises `OSError`."""
+        if self.loaded_index is not None:
+            self._files.append(self.loaded_index)
+
+    def note_header(self, position: int, header: BatchHeader) -> None:
+        """Note a batch found in the file. Raises `CorruptLog` if it cannot be of this segment."""
+        if header.last_offset - self.base_offset >= 1 << 31:
+            raise CorruptLog(self.path(LOG), position, f"offset {header.last_offset} is impossible")
+        self.note(position, header.size, header.last_offset, header.newest_timestamp)
+        self.next_offset = header.last_offset + 1
+
+    def seal(self) -> None:
+        """End the segment: add the entry of the greatest timestamp, and write all entries.
+
+        Raises `CorruptLog` and `OSError`.
+        """
+        index = self.index
+        index.add_time(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self.write_index()
+        self.sealed = True
+        self._handles.make_room(self)
+
+    @property
+    def unloadable_bytes(self) -> int:
+        index = self.loaded_index
+        if index is None or not self.sealed:
+            return 0
+        return len(index.offsets) * ENTRY_SIZE + len(index.times) * TIME_ENTRY_SIZE
+
+    def unload(self) -> None:
+        """Give up the descriptor and, once sealed, the indexes."""
+        if self.sealed and self.loaded_index is not None:
+            self.try_write_index()
+            self.loaded_index = None
+        if self.sealed and self.txn_index is not None and not self.txn_index.torn:
+            self.txn_index.entries = None
+        self._handles.close(self)
+
+    # Whether the index files agree with the log: they may be of a log that was cut since, or lack
+    # entries that were not written in time
+
+    def is_true(self, index: SegmentIndex, entry: int) -> bool:
+        """Return whether the batch at an entry's position is the one it names. Raises `OSError`."""
+        if entry < 0:
+            return True
+        window = self.open().file.read_at(index.positions[entry], SPAN.size)
+        if len(window) < SPAN.size:
+            return False
+        base, _, delta = SPAN.unpack(window)
+        return bool(base + delta == self.base_offset + index.offsets[entry])
+
+    def _resume(self, index: SegmentIndex) -> bool:
+        """Continue the counts where the last entries end; return whether these are of this log.
+
+        If not, the indexes have to be rebuilt. The last time entry has the greatest timestamp only
+        of the batches up to its own, so the scan begins there.
+        """
+        self.max_timestamp = self.max_timestamp_offset = -1
+        self.bytes_since_entry = 0
+        last_entry = index.positions[-1] if index.positions else 0
+        floor = index.floor(index.time_offsets[-1]) if index.times else -1
+        if not self.is_true(index, floor) or not self.is_true(index, len(index.offsets) - 1):
+            return False
+        file = self.open().file
+        time_found, self.max_timestamp, self.max_timestamp_offset = _scan_times(
+            file, index, self.base_offset
+        )
+        for position, header in scan_headers(file, last_entry, self.size):
+            if header.last_offset == self.max_timestamp_offset:
+                time_found = time_found or header.newest_timestamp == self.max_timestamp
+            self.note_header(position, header)
+        return time_found
+
+    def _follow(self, start: int, last_offset: int) -> bool:
+        """Read on from the last index entry; return false if it is wrong or later ones are missing.
+
+        One is missing behind a batch whose offsets are above those that follow: a search for any
+        record appended later would end there.
+        """
+        self.bytes_since_entry = 0
+        if not 0 <= start <= self.size:
+            return False
+        for position, header in scan_headers(self.open().file, start, self.size):
+            wrong = position == start and last_offset >= 0 and header.last_offset != last_offset
+            wrong |= header.base_offset < self.next_offset
+            if wrong or self.bytes_since_entry > self._interval:
+                return False
+            self.bytes_since_entry += header.size
+            self.next_offset = header.last_offset + 1
+            if header.newest_timestamp > self.max_timestamp:
+                self.max_timestamp = header.newest_timestamp
+                self.max_timestamp_offset = header.last_offset
+        return start < self.size or not self.size
+
+    def _learn_greatest(self) -> bool:
+        """Find the greatest timestamp without the whole index, if time rose with the offsets.
+
+        The last time entry is the greatest up to its batch, if that batch is what it says; what
+        follows is scanned, unless that is more than `LAST_BYTES_MAX`.
+        """
+        entry, time = self._files.read_last()
+        if entry is None or time is None or time[1] < entry[0]:
+            return False
+        found, greatest = False, (-1, -1)
+        if not 0 <= entry[1] < self.size <= entry[1] + LAST_BYTES_MAX:
+            return False
+        try:
+            for _, header in scan_headers(self.open().file, entry[1], self.size):
+                if header.last_offset - self.base_offset == time[1]:
+                    found = header.newest_timestamp == time[0]
+                if header.newest_timestamp > greatest[0]:
+                    greatest = header.newest_timestamp, header.last_offset
+        except CorruptLog:
+            return False
+        if found and greatest[0] >= time[0]:
+            self.max_timestamp, self.max_timestamp_offset = greatest
+        return found
+
     # Ending
 
     def cut_at(self, position: int) -> None:
@@ -375,3 +834,22 @@ class Segment(IndexedSegment):
         """Write the entries that the index files lack, before the log is closed."""
         if self.loaded_index is not None:
             self.seal()
+
+
+def _scan_times(file: File, index: SegmentIndex, base_offset: int) -> tuple[bool, int, int]:
+    """Read the headers from the batch of the last time entry to that of the last index entry.
+
+    Return whether one is what the time entry says, the greatest timestamp, and the last offset of
+    the batch that has it. These are all batches of the segment where the newest record came first.
+    Raises as `scan_headers`.
+    """
+    start, end = index.last_time_position, (index.positions[-1] if index.positions else 0)
+    found, greatest, at = not index.times, -1, -1
+    if index.times:
+        greatest, at = index.times[-1], base_offset + index.time_offsets[-1]
+    for _, header in scan_headers(file, start, end):
+        if header.last_offset == at:
+            found = found or header.newest_timestamp == greatest
+        if header.newest_timestamp > greatest:
+            greatest, at = header.newest_timestamp, header.last_offset
+    return found, greatest, at
