@@ -20,8 +20,10 @@ from lakelog.protocol.registry import api_for
 from lakelog.runtime.aio import AsyncioNet, AsyncioTasks
 from lakelog.runtime.posix import PosixDisk, SystemClock
 from lakelog.server.connections.listener import Acceptor
+from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_memory import RequestMemory
-from lakelog.server.requests.dispatch import Context, Dispatcher, Route
+from lakelog.server.requests.context import Context
+from lakelog.server.requests.dispatch import Dispatcher, Route
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.wire.framing import decode_response, encode_request
 
@@ -98,15 +100,15 @@ class Broker:
         self.dispatcher = Dispatcher(
             routes,
             self._newer_api_versions,
-            clock,
+            ConnectionRegistry(clock, self.tasks, RequestMemory(memory_max)),
             self.tasks,
-            RequestMemory(memory_max),
             self.requests,
         )
         self.acceptor = Acceptor(
             "PLAINTEXT",
             net.listen("127.0.0.1", 0, backlog=8),
             self.dispatcher,
+            self.dispatcher.connections,
             net,
             PosixDisk(),
             self.tasks,

@@ -126,14 +126,14 @@ class SocketlessBroker:
             self.tasks,
             listener_name="PLAINTEXT",
             frame_size_max=1 << 20,
-            memory=self.dispatcher.request_memory,
-            turns=self.dispatcher.turns,
+            memory=self.dispatcher.connections.memory,
+            turns=self.dispatcher.connections.turns,
         )
         self.connection.open()
 
     def ask(self, frames: bytes) -> bytes:
         """The bytes that come back for requests that arrive together."""
-        turns = self.dispatcher.turns
+        turns = self.dispatcher.connections.turns
         self.socket.incoming += frames
         while (
             self.socket.incoming or turns.waiting or turns.sending.waiting

@@ -96,10 +96,10 @@ class FedServer:
             self._tasks,
             listener_name="PLAINTEXT",
             frame_size_max=FRAME_SIZE_MAX,
-            memory=self.dispatcher.request_memory,
-            turns=self.dispatcher.turns,
+            memory=self.dispatcher.connections.memory,
+            turns=self.dispatcher.connections.turns,
         )
-        self.dispatcher.admit(connection)
+        self.dispatcher.connections.add(connection)
         connection.open()
         return sock, connection
 

@@ -37,6 +37,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.cluster.replicas import Replicas
 from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.listener import Acceptor
+from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.coordinators.local import Coordinators
@@ -175,9 +176,8 @@ class Server:
         return Dispatcher(
             routes(broker),
             newer_api_versions(broker),
-            environment.clock,
+            ConnectionRegistry(environment.clock, environment.tasks, memory),
             environment.tasks,
-            memory,
             broker.requests,
         )
 
@@ -191,7 +191,8 @@ class Server:
 
     def _make_maintenance(self) -> Maintenance:
         environment = self._environment
-        sweep = ConnectionSweep(self._dispatcher, lambda: self.broker.config, environment.clock)
+        connections = self._dispatcher.connections
+        sweep = ConnectionSweep(connections, lambda: self.broker.config, environment.clock)
         return Maintenance(
             self._partitions,
             self._directory,
@@ -297,6 +298,7 @@ class Server:
                     name,
                     listener,
                     self._dispatcher,
+                    self._dispatcher.connections,
                     environment.net,
                     environment.disk,
                     environment.tasks,

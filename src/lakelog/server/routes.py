@@ -8,7 +8,7 @@ from typing import Any
 
 from lakelog.protocol.registry import APIS
 from lakelog.server.broker import Broker
-from lakelog.server.connections.reply import Repeat
+from lakelog.server.connections.repeat import Repeat
 from lakelog.server.handlers import (
     alter_configs,
     api_versions,
@@ -38,7 +38,8 @@ from lakelog.server.handlers import (
 )
 from lakelog.server.repeats import fetch as fetch_repeat
 from lakelog.server.repeats import produce as produce_repeat
-from lakelog.server.requests.dispatch import Context, Handler, Route
+from lakelog.server.requests.context import Context
+from lakelog.server.requests.dispatch import Handler, Route
 
 _HANDLERS: dict[str, Callable[[Broker, Context, Any], Any]] = {
     "Produce": produce.handle,

@@ -28,7 +28,7 @@ from lakelog.replica.partition import Partition
 from lakelog.runtime.aio import AsyncioTasks
 from lakelog.server.app import StartError
 from lakelog.server.handlers import delete_records, delete_topics, incremental_alter_configs
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 from lakelog.storage.folder.reserve import RESERVE
 from lakelog.testing.disk import MemoryDisk
 from lakelog.testing.sqlite_metadata import SimulatedMetadata

@@ -15,7 +15,8 @@ from struct import Struct
 
 from lakelog.runtime.api import Disk, Net, Socket, Tasks
 from lakelog.server.connections.receive_buffer import FRAME_SIZE, ReceiveBuffer
-from lakelog.server.connections.reply import Repeat, Reply, release
+from lakelog.server.connections.repeat import Repeat
+from lakelog.server.connections.reply import Reply, release
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_sink import ProtocolViolation, RequestSink
 from lakelog.server.connections.request_turns import UNIT_SHIFT, Rank, RequestTurns
@@ -42,7 +43,7 @@ class Connection(ReceiveBuffer, SendQueue):
     def __init__(
         self,
         sock: Socket,
-        sink: RequestSink,
+        sink: RequestSink[Connection],
         net: Net,
         disk: Disk,
         tasks: Tasks,

@@ -1,4 +1,4 @@
-"""Accepts connections on one address and hands them to the dispatcher."""
+"""Accepts connections on one address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.events import event
 from lakelog.runtime.api import Clock, Disk, Listener, Net, Socket, Tasks
 from lakelog.server.connections.connection import Connection
-from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.request_sink import RequestSink
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,8 @@ class Acceptor:
         self,
         name: str,
         listener: Listener,
-        dispatcher: Dispatcher,
+        sink: RequestSink[Connection],
+        connections: ConnectionRegistry,
         net: Net,
         disk: Disk,
         tasks: Tasks,
@@ -45,7 +47,8 @@ class Acceptor:
         self.name = name
         self.address = listener.address
         self._listener = listener
-        self._dispatcher = dispatcher
+        self._sink = sink
+        self._connections = connections
         self._net = net
         self._disk = disk
         self._tasks = tasks
@@ -77,12 +80,12 @@ class Acceptor:
             except OSError as error:
                 self._on_failed_accept(error)
                 return
-            self._dispatcher.accept_rate.take()
+            self._connections.accept_rate.take()
             self._welcome(sock)
 
     def _must_wait(self) -> bool:
         per_second = self._config().get_int("max.connection.creation.rate")
-        delay_s = self._dispatcher.accept_rate.delay_s(per_second)
+        delay_s = self._connections.accept_rate.delay_s(per_second)
         if delay_s:
             self._net.on_acceptable(self._listener, None)
             self._tasks.call_later(delay_s, self.start)
@@ -92,14 +95,14 @@ class Acceptor:
         try:
             connection = Connection(
                 sock,
-                self._dispatcher,
+                self._sink,
                 self._net,
                 self._disk,
                 self._tasks,
                 listener_name=self.name,
                 frame_size_max=self._frame_size_max,
-                memory=self._dispatcher.request_memory,
-                turns=self._dispatcher.turns,
+                memory=self._connections.memory,
+                turns=self._connections.turns,
             )
         except OSError:
             sock.close()
@@ -110,25 +113,25 @@ class Acceptor:
             self._note_refusal(limit)
             return
         connection.last_active = self._clock.monotonic()
-        self._dispatcher.admit(connection)
+        self._connections.add(connection)
         connection.open()
 
     def _exceeded_limit(self, host: str) -> str | None:
         """What keeps one more connection from this address out, if anything does."""
-        config, connections = self._config(), self._dispatcher.connections
+        config, connections = self._config(), self._connections
         most = config.get_int("max.connections")
         if len(connections) >= most:
             return f"max.connections={most}"
         if len(connections) >= self._connections_max:
             return f"the limit of open files (ulimit -n) leaves {self._connections_max} to clients"
         most = config.get_int("max.connections.per.ip")
-        if self._dispatcher.connections_of(host) >= most:
+        if connections.count_from(host) >= most:
             return f"max.connections.per.ip={most} of {host}"
         return None
 
     def _note_refusal(self, limit: str) -> None:
         """One line for all refusals of some seconds: a crowd must not fill the log."""
-        self._dispatcher.connections_refused += 1
+        self._connections.refused += 1
         self._refused += 1
         if self._refused == 1:
             self._tasks.call_later(_REFUSALS_NOTED_S, self._report_refusals, limit)

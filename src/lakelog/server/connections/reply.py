@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from lakelog.runtime.api import Buffer
 from lakelog.storage.segments.handles import LogSlice
 from lakelog.wire.schema import Struct
 
-if TYPE_CHECKING:
-    from lakelog.protocol.registry import Api
-    from lakelog.server.connections.connection import Connection
-    from lakelog.server.requests.metrics import Asked
-
 Part = Buffer | LogSlice
 
 
-class Repeat(Protocol):
-    """What a connection asked last, to be known again (see `lakelog.server.repeats`)."""
+class ReplyOrder(Protocol):
+    """A connection, which sends its replies in the order of the requests."""
 
-    api: Api
-    note: Callable[[float], None]
-    """Of the durations of the API's requests."""
-
-    @property
-    def key(self) -> Asked: ...
-
-    def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
-        """Answers the request in `view[start:end]` if it is that again, and up to `most` in all of
-        those that follow in `view` and are that too.
-
-        How many it has answered, and where the last one ends. If none, and it ends beyond `start`,
-        the one request is answered later: it has its place among the replies of the connection, and
-        is noted when it is complete.
-        """
+    def on_reply(self, reply: Reply) -> None:
+        """Sends `reply`, which is complete, after those of earlier requests."""
         ...
 
 
@@ -43,7 +25,7 @@ class Reply:
 
     __slots__ = ("connection", "on_abandon", "on_complete", "parts", "pipelined")
 
-    def __init__(self, connection: Connection, pipelined: bool) -> None:
+    def __init__(self, connection: ReplyOrder, pipelined: bool) -> None:
         self.connection = connection
         self.pipelined = pipelined
         self.parts: list[Part] | None = None

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from lakelog.server.connections.connection import Connection
+C = TypeVar("C", contravariant=True)
 
 
 class ProtocolViolation(Exception):  # noqa: N818 - it is the peer's, and ends the connection
     """The peer sent what no answer exists for; the connection is closed."""
 
 
-class RequestSink(Protocol):
-    """What a connection hands its requests to."""
+class RequestSink(Protocol[C]):
+    """What a connection, a `C`, hands its requests to."""
 
     def is_pipelined(self, api_key: int) -> bool:
         """Whether such a request may start while earlier ones of its kind wait."""
         ...
 
     def on_request(
-        self, connection: Connection, view: memoryview, start: int, end: int, most: int
+        self, connection: C, view: memoryview, start: int, end: int, most: int
     ) -> tuple[int, int]:
         """Handles the request in `view[start:end]` before returning, or keeps a copy.
 
@@ -30,16 +29,16 @@ class RequestSink(Protocol):
         """
         ...
 
-    def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+    def on_violation(self, connection: C, violation: ProtocolViolation) -> None:
         """Closes the connection and says why."""
         ...
 
-    def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
+    def on_failure(self, connection: C, what: str, error: Exception) -> None:
         """Closes a connection for a bug or for want of memory, and says what has failed."""
         ...
 
-    def on_unread(self, connection: Connection, size: int) -> None:
+    def on_unread(self, connection: C, size: int) -> None:
         """Its responses that could not be sent take `size` bytes; nothing is said of the rest."""
         ...
 
-    def on_close(self, connection: Connection) -> None: ...
+    def on_close(self, connection: C) -> None: ...

@@ -9,7 +9,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.runtime.api import Clock
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.memory_relief import MemoryRelief
-from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.connections.registry import ConnectionRegistry
 
 BUFFER_IDLE_S = 10.0
 """After so long a connection's receive buffer is given back."""
@@ -29,22 +29,20 @@ class _Begun(NamedTuple):
 
 
 class ConnectionSweep:
-    """Over the connections of `dispatcher`. `run` is called every few seconds."""
+    """`run` is called every few seconds."""
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        connections: ConnectionRegistry,
         config: Callable[[], BrokerConfig],
         clock: Clock,
     ) -> None:
-        self._connections = dispatcher.connections
-        self._closings = dispatcher.closings
+        self._connections = connections
+        self._closings = connections.closings
         self._config = config
         self._clock = clock
         self._begun: dict[Connection, _Begun] = {}
-        self._relief = MemoryRelief(
-            dispatcher.connections, dispatcher.request_memory, dispatcher.closings
-        )
+        self._relief = MemoryRelief(connections, connections.memory, connections.closings)
 
     def run(self) -> None:
         now = self._clock.monotonic()

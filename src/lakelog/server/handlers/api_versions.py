@@ -19,7 +19,7 @@ from lakelog.protocol.api_versions import (
 from lakelog.protocol.registry import APIS
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.features import finalized_features, supported_features
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3

@@ -14,7 +14,7 @@ from lakelog.protocol.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 
 async def handle(

@@ -16,7 +16,7 @@ from lakelog.protocol.create_topics import (
     CreateTopicsResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 _CONFIGS_SINCE = 5
 _Shown = dict[tuple[tuple[str, str | None], ...], list[CreatableTopicConfigs]]

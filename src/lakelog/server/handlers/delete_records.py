@@ -21,7 +21,7 @@ from lakelog.protocol.delete_records import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 logger = logging.getLogger(__name__)
 

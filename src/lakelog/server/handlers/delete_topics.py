@@ -17,7 +17,7 @@ from lakelog.protocol.delete_topics import (
     DeleteTopicsResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 _IDS_SINCE = 6
 _DISABLED_CODE_SINCE = 3

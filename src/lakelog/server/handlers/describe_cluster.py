@@ -9,7 +9,7 @@ from lakelog.protocol.describe_cluster import (
     DescribeClusterResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 _BROKERS = 1
 _CONTROLLERS = 2

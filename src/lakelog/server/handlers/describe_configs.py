@@ -21,7 +21,7 @@ from lakelog.protocol.describe_configs import (
     DescribeConfigsSynonym,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 
 def handle(

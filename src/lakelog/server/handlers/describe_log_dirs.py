@@ -11,7 +11,7 @@ from lakelog.protocol.describe_log_dirs import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 
 def handle(

@@ -12,7 +12,7 @@ from lakelog.protocol.describe_producers import (
     TopicResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 from lakelog.storage.producers.state import ProducerEntry
 
 

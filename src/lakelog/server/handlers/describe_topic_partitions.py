@@ -19,7 +19,7 @@ from lakelog.protocol.describe_topic_partitions import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 
 def handle(

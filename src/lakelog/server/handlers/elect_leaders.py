@@ -20,7 +20,7 @@ from lakelog.protocol.elect_leaders import (
     ReplicaElectionResult,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 
 async def handle(

@@ -28,7 +28,7 @@ from lakelog.replica.divergence import DivergedLog, check_divergence
 from lakelog.replica.fetch_session import FetchPlan, FetchTarget, topic_fields
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import DEFERRED, Context, Deferred
+from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.upkeep.stored_checks import Failures, NeededCheck
 from lakelog.storage.indexes.txn_index import AbortedTransaction as Aborted
 from lakelog.storage.preparation import NotReady

@@ -12,7 +12,7 @@ from lakelog.protocol.find_coordinator import (
     FindCoordinatorResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 _GROUP = 0
 _TRANSACTION = 1

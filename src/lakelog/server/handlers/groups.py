@@ -32,7 +32,7 @@ from lakelog.protocol.offset_delete import OffsetDeleteRequest, OffsetDeleteResp
 from lakelog.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 _GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """READ, DELETE, DESCRIBE and those on configurations, as bits of Kafka's AclOperation."""

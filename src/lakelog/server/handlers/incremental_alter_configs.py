@@ -14,7 +14,7 @@ from lakelog.protocol.incremental_alter_configs import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.handlers.config_changes import submit
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 
 async def handle(

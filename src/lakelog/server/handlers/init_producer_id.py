@@ -11,7 +11,7 @@ from __future__ import annotations
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 _FENCED_SINCE = 4
 

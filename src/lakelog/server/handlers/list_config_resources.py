@@ -13,7 +13,7 @@ from lakelog.protocol.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 
 def handle(

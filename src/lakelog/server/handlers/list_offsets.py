@@ -20,7 +20,7 @@ from lakelog.protocol.list_offsets import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 LATEST = -1
 EARLIEST = -2

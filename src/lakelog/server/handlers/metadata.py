@@ -22,7 +22,7 @@ from lakelog.protocol.metadata import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
-from lakelog.server.requests.dispatch import DEFERRED, Context, Deferred
+from lakelog.server.requests.context import DEFERRED, Context, Deferred
 
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bits of Kafka's AclOperation codes; without an authorizer everything is allowed."""

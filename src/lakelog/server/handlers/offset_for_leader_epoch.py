@@ -14,7 +14,7 @@ from lakelog.protocol.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 
 def handle(

@@ -32,7 +32,7 @@ from lakelog.server.appends.transaction_verification import ADDS_SINCE, ProduceC
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.requests.dispatch import DEFERRED, Context, Deferred
+from lakelog.server.requests.context import DEFERRED, Context, Deferred
 from lakelog.server.upkeep.stored_checks import NeededCheck
 from lakelog.storage.log import AppendResult
 from lakelog.storage.preparation import NotReady

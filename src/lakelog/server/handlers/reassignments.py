@@ -24,7 +24,7 @@ from lakelog.protocol.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 
 async def alter(

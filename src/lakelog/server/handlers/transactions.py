@@ -33,7 +33,7 @@ from lakelog.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from lakelog.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 _BATCHED_SINCE = 4
 _FENCED_SINCE = 2

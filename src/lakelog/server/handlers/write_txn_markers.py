@@ -20,7 +20,7 @@ from lakelog.protocol.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 
 _NONE = -1
 

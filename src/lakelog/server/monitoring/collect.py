@@ -76,24 +76,23 @@ def _requests(broker: Broker) -> Iterator[str]:
 
 def _connections(dispatcher: Dispatcher) -> Iterator[str]:
     """Clients may say anything of themselves, so only the most frequent answers have a label."""
-    software: Counter[str] = Counter(
-        connection.client_software or _UNKNOWN for connection in dispatcher.connections
-    )
+    connections = dispatcher.connections
+    software: Counter[str] = Counter(each.client_software or _UNKNOWN for each in connections)
     common = dict(software.most_common(_SOFTWARE_MAX))
     others = software.total() - sum(common.values())
     if others:
         common[_OTHERS] = common.get(_OTHERS, 0) + others
     samples = [((name,), count) for name, count in sorted(common.items())]
     yield from exposed(OVERVIEW["connections"], samples)
-    yield from _single("connections_refused_total", dispatcher.connections_refused)
-    yield from _single("connections_closed_total", dispatcher.closings.closed)
-    yield from _single("connections_expired_total", dispatcher.closings.expired)
-    memory = dispatcher.request_memory
+    yield from _single("connections_refused_total", connections.refused)
+    yield from _single("connections_closed_total", connections.closings.closed)
+    yield from _single("connections_expired_total", connections.closings.expired)
+    memory = connections.memory
     yield from _single("request_memory_bytes", memory.used)
     yield from _single("request_memory_limit_bytes", memory.limit)
     yield from _single("request_memory_waiting", len(memory.waiting))
     yield from _single("waiting_requests_bytes", dispatcher.waiting.total)
-    yield from _single("unread_responses_bytes", dispatcher.unread.total)
+    yield from _single("unread_responses_bytes", connections.unread.total)
 
 
 def _waits(broker: Broker) -> Iterator[str]:

@@ -17,12 +17,12 @@ from lakelog.replica.fetch_session import (
 )
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
-from lakelog.server.connections.reply import Repeat
+from lakelog.server.connections.repeat import Repeat
 from lakelog.server.handlers.fetch import READ_COMMITTED, ZSTD_SINCE, read_of
 from lakelog.server.repeats.fetch_frames import FetchFrames, FetchKey
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.waiting_fetch import WaitingFetch
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 from lakelog.storage.preparation import NotReady
 from lakelog.wire.template import Template
 

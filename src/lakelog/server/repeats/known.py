@@ -8,9 +8,8 @@ from typing import Generic, TypeVar
 from lakelog.protocol.registry import Api
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.server.broker import Broker
-from lakelog.server.connections.reply import Repeat
-from lakelog.server.requests.dispatch import Context
-from lakelog.server.requests.metrics import Asked
+from lakelog.server.connections.repeat import Asked, Repeat
+from lakelog.server.requests.context import Context
 
 NAMES_MAX = 1024
 """Characters of names in a request that is worth being learnt."""

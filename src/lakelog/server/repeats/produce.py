@@ -21,11 +21,11 @@ from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
-from lakelog.server.connections.reply import Repeat
+from lakelog.server.connections.repeat import Repeat
 from lakelog.server.handlers.produce import check_entry, refused, topic_key
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.produce_frames import ProduceFrames
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.validation.batches import SlowBatchError
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response

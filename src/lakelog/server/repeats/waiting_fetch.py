@@ -8,7 +8,7 @@ from lakelog.server.broker import Broker
 from lakelog.server.connections.reply import Part
 from lakelog.server.handlers.fetch import PendingFetch, read_one
 from lakelog.server.repeats.fetch_frames import FetchFrames
-from lakelog.server.requests.dispatch import Context
+from lakelog.server.requests.context import Context
 from lakelog.storage.preparation import NotReady
 
 

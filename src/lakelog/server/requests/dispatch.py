@@ -10,27 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from struct import Struct
 from types import CoroutineType
 from typing import Any
 
 from lakelog.protocol.registry import Api
-from lakelog.runtime.api import Clock, Tasks
-from lakelog.server.connections.accept_rate import AcceptRate
+from lakelog.runtime.api import Tasks
 from lakelog.server.connections.connection import Connection
-from lakelog.server.connections.reply import Repeat, Reply, release, slices_of
-from lakelog.server.connections.request_memory import RequestMemory
+from lakelog.server.connections.registry import ConnectionRegistry
+from lakelog.server.connections.repeat import Repeat
 from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.connections.request_turns import RequestTurns
-from lakelog.server.connections.shared_limit import unread_responses
-from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.waiting import UNCOUNTED_MAX, WaitingRequests
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
-from lakelog.wire.framing import FRAME_SIZE_BYTES, decode_request_header, encode_response
+from lakelog.wire.framing import decode_request_header
 from lakelog.wire.schema import Message
 
 logger = logging.getLogger(__name__)
@@ -38,71 +34,6 @@ logger = logging.getLogger(__name__)
 _PRODUCE = 0
 _API_VERSIONS = 18
 _KEY_AND_VERSION = Struct(">hh")
-_CORRELATION_ID = Struct(">i")
-
-
-class Deferred:
-    """Returned by a handler that has kept the context and will call `context.reply` itself."""
-
-
-DEFERRED = Deferred()
-
-
-class Context(Reply):
-    """What a handler knows of a request beside its message, and how it is answered later."""
-
-    __slots__ = ("_correlation_id", "api", "begun", "client_id", "size_bytes", "version")
-
-    begun: float
-    """When its turn had come; set, as its size is, once the reply is known to come later."""
-    size_bytes: int
-
-    def __init__(
-        self,
-        connection: Connection,
-        api: Api,
-        version: int,
-        correlation_id: int,
-        client_id: str | None,
-    ) -> None:
-        self.connection = connection
-        self.pipelined = api.key == _PRODUCE
-        self.parts = None
-        self.on_abandon = None
-        self.on_complete = None
-        self.api = api
-        self._correlation_id = correlation_id
-        self.version = version
-        self.client_id = client_id or ""
-
-    @property
-    def client_host(self) -> str:
-        return self.connection.peer[0]
-
-    def reply(self, response: Any) -> None:
-        """Completes the reply; none means that the request is not answered.
-
-        A response that cannot be encoded is a bug here, and costs the connection.
-        """
-        if response is None:
-            self.complete([])
-            return
-        try:
-            parts = encode_response(self.api, self.version, self._correlation_id, response)
-        except Exception as error:  # noqa: BLE001 - no memory is one, too
-            release(slices_of(response))
-            self.connection.fail(self.api.name, error)
-            parts = []
-        self.complete(parts)
-
-    def encode(self, response: Message) -> bytes:
-        """The frame of `response`, for `reply_encoded` of any request of this API and version."""
-        return b"".join(encode_response(self.api, self.version, 0, response))
-
-    def reply_encoded(self, frame: bytes) -> None:
-        own = bytearray(frame)
-        _CORRELATION_ID.pack_into(own, FRAME_SIZE_BYTES, self._correlation_id)
-        self.complete([own])
 
 
 Handler = Callable[[Context, Any], Any]
@@ -160,9 +91,8 @@ class Dispatcher:
         self,
         routes: dict[int, Route],
         unsupported_api_versions: Handler,
-        clock: Clock,
+        connections: ConnectionRegistry,
         tasks: Tasks,
-        request_memory: RequestMemory,
         requests: RequestMetrics,
     ) -> None:
         self._routes = routes
@@ -171,49 +101,27 @@ class Dispatcher:
         self._unsupported_api_versions = unsupported_api_versions
         self._requests = requests
         self._tasks = tasks
-        self.request_memory = request_memory
-        self.turns = RequestTurns(clock, tasks)
-        self.connections: dict[Connection, None] = {}
-        """In the order in which they came."""
-        self.connections_refused = 0
-        """Connections beyond a limit that listeners have closed, or could not accept."""
-        self._of_host: Counter[str] = Counter()
-        self.accept_rate = AcceptRate(clock)
-        self.closings = ClosingLog(clock)
-        self.waiting = WaitingRequests(request_memory.limit, self.closings)
-        self.unread = unread_responses(self.closings)
+        self.connections = connections
+        self._closings = connections.closings
+        self.waiting = WaitingRequests(connections.memory.limit, self._closings)
 
     def is_pipelined(self, api_key: int) -> bool:
         return api_key == _PRODUCE
 
     def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
-        self.closings.closing(connection.peer_name, violation)
+        self._closings.closing(connection.peer_name, violation)
         connection.close()
 
     def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
-        self.closings.bug(what, connection.peer_name, error)
+        self._closings.bug(what, connection.peer_name, error)
         connection.close()
 
     def on_unread(self, connection: Connection, size: int) -> None:
-        self.unread.hold(connection, size)
-
-    def admit(self, connection: Connection) -> None:
-        self.connections[connection] = None
-        self._of_host[connection.peer[0]] += 1
-
-    def connections_of(self, host: str) -> int:
-        return self._of_host.get(host, 0)
+        self.connections.unread.hold(connection, size)
 
     def on_close(self, connection: Connection) -> None:
-        self.unread.hold(connection, 0)
         self.waiting.on_close(connection)
-        if connection not in self.connections:
-            return
-        del self.connections[connection]
-        host = connection.peer[0]
-        self._of_host[host] -= 1
-        if not self._of_host[host]:
-            del self._of_host[host]
+        self.connections.discard(connection)
 
     def on_request(
         self, connection: Connection, view: memoryview, start: int, end: int, most: int
@@ -370,7 +278,7 @@ class Dispatcher:
             context.complete([])
 
     def _bug(self, api: Api, connection: Connection, error: BaseException) -> ProtocolViolation:
-        self.closings.bug(api.name, connection.peer_name, error)
+        self._closings.bug(api.name, connection.peer_name, error)
         return ProtocolViolation(f"{api.name} failed: {error!r}")
 
 

@@ -12,13 +12,14 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode
 from lakelog.base.events import event
 from lakelog.metrics.durations import Durations
 from lakelog.protocol.registry import APIS, Api
 from lakelog.runtime.api import Clock
+from lakelog.server.connections.repeat import Asked
 from lakelog.server.event_log.log_window import LogWindow, left_out_text, one_line
 from lakelog.server.requests.error_codes import codes_in
 
@@ -44,16 +45,6 @@ class RequestNote(NamedTuple):
     peer: str
     duration_s: float
     size_bytes: int
-
-
-class Asked(Protocol):
-    """What a request said of itself, beside its API."""
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def client_id(self) -> str: ...
 
 
 Watcher = Callable[[RequestNote], object]

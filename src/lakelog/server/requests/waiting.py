@@ -8,16 +8,12 @@ requests are not counted: the number of connections bounds them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lakelog.server.connections.connection import Connection
 from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.event_log.closing_log import ClosingLog
+from lakelog.server.requests.context import Context
 from lakelog.wire.elements import count_elements
 from lakelog.wire.schema import Message
-
-if TYPE_CHECKING:
-    from lakelog.server.requests.dispatch import Context
 
 UNCOUNTED_MAX = 256
 """Bytes of a request that is not counted; it takes less than 20 KiB."""

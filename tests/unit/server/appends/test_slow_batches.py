@@ -213,7 +213,7 @@ def test_others_are_served_while_a_time_is_looked_for(
 def test_slow_batches_take_of_what_all_requests_may_take(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.start(slow={"cleanup.policy": "compact"})
-        memory = world.broker.dispatcher.request_memory
+        memory = world.broker.dispatcher.connections.memory
         batch = make_batch(6_000, size=100)
         senders = [world.connect() for _ in range(5)]
         for number, sock in enumerate(senders):

@@ -21,13 +21,12 @@ from connection_world import (
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.server.connections import receive_buffer
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.connections.sweep import ConnectionSweep
 from lakelog.server.event_log.closing_log import ClosingLog
-from lakelog.server.requests.dispatch import Dispatcher
-from lakelog.server.requests.metrics import RequestMetrics
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -296,7 +295,7 @@ def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
     steady_world, sink, steady = connect()
     config, _ = BrokerConfig.from_mapping({})
     clock = FakeClock()
-    sweep = ConnectionSweep(dispatcher_of(clock, slow, steady), lambda: config, clock)
+    sweep = ConnectionSweep(registry_of(clock, slow, steady), lambda: config, clock)
     for _, connection in ((slow_world, slow), (steady_world, steady)):
         connection.last_active = clock.now
     slow_world.incoming += struct.pack(">ih", 1000, OTHER) + b"z"
@@ -323,9 +322,9 @@ def test_who_trickles_gives_up_its_memory_as_soon_as_somebody_waits(waited_for: 
     slow = [connect(memory=memory) for _ in range(5)]
     good_world, sink, good = connect(memory=memory)
     clock = FakeClock()
-    dispatcher = dispatcher_of(clock, *(c for _, _, c in slow), good, memory=memory)
+    registry = registry_of(clock, *(c for _, _, c in slow), good, memory=memory)
     config, _ = BrokerConfig.from_mapping({})
-    sweep = ConnectionSweep(dispatcher, lambda: config, clock)
+    sweep = ConnectionSweep(registry, lambda: config, clock)
     for world, _, connection in slow:
         connection.last_active = clock.now
         world.incoming += struct.pack(">ihh", 1 << 20, OTHER, 0) + b"y" * 100_000
@@ -353,9 +352,7 @@ def test_a_fast_large_request_is_not_closed_for_those_who_wait() -> None:
     other_world, _, other = connect(memory=memory)
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
-    sweep = ConnectionSweep(
-        dispatcher_of(clock, large, other, memory=memory), lambda: config, clock
-    )
+    sweep = ConnectionSweep(registry_of(clock, large, other, memory=memory), lambda: config, clock)
     large.last_active = other.last_active = clock.now
     large_world.incoming += struct.pack(">ihh", 8 << 20, OTHER, 0)
     body = (8 << 20) - 4
@@ -379,8 +376,8 @@ def test_half_requests_that_wait_for_each_other_do_not_keep_others_out() -> None
     config, _ = BrokerConfig.from_mapping({})
     crowd = [connect(memory=memory) for _ in range(64)]
     good_world, sink, good = connect(memory=memory)
-    dispatcher = dispatcher_of(clock, *(c for _, _, c in crowd), good, memory=memory)
-    sweep = ConnectionSweep(dispatcher, lambda: config, clock)
+    registry = registry_of(clock, *(c for _, _, c in crowd), good, memory=memory)
+    sweep = ConnectionSweep(registry, lambda: config, clock)
     for size in (60_000, 10_000):
         for world, _, connection in crowd:
             connection.last_active = clock.now
@@ -430,7 +427,7 @@ def test_who_does_not_read_its_responses_is_closed_in_the_end() -> None:
     slow_world, slow_sink, slow = connect()
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({})
-    sweep = ConnectionSweep(dispatcher_of(clock, connection, slow), lambda: config, clock)
+    sweep = ConnectionSweep(registry_of(clock, connection, slow), lambda: config, clock)
     world.room = slow_world.room = 0
     for one, its_sink, owner in ((world, sink, connection), (slow_world, slow_sink, slow)):
         owner.last_active = clock.now
@@ -450,8 +447,8 @@ def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
     clock = FakeClock()
     config, _ = BrokerConfig.from_mapping({"connections.max.idle.ms": "60000"})
     (_, _, silent), (_, _, waits) = connect(), connect()
-    dispatcher = dispatcher_of(clock, silent, waits)
-    sweep = ConnectionSweep(dispatcher, lambda: config, clock)
+    registry = registry_of(clock, silent, waits)
+    sweep = ConnectionSweep(registry, lambda: config, clock)
     for connection in (silent, waits):
         connection.last_active = clock.now
     waits.expect(Reply(waits, pipelined=False))
@@ -461,7 +458,7 @@ def test_a_connection_that_is_silent_for_long_is_closed_and_counted() -> None:
     clock.now += 2
     sweep.run()
     assert (silent.closed, waits.closed) == (True, False)
-    assert dispatcher.closings.expired == 1
+    assert registry.closings.expired == 1
 
 
 def test_responses_that_nobody_reads_have_a_limit_together() -> None:
@@ -517,16 +514,15 @@ def test_a_short_rest_keeps_no_large_buffer() -> None:
     assert len(sink.requests) == 3
 
 
-def dispatcher_of(
+def registry_of(
     clock: FakeClock, *connections: Connection, memory: RequestMemory | None = None
-) -> Dispatcher:
+) -> ConnectionRegistry:
     """What a sweep looks at."""
     tasks: Any = None
-    dispatcher = Dispatcher(
-        {}, lambda _, __: None, clock, tasks, memory or RequestMemory(0), RequestMetrics(clock)
-    )
-    dispatcher.connections.update(dict.fromkeys(connections))
-    return dispatcher
+    registry = ConnectionRegistry(clock, tasks, memory or RequestMemory(0))
+    for connection in connections:
+        registry.add(connection)
+    return registry
 
 
 class FakeClock:

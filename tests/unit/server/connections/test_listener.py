@@ -11,6 +11,7 @@ import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.server.connections.listener import Acceptor
+from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.metrics import RequestMetrics
@@ -50,9 +51,8 @@ class FakeWorld:
         self.dispatcher = Dispatcher(
             {},
             lambda context, request: None,
-            clock,
+            ConnectionRegistry(clock, tasks, RequestMemory(0)),
             tasks,
-            RequestMemory(0),
             RequestMetrics(clock),
         )
         world: Any = self
@@ -60,6 +60,7 @@ class FakeWorld:
             "PLAINTEXT",
             world,
             self.dispatcher,
+            self.dispatcher.connections,
             world,
             world,
             world,
@@ -195,12 +196,12 @@ def test_new_connections_are_delayed_beyond_their_rate() -> None:
 def test_addresses_are_forgotten_with_their_last_connection() -> None:
     world = FakeWorld({})
     world.connect("10.0.0.1", "10.0.0.1", "10.0.0.2")
-    assert world.dispatcher.connections_of("10.0.0.1") == 2
+    assert world.dispatcher.connections.count_from("10.0.0.1") == 2
     for connection in list(world.dispatcher.connections):
         connection.close()
         connection.close()
-    assert world.dispatcher.connections_of("10.0.0.1") == 0
-    assert not world.dispatcher._of_host
+    assert world.dispatcher.connections.count_from("10.0.0.1") == 0
+    assert not world.dispatcher.connections._of_host
 
 
 def test_what_the_descriptors_leave_to_connections_holds_below_the_setting(
@@ -209,7 +210,7 @@ def test_what_the_descriptors_leave_to_connections_holds_below_the_setting(
     world = FakeWorld({"max.connections": "5"}, connections_max=3)
     sockets = world.connect(*["10.0.0.1"] * 5)
     assert [sock.closed for sock in sockets] == [False] * 3 + [True] * 2
-    assert world.dispatcher.connections_refused == 2
+    assert world.dispatcher.connections.refused == 2
     (_, report), *_ = world.timers
     report()
     assert "2 connections refused, the limit of open files (ulimit -n) leaves 3" in caplog.text

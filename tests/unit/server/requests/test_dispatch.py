@@ -7,6 +7,7 @@ import gc
 import struct
 import warnings
 from collections.abc import Awaitable, Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,8 +22,8 @@ from lakelog.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from lakelog.protocol.produce import ProduceRequest, ProduceResponse
 from lakelog.server.connections.request_sink import ProtocolViolation
-from lakelog.server.requests import dispatch
-from lakelog.server.requests.dispatch import DEFERRED, Context
+from lakelog.server.requests import context, dispatch
+from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.storage.segments.handles import LogSlice
 from made_up_broker import (
     API_VERSIONS,
@@ -329,8 +330,16 @@ def test_a_bug_in_a_handler_costs_its_connection_and_no_other(
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError])
-@pytest.mark.parametrize("step", ["decode_prefix", "decode_request_header", "encode_response"])
+@pytest.mark.parametrize(
+    ("module", "step"),
+    [
+        (dispatch, "decode_prefix"),
+        (dispatch, "decode_request_header"),
+        (context, "encode_response"),
+    ],
+)
 def test_no_memory_to_decode_or_encode_costs_one_connection(
+    module: ModuleType,
     step: str,
     error: type[Exception],
     caplog: pytest.LogCaptureFixture,
@@ -344,7 +353,7 @@ def test_no_memory_to_decode_or_encode_costs_one_connection(
             bad, good = await broker.connect(), await broker.connect()
             assert (await good.call(HeartbeatRequest(generation_id=1), 4)).error_code == 1
             with monkeypatch.context() as patch:
-                patch.setattr(dispatch, step, fail)
+                patch.setattr(module, step, fail)
                 bad.send(HeartbeatRequest(), 4)
                 assert await bad.is_closed_by_broker()
             assert (await good.call(HeartbeatRequest(generation_id=2), 4)).error_code == 2

@@ -30,7 +30,7 @@ from lakelog.replica.fetch_session import FetchSessions
 from lakelog.server.connections import shared_limit
 from lakelog.server.connections.connection import Connection
 from lakelog.server.event_log.closing_log import ClosingLog
-from lakelog.server.requests.dispatch import DEFERRED, Context
+from lakelog.server.requests.context import DEFERRED, Context
 from lakelog.server.requests.waiting import ELEMENT_BYTES, WaitingRequests
 from lakelog.testing.randomness import SeededRandom
 from lakelog.wire.codec import decode, encode
@@ -262,7 +262,7 @@ def test_peers_that_do_not_read_are_closed_as_soon_as_their_responses_take_too_m
     def answer(context: Context, request: Any) -> MetadataResponse:
         nonlocal highest
         unread = sum(each.unread_memory for each in broker.dispatcher.connections)
-        assert unread == broker.dispatcher.unread.total
+        assert unread == broker.dispatcher.connections.unread.total
         highest = max(highest, unread)
         return large
 

@@ -1,0 +1,80 @@
+"""A request as its handler sees it beside the message, and the way to answer it later."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from lakelog.protocol.registry import Api
+from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.reply import Reply, release, slices_of
+from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_response
+from lakelog.wire.schema import Message
+
+_PRODUCE = 0
+_CORRELATION_ID = Struct(">i")
+
+
+class Deferred:
+    """Returned by a handler that has kept the context and will call `context.reply` itself."""
+
+
+DEFERRED = Deferred()
+
+
+class Context(Reply):
+    """What a handler knows of a request beside its message, and how it is answered later."""
+
+    __slots__ = ("_correlation_id", "api", "begun", "client_id", "size_bytes", "version")
+
+    connection: Connection
+    begun: float
+    """When its turn had come; set, as its size is, once the reply is known to come later."""
+    size_bytes: int
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+    ) -> None:
+        self.connection = connection
+        self.pipelined = api.key == _PRODUCE
+        self.parts = None
+        self.on_abandon = None
+        self.on_complete = None
+        self.api = api
+        self._correlation_id = correlation_id
+        self.version = version
+        self.client_id = client_id or ""
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.peer[0]
+
+    def reply(self, response: Any) -> None:
+        """Completes the reply; none means that the request is not answered.
+
+        A response that cannot be encoded is a bug here, and costs the connection.
+        """
+        if response is None:
+            self.complete([])
+            return
+        try:
+            parts = encode_response(self.api, self.version, self._correlation_id, response)
+        except Exception as error:  # noqa: BLE001 - no memory is one, too
+            release(slices_of(response))
+            self.connection.fail(self.api.name, error)
+            parts = []
+        self.complete(parts)
+
+    def encode(self, response: Message) -> bytes:
+        """The frame of `response`, for `reply_encoded` of any request of this API and version."""
+        return b"".join(encode_response(self.api, self.version, 0, response))
+
+    def reply_encoded(self, frame: bytes) -> None:
+        own = bytearray(frame)
+        _CORRELATION_ID.pack_into(own, FRAME_SIZE_BYTES, self._correlation_id)
+        self.complete([own])
