@@ -49,7 +49,7 @@ from lakelog.server.monitoring.readiness import Stage
 from lakelog.server.options import ListenError, ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.requests.dispatch import Dispatcher
 from lakelog.server.requests.metrics import RequestMetrics
-from lakelog.server.routes import newer_api_versions, routes
+from lakelog.server.routes import advertised_apis, newer_api_versions, routes
 from lakelog.server.settings import Settings
 from lakelog.server.upkeep.maintenance import Maintenance
 from lakelog.server.upkeep.shortages import Shortages
@@ -129,6 +129,7 @@ class Server:
             advertised=options.advertise,
             static_config=options.config,
             requests=RequestMetrics(clock),
+            advertised_apis=advertised_apis(),
         )
         self._settings = Settings(self.broker)
         self._dispatcher = self._make_dispatcher(memory)

@@ -14,6 +14,7 @@ from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.coordinator.transaction.coordinator import TransactionCoordinator
 from lakelog.metadata.image import BrokerImage, MetadataImage
 from lakelog.metadata.log import MetadataLog
+from lakelog.protocol.api_versions import ApiVersion
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partition import Partition
 from lakelog.replica.partitions import Partitions
@@ -67,6 +68,8 @@ class Broker:
     requests: RequestMetrics
     slow_batches: SlowBatches
     shortages: Shortages
+    advertised_apis: list[ApiVersion]
+    """In every response to ApiVersions."""
     config: BrokerConfig = field(init=False)
     fetch_bytes_max: int = field(init=False)
     known_metadata: KnownMetadata = field(default_factory=KnownMetadata)

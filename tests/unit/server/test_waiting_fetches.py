@@ -12,7 +12,7 @@ import pytest
 
 from lakelog.replica.partition import Partition
 from lakelog.server.connections.connection import Connection
-from lakelog.server.handlers.fetch import PendingFetch
+from lakelog.server.fetches.pending import PendingFetch
 from lakelog.server.upkeep.stored_checks import Failures, NeededCheck, StoredChecks
 from storage_kit import make_batch
 from twins import Client, Twins, decoded_connections, run

@@ -12,8 +12,9 @@ from lakelog.protocol.alter_configs import (
     AlterConfigsResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.handlers.config_changes import submit
+from lakelog.server.cluster.config_changes import submit
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 
 async def handle(
@@ -28,7 +29,7 @@ async def handle(
         for resource in request.resources
     ]
     results = await submit(
-        broker,
+        broker.metadata,
         wanted,
         lambda image: plan_replace_configs(
             image, wanted, broker=broker.static_config, validate_only=request.validate_only
@@ -45,3 +46,11 @@ async def handle(
             for result in results
         ]
     )
+
+
+API = ServedApi(
+    AlterConfigsRequest,
+    handle,
+    done="Topics, brokers and groups; replaces all settings of a resource.",
+    missing="Broker loggers; client metrics.",
+)

@@ -3,7 +3,7 @@
 The answer's header is a version 0 at every version, and a request of a version unknown here gets a
 version 0 body with UNSUPPORTED_VERSION, so that a newer client can try again lower (KIP-511).
 Produce is advertised from version 0 although 0 to 2 are refused: librdkafka turns compression off
-otherwise (KAFKA-18659).
+otherwise (KAFKA-18659); its handler declares that.
 """
 
 from __future__ import annotations
@@ -12,19 +12,17 @@ import re
 
 from lakelog.base.errors import ErrorCode
 from lakelog.protocol.api_versions import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from lakelog.protocol.registry import APIS
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.features import finalized_features, supported_features
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 _CLUSTER_CHECK_SINCE = 5
-_ADVERTISED_MIN = {0: 0}
 
 
 def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -36,16 +34,21 @@ def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> Api
     if context.version >= _CLUSTER_CHECK_SINCE and _is_elsewhere(broker, request):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     return ApiVersionsResponse(
-        api_keys=_served(),
+        api_keys=broker.advertised_apis,
         supported_features=supported_features(context.version),
         finalized_features_epoch=0,
         finalized_features=finalized_features(),
     )
 
 
+API = ServedApi(ApiVersionsRequest, handle, done="Features; version 5 checks cluster and node.")
+
+
 def handle_unsupported(broker: Broker, context: Context, request: None) -> ApiVersionsResponse:
     """Carries the true range of ApiVersions itself; a client would retry for ever without."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_served())
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=broker.advertised_apis
+    )
 
 
 def _is_elsewhere(broker: Broker, request: ApiVersionsRequest) -> bool:
@@ -53,14 +56,3 @@ def _is_elsewhere(broker: Broker, request: ApiVersionsRequest) -> bool:
     return (request.cluster_id is not None and request.cluster_id != broker.cluster_id) or (
         request.node_id not in (-1, broker.node_id)
     )
-
-
-def _served() -> list[ApiVersion]:
-    return [
-        ApiVersion(
-            api_key=api.key,
-            min_version=_ADVERTISED_MIN.get(api.key, api.min_version),
-            max_version=api.max_version,
-        )
-        for api in APIS.values()
-    ]

@@ -15,6 +15,7 @@ from lakelog.protocol.create_partitions import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 
 async def handle(
@@ -44,3 +45,11 @@ async def handle(
             for topic, result in zip(wanted, results, strict=True)
         ]
     )
+
+
+API = ServedApi(
+    CreatePartitionsRequest,
+    handle,
+    done="With and without assignments.",
+    missing="Internal topics, whose number of partitions is fixed.",
+)

@@ -17,6 +17,7 @@ from lakelog.protocol.create_topics import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 _CONFIGS_SINCE = 5
 _Shown = dict[tuple[tuple[str, str | None], ...], list[CreatableTopicConfigs]]
@@ -40,6 +41,15 @@ async def handle(
             for topic, result in zip(wanted, results, strict=True)
         ]
     )
+
+
+API = ServedApi(
+    CreateTopicsRequest,
+    handle,
+    done="Counts, assignments, configurations, validation only.",
+    missing="At most 10,000 partitions in one request; a cluster has one broker, "
+    "which holds every replica.",
+)
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -22,6 +22,7 @@ from lakelog.protocol.delete_records import (
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,13 @@ async def handle(
             result.low_watermark = _UNKNOWN
     _log_durable(broker, topics)
     return DeleteRecordsResponse(topics=topics)
+
+
+API = ServedApi(
+    DeleteRecordsRequest,
+    handle,
+    done="All; the response is sent when the change is durable.",
+)
 
 
 def _delete(

@@ -18,6 +18,7 @@ from lakelog.protocol.delete_topics import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 _IDS_SINCE = 6
 _DISABLED_CODE_SINCE = 3
@@ -50,6 +51,9 @@ async def handle(
             for result in results
         ]
     )
+
+
+API = ServedApi(DeleteTopicsRequest, handle, done="By name and by id.")
 
 
 def _code(code: ErrorCode, version: int) -> ErrorCode:

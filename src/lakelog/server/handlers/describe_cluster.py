@@ -10,6 +10,7 @@ from lakelog.protocol.describe_cluster import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 _BROKERS = 1
 _CONTROLLERS = 2
@@ -36,6 +37,14 @@ def handle(
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = _OPERATIONS
     return response
+
+
+API = ServedApi(
+    DescribeClusterRequest,
+    handle,
+    done="Brokers.",
+    missing="Controllers: the broker itself is the controller.",
+)
 
 
 def _refused(

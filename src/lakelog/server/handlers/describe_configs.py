@@ -22,6 +22,7 @@ from lakelog.protocol.describe_configs import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 
 def handle(
@@ -31,6 +32,14 @@ def handle(
     return DescribeConfigsResponse(
         results=[_described(broker, resource, request) for resource in once.values()]
     )
+
+
+API = ServedApi(
+    DescribeConfigsRequest,
+    handle,
+    done="Topics, brokers and groups, with sources, synonyms, types and documentation.",
+    missing="Broker loggers; client metrics.",
+)
 
 
 def _described(

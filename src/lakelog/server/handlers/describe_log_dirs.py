@@ -12,6 +12,7 @@ from lakelog.protocol.describe_log_dirs import (
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 
 def handle(
@@ -36,6 +37,13 @@ def handle(
             )
         ]
     )
+
+
+API = ServedApi(
+    DescribeLogDirsRequest,
+    handle,
+    done="Sizes of partitions, and the space of the data folder.",
+)
 
 
 def _wanted(broker: Broker, request: DescribeLogDirsRequest) -> list[Partition]:

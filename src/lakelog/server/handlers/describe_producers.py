@@ -13,6 +13,7 @@ from lakelog.protocol.describe_producers import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 from lakelog.storage.producers.state import ProducerEntry
 
 
@@ -27,6 +28,9 @@ def handle(
         for name, indexes in wanted.items()
     ]
     return DescribeProducersResponse(topics=topics)
+
+
+API = ServedApi(DescribeProducersRequest, handle, done="All.")
 
 
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:

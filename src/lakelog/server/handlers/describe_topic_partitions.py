@@ -20,6 +20,7 @@ from lakelog.protocol.describe_topic_partitions import (
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 
 def handle(
@@ -48,6 +49,14 @@ def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=last)
             break
     return response
+
+
+API = ServedApi(
+    DescribeTopicPartitionsRequest,
+    handle,
+    done="Pages with cursors and limits.",
+    missing="Eligible leader replicas, whose lists are empty.",
+)
 
 
 def _names(broker: Broker, asked: set[str], start: Cursor) -> list[str]:

@@ -21,6 +21,7 @@ from lakelog.protocol.elect_leaders import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 
 async def handle(
@@ -36,6 +37,15 @@ async def handle(
     except KafkaError as error:
         return _refused(request, error)
     return ElectLeadersResponse(replica_election_results=_by_topic(results))
+
+
+API = ServedApi(
+    ElectLeadersRequest,
+    handle,
+    done="Preferred and unclean.",
+    missing="A cluster has one broker, which holds every replica, so that "
+    "elections are rarely needed.",
+)
 
 
 def _election_type(number: int) -> ElectionType:

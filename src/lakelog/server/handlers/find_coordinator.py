@@ -13,6 +13,7 @@ from lakelog.protocol.find_coordinator import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 _GROUP = 0
 _TRANSACTION = 1
@@ -35,6 +36,14 @@ async def handle(
         host=one.host,
         port=one.port,
     )
+
+
+API = ServedApi(
+    FindCoordinatorRequest,
+    handle,
+    done="Groups and transactional ids.",
+    missing="Share groups.",
+)
 
 
 async def _find(broker: Broker, context: Context, key_type: int, key: str) -> Coordinator:

@@ -13,8 +13,9 @@ from lakelog.protocol.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from lakelog.server.broker import Broker
-from lakelog.server.handlers.config_changes import submit
+from lakelog.server.cluster.config_changes import submit
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 
 async def handle(
@@ -32,7 +33,7 @@ async def handle(
         for resource in request.resources
     ]
     results = await submit(
-        broker,
+        broker.metadata,
         wanted,
         lambda image: plan_alter_configs(
             image, wanted, broker=broker.static_config, validate_only=request.validate_only
@@ -49,3 +50,11 @@ async def handle(
             for result in results
         ]
     )
+
+
+API = ServedApi(
+    IncrementalAlterConfigsRequest,
+    handle,
+    done="Topics, brokers and groups: set, delete, append, subtract, validation only.",
+    missing="Broker loggers; client metrics.",
+)

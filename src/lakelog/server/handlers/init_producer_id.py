@@ -12,6 +12,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 _FENCED_SINCE = 4
 
@@ -30,6 +31,14 @@ async def handle(
     except KafkaError as error:
         return _refused(error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+API = ServedApi(
+    InitProducerIdRequest,
+    handle,
+    done="Idempotent and transactional producers.",
+    missing="Two-phase commit (version 6 is not stable in Kafka either).",
+)
 
 
 async def _transactional(

@@ -14,6 +14,7 @@ from lakelog.protocol.list_config_resources import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 
 def handle(
@@ -31,6 +32,14 @@ def handle(
             for name in _names(broker, resource_type)
         ]
     )
+
+
+API = ServedApi(
+    ListConfigResourcesRequest,
+    handle,
+    done="Topics, brokers and groups.",
+    missing="Client metrics.",
+)
 
 
 def _names(broker: Broker, resource_type: int) -> list[str]:

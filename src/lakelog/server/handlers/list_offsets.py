@@ -21,6 +21,7 @@ from lakelog.protocol.list_offsets import (
 from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 LATEST = -1
 EARLIEST = -2
@@ -62,6 +63,15 @@ def handle(
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
     response = ListOffsetsResponse(topics=topics)
     return _search(broker, response, searches, committed) if searches else response
+
+
+API = ServedApi(
+    ListOffsetsRequest,
+    handle,
+    done="By timestamp and special position, both isolation levels.",
+    missing="Tiered storage: timestamps -5 and -6 return no offset.",
+    in_place=True,
+)
 
 
 class _Lookup(NamedTuple):

@@ -23,6 +23,7 @@ from lakelog.protocol.metadata import (
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS, TOPIC_OPERATIONS
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
+from lakelog.server.served_api import ServedApi
 
 _CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Bits of Kafka's AclOperation codes; without an authorizer everything is allowed."""
@@ -43,6 +44,9 @@ def handle(
     if missing:
         return _create_first(broker, context, request, wanted, missing)
     return _response(broker, context, request, wanted, {})
+
+
+API = ServedApi(MetadataRequest, handle, done="By name and by id, with creation of topics.")
 
 
 def _asks_for_all(request: MetadataRequest, version: int) -> bool:

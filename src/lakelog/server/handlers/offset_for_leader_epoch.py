@@ -15,6 +15,7 @@ from lakelog.protocol.offset_for_leader_epoch import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 
 def handle(
@@ -29,6 +30,9 @@ def handle(
             for topic in request.topics
         ]
     )
+
+
+API = ServedApi(OffsetForLeaderEpochRequest, handle, done="All.")
 
 
 def _end(broker: Broker, topic: str, entry: OffsetForLeaderPartition) -> EpochEndOffset:

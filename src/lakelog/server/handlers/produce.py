@@ -15,37 +15,26 @@ from typing import Any, NamedTuple
 
 from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.protocol.produce import (
-    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
-from lakelog.records.batch import TRANSACTIONAL
-from lakelog.records.compression import Codec
 from lakelog.replica.partition import Partition
-from lakelog.runtime.api import Buffer
 from lakelog.server.appends.acknowledgement import Acknowledgement, Appended
+from lakelog.server.appends.entries import ACKS_ALL, check_entry, refused, topic_key
 from lakelog.server.appends.transaction_verification import ADDS_SINCE, ProduceCheck
 from lakelog.server.broker import Broker
-from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.connections.request_sink import ProtocolViolation
+from lakelog.server.repeats.produce import learn
 from lakelog.server.requests.context import DEFERRED, Context, Deferred
+from lakelog.server.served_api import ServedApi
 from lakelog.server.upkeep.stored_checks import NeededCheck
 from lakelog.storage.log import AppendResult
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.producers.verification import Verification
 from lakelog.storage.validation.batches import SlowBatchError
-from lakelog.storage.validation.record_errors import RecordsRefusedError
-
-_TOPIC_IDS_SINCE = 13
-_ZSTD_SINCE = 7
-_ACKS_ALL = -1
-_ATTRIBUTES_LOW_BYTE = 22
-_CODEC_MASK = 7
-_NO_ID = "a transactional batch in a request without a transactional id"
 
 
 def handle(
@@ -63,6 +52,18 @@ def handle(
     context.pipelined = False
     _copy_records(entry for topic in request.topic_data for entry in topic.partition_data)
     return _ask(broker, context, request, check)
+
+
+API = ServedApi(
+    ProduceRequest,
+    handle,
+    done="acks 0, 1 and all; idempotent and transactional producers; errors per record.",
+    missing="Versions 0 to 2 are advertised for old librdkafka but close the connection.",
+    in_place=True,
+    learn=learn,
+    counts_errors=True,
+    advertised_from=0,
+)
 
 
 def _asks(broker: Broker, version: int) -> bool:
@@ -287,51 +288,9 @@ def _acknowledge_later(
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:
-    if request.acks not in (0, 1, _ACKS_ALL):
+    if request.acks not in (0, 1, ACKS_ALL):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)")
     return None
-
-
-def topic_key(topic: TopicProduceData, version: int) -> str | bytes:
-    """What a request of `version` knows a topic by."""
-    return topic.topic_id if version >= _TOPIC_IDS_SINCE else topic.name
-
-
-def check_entry(
-    partition: Partition, batch: Buffer | None, acks: int, version: int, check: ProduceCheck | None
-) -> None:
-    """Raises `KafkaError` for what this request may not bring to this partition.
-
-    `check` is that of the request's transaction; without one the batch must be of none.
-    """
-    if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no record batch")
-    attributes = batch[_ATTRIBUTES_LOW_BYTE]
-    if version < _ZSTD_SINCE and attributes & _CODEC_MASK == Codec.ZSTD:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer"
-        )
-    if partition.topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
-    if acks == _ACKS_ALL:
-        partition.check_min_insync()
-    if check is None and attributes & TRANSACTIONAL:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_ID)
-
-
-def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
-    """The result of a batch that was not appended."""
-    records = error.errors if isinstance(error, RecordsRefusedError) else ()
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=-1,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
-            for place, text in records
-        ],
-        error_message=error.message or None,
-    )
 
 
 def _check_unanswered(responses: list[TopicProduceResponse]) -> None:

@@ -21,6 +21,7 @@ from lakelog.protocol.write_txn_markers import (
 )
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 _NONE = -1
 
@@ -43,6 +44,9 @@ async def handle(
             ]
             result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=written))
     return WriteTxnMarkersResponse(markers=list(results.values()))
+
+
+API = ServedApi(WriteTxnMarkersRequest, handle, done="Requests of administrators.")
 
 
 async def _write(

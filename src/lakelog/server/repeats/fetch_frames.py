@@ -16,7 +16,7 @@ from lakelog.protocol.fetch import (
 from lakelog.protocol.registry import Api
 from lakelog.replica.fetch_session import FetchTarget, topic_fields
 from lakelog.replica.partition import Partition
-from lakelog.server.handlers.fetch import READ_COMMITTED
+from lakelog.server.fetches.reading import READ_COMMITTED
 from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_response
 from lakelog.wire.primitives import encode_uvarint
 from lakelog.wire.template import Template

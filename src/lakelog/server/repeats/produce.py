@@ -19,10 +19,10 @@ from lakelog.protocol.produce import (
 from lakelog.protocol.registry import Api
 from lakelog.replica.fetch_session import PartitionKey
 from lakelog.replica.partition import Partition
+from lakelog.server.appends.entries import check_entry, refused, topic_key
 from lakelog.server.broker import Broker
 from lakelog.server.cluster.topics import INTERNAL_TOPICS
 from lakelog.server.connections.repeat import Repeat
-from lakelog.server.handlers.produce import check_entry, refused, topic_key
 from lakelog.server.repeats.known import KnownRequest, learn_known
 from lakelog.server.repeats.produce_frames import ProduceFrames
 from lakelog.server.requests.context import Context

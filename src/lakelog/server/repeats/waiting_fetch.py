@@ -6,7 +6,8 @@ from lakelog.base.errors import KafkaError
 from lakelog.replica.fetch_session import FetchPlan
 from lakelog.server.broker import Broker
 from lakelog.server.connections.reply import Part
-from lakelog.server.handlers.fetch import PendingFetch, read_one
+from lakelog.server.fetches.pending import PendingFetch
+from lakelog.server.fetches.reading import read_one
 from lakelog.server.repeats.fetch_frames import FetchFrames
 from lakelog.server.requests.context import Context
 from lakelog.storage.preparation import NotReady

@@ -1,6 +1,7 @@
-"""AlterPartitionReassignments (45) and ListPartitionReassignments (46).
+"""AlterPartitionReassignments (45): moves partitions to other brokers (KIP-455).
 
-Nothing is ever under way (metadata/controller/reassignments.py), so the list is always empty.
+A move to brokers that hold the partition already is done at once; no other one is possible
+(metadata/controller/reassignments.py).
 """
 
 from __future__ import annotations
@@ -19,15 +20,12 @@ from lakelog.protocol.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from lakelog.protocol.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
 from lakelog.server.broker import Broker
 from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
 
 
-async def alter(
+async def handle(
     broker: Broker, context: Context, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     allowed = request.allow_replication_factor_change
@@ -51,10 +49,12 @@ async def alter(
     )
 
 
-def list_ongoing(
-    broker: Broker, context: Context, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_message=None)
+API = ServedApi(
+    AlterPartitionReassignmentsRequest,
+    handle,
+    done="Changes of the order of replicas, completed at once.",
+    missing="Other brokers: a cluster has one broker, which holds every replica.",
+)
 
 
 def _by_topic(results: list[ReassignmentResult]) -> list[ReassignableTopicResponse]:

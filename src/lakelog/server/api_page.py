@@ -1,11 +1,16 @@
-"""Generates docs/api-support.md from the registry: `python -m lakelog.protocol.api_page`."""
+"""Generates docs/api-support.md from what handlers declare.
+
+Run `python -m lakelog.server.api_page`.
+"""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-from lakelog.protocol.api_notes import API_NOTES, ApiNote
-from lakelog.protocol.registry import APIS
+from lakelog.server.absent_apis import ABSENT_APIS
+from lakelog.server.routes import served_apis
+from lakelog.server.served_api import ServedApi
 
 _INTRODUCTION = """\
 # APIs of the Kafka protocol
@@ -14,19 +19,15 @@ The APIs that the broker supports, by key. The advertised version ranges are the
 ranges of Apache Kafka 4.4. Behaviour is compared with Apache Kafka 4.3.1, the newest version that
 can be run: `make conformance` sends the same invalid requests to both.
 
-This page is generated: `python -m lakelog.protocol.api_page > docs/api-support.md`.
+This page is generated: `python -m lakelog.server.api_page > docs/api-support.md`.
 """
 _SUPPORTED_HEAD = "| key | API | versions | supported | not supported |"
 
 
 def api_page() -> str:
     """Return the page in Markdown."""
-    served = [_row(note) for note in API_NOTES if note.key in APIS]
-    absent = [
-        f"| {note.key} | {note.name} | {note.missing or 'not yet'} |"
-        for note in API_NOTES
-        if note.key not in APIS
-    ]
+    served = [_row(each) for each in served_apis()]
+    absent = [f"| {key} | {name} | {reason} |" for key, name, reason in ABSENT_APIS]
     parts = [
         _INTRODUCTION,
         "## Supported\n",
@@ -39,10 +40,10 @@ def api_page() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _row(note: ApiNote) -> str:
-    api = APIS[note.key]
+def _row(served: ServedApi[Any]) -> str:
+    api = served.api
     versions = f"{api.min_version}–{api.max_version}"
-    return f"| {api.key} | {api.name} | {versions} | {note.done} | {note.missing} |"
+    return f"| {api.key} | {api.name} | {versions} | {served.done} | {served.missing} |"
 
 
 if __name__ == "__main__":

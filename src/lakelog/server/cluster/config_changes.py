@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from lakelog.base.errors import KafkaError
 from lakelog.metadata.controller.configs import ConfigResult, Replacement, ResourceChange
-from lakelog.metadata.log import Planner
-from lakelog.server.broker import Broker
+from lakelog.metadata.log import MetadataLog, Planner
 
 
 async def submit(
-    broker: Broker,
+    metadata: MetadataLog,
     wanted: Sequence[Replacement | ResourceChange],
     plan: Planner[list[ConfigResult]],
 ) -> list[ConfigResult]:
@@ -20,7 +19,7 @@ async def submit(
     It may use the disk's reserve: a shorter retention frees space.
     """
     try:
-        return await broker.metadata.submit(plan, from_reserve=True)
+        return await metadata.submit(plan, from_reserve=True)
     except KafkaError as error:
         return [
             ConfigResult(one.resource_type, one.resource_name, error.code, error.message)

@@ -1,0 +1,66 @@
+"""One batch of a Produce request: what it may not be, and the result of a rejected one."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.protocol.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    TopicProduceData,
+)
+from lakelog.records.batch import TRANSACTIONAL
+from lakelog.records.compression import Codec
+from lakelog.replica.partition import Partition
+from lakelog.runtime.api import Buffer
+from lakelog.server.appends.transaction_verification import ProduceCheck
+from lakelog.server.cluster.topics import INTERNAL_TOPICS
+from lakelog.storage.validation.record_errors import RecordsRefusedError
+
+ACKS_ALL = -1
+_TOPIC_IDS_SINCE = 13
+_ZSTD_SINCE = 7
+_ATTRIBUTES_LOW_BYTE = 22
+_CODEC_MASK = 7
+_NO_ID = "a transactional batch in a request without a transactional id"
+
+
+def topic_key(topic: TopicProduceData, version: int) -> str | bytes:
+    """What a request of `version` knows a topic by."""
+    return topic.topic_id if version >= _TOPIC_IDS_SINCE else topic.name
+
+
+def check_entry(
+    partition: Partition, batch: Buffer | None, acks: int, version: int, check: ProduceCheck | None
+) -> None:
+    """Raises `KafkaError` for what this request may not bring to this partition.
+
+    `check` is that of the request's transaction; without one the batch must be of none.
+    """
+    if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no record batch")
+    attributes = batch[_ATTRIBUTES_LOW_BYTE]
+    if version < _ZSTD_SINCE and attributes & _CODEC_MASK == Codec.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer"
+        )
+    if partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal")
+    if acks == ACKS_ALL:
+        partition.check_min_insync()
+    if check is None and attributes & TRANSACTIONAL:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_ID)
+
+
+def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+    """The result of a batch that was not appended."""
+    records = error.errors if isinstance(error, RecordsRefusedError) else ()
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
+            for place, text in records
+        ],
+        error_message=error.message or None,
+    )

@@ -1,0 +1,232 @@
+"""One Fetch request, from its plan to its response, at once or after it has waited."""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.protocol.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from lakelog.replica.divergence import DivergedLog
+from lakelog.replica.fetch_session import FetchPlan, FetchTarget, topic_fields
+from lakelog.server.broker import Broker
+from lakelog.server.fetches.reading import READ_COMMITTED, ZSTD_SINCE, read_one
+from lakelog.server.requests.context import Context
+from lakelog.server.upkeep.stored_checks import Failures, NeededCheck
+from lakelog.storage.preparation import NotReady
+from lakelog.storage.segments.handles import LogSlice
+
+_ROUNDS_MAX = 2
+
+
+class PendingFetch:
+    """One fetch request until it is answered."""
+
+    __slots__ = (
+        "_broker",
+        "_bytes_max",
+        "_committed",
+        "_context",
+        "_failures",
+        "_plan",
+        "_rounds",
+        "_to_check",
+        "bytes_min",
+        "deadline",
+    )
+
+    def __init__(
+        self, broker: Broker, context: Context, request: FetchRequest, plan: FetchPlan
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._plan = plan
+        self._bytes_max = min(request.max_bytes, broker.fetch_bytes_max)
+        self._committed = request.isolation_level == READ_COMMITTED
+        self.bytes_min = min(request.min_bytes, self._bytes_max)
+        self.deadline = 0.0
+        """On the monotonic clock, when it is answered with what there is."""
+        self._to_check: list[NeededCheck] = []
+        self._failures: Failures = {}
+        self._rounds = 0
+        """How often it has waited for checks."""
+
+    def keys(self) -> list[tuple[bytes, int]]:
+        """What an append must touch to be of interest to this fetch."""
+        find = self._broker.partitions.get
+        found = (find(target.topic, target.partition) for target in self._plan.targets)
+        return list(dict.fromkeys(partition.key for partition in found if partition is not None))
+
+    def wait(self) -> None:
+        """For records, or first for a check of those that are there, and answers then."""
+        broker, context = self._broker, self._context
+        if self._to_check:
+            self._rounds += 1
+            needed, self._to_check = self._to_check, []
+            broker.checks.run(needed, self._on_checked)
+            return
+        parked = broker.purgatory.park(self, self.keys(), self.deadline)
+        context.on_abandon = lambda: broker.purgatory.cancel(parked)
+
+    def _on_checked(self, failures: Failures) -> None:
+        self._failures = failures
+        try:
+            self._go_on()
+        except Exception as error:  # noqa: BLE001 - it ends this connection, and nothing else
+            self.fail(error)
+
+    def _go_on(self) -> None:
+        """What was to be checked first has been, or it is late."""
+        is_due = self.deadline <= self._broker.clock.monotonic()
+        response = self.read(at_least=0 if is_due else self.bytes_min)
+        if response is None:
+            self.wait()
+        else:
+            self._context.reply(response)
+
+    def try_complete(self) -> bool:
+        response = self.read(at_least=self.bytes_min)
+        if response is not None:
+            self._context.reply(response)
+        elif self._to_check:
+            self.wait()
+        else:
+            return False
+        return True
+
+    def expire(self) -> None:
+        self._go_on()
+
+    def fail(self, error: Exception) -> None:
+        context = self._context
+        context.connection.fail(context.api.name, error)
+        if context.parts is None:
+            context.complete([])
+
+    def read(self, *, at_least: int) -> FetchResponse | None:
+        """The response, unless less than `at_least` bytes are found and nothing is wrong, or what
+        was found must be checked first.
+
+        After some rounds of checks the rest is left to the next request: what was loaded for one
+        partition may have been unloaded for another.
+        """
+        results = []
+        size = 0
+        bytes_left = self._bytes_max
+        failed = False
+        for target in self._plan.targets:
+            try:
+                data = self._read_one(target, bytes_left, min_one=not size)
+                size += len(data.records)
+            except NotReady as first:
+                partition = self._broker.partitions.find(target.topic, target.partition)
+                self._to_check.append((partition, first.job))
+                data = self._without_records(target)
+            except DivergedLog as found:
+                failed = True
+                data = self._divergence(target, found)
+            except KafkaError as error:
+                failed = True
+                data = self._failure(target, error)
+            bytes_left = self._bytes_max - size
+            if bytes_left < 0:
+                bytes_left = 0
+            results.append((target, data))
+        self._failures = {}
+        if size and self._rounds >= _ROUNDS_MAX:
+            self._leave_checks()
+        if (size >= at_least or failed) and not self._to_check:
+            return self._response(results)
+        for target, data in results:
+            if isinstance(data.records, LogSlice):
+                data.records.release()
+                self._count(target, -data.records.size)
+        return None
+
+    def _leave_checks(self) -> None:
+        for _, job in self._to_check:
+            job.abandon()
+        self._to_check = []
+
+    def _count(self, target: FetchTarget, size: int) -> None:
+        self._broker.partitions.find(target.topic, target.partition).fetched_bytes += size
+
+    def _read_one(self, target: FetchTarget, bytes_left: int, *, min_one: bool) -> PartitionData:
+        if self._failures:
+            self._check_failures(target)
+        partition, found, ended = read_one(
+            self._broker, target, bytes_left, committed=self._committed, min_one=min_one
+        )
+        log = partition.log
+        if self._context.version < ZSTD_SINCE and log.config.compression_type == "zstd":
+            if found is not None:
+                found.release()
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if found is not None:
+            partition.fetched_bytes += found.size
+        aborted = None
+        if self._committed:
+            aborted = [AbortedTransaction(producer_id=e[0], first_offset=e[1]) for e in ended]
+        return PartitionData(
+            partition_index=target.partition,
+            high_watermark=partition.watermark.offset,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=aborted,
+            records=b"" if found is None else found,
+        )
+
+    def _check_failures(self, target: FetchTarget) -> None:
+        partition = self._broker.partitions.find(target.topic, target.partition)
+        if partition in self._failures:
+            raise self._failures[partition]
+
+    def _divergence(self, target: FetchTarget, found: DivergedLog) -> PartitionData:
+        data = self._without_records(target)
+        data.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
+        return data
+
+    def _without_records(self, target: FetchTarget) -> PartitionData:
+        partition = self._broker.partitions.find(target.topic, target.partition)
+        return PartitionData(
+            partition_index=target.partition,
+            high_watermark=partition.watermark.offset,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=[] if self._committed else None,
+            records=b"",
+        )
+
+    def _failure(self, target: FetchTarget, error: KafkaError) -> PartitionData:
+        self._broker.requests.errors["Fetch", error.code] += 1
+        return PartitionData(
+            partition_index=target.partition,
+            error_code=error.code,
+            high_watermark=-1,
+            aborted_transactions=[] if self._committed else None,
+            records=b"",
+        )
+
+    def _response(self, results: list[tuple[FetchTarget, PartitionData]]) -> FetchResponse:
+        plan = self._plan
+        topics: list[FetchableTopicResponse] = []
+        last: str | bytes | None = None
+        for target, data in results:
+            if plan.session is not None and not plan.includes(
+                target,
+                data.error_code or int(data.diverging_epoch.end_offset >= 0),
+                len(data.records),
+                data.high_watermark,
+                data.log_start_offset,
+            ):
+                continue
+            if target.topic != last:
+                last = target.topic
+                name, topic_id = topic_fields(last)
+                topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id))
+            topics[-1].partitions.append(data)
+        return FetchResponse(session_id=plan.session_id, responses=topics)

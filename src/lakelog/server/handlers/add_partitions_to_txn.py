@@ -1,0 +1,126 @@
+"""AddPartitionsToTxn (24): makes partitions part of a transaction.
+
+Clients name the partitions of one transaction; from version 4 on brokers verify or add those of
+several transactions (KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from lakelog.base.errors import ErrorCode
+from lakelog.coordinator.transaction.state import TopicPartition, TransactionVersion
+from lakelog.coordinator.transaction.transitions import Producer
+from lakelog.protocol.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.coordinators.fencing import fenced_code
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+_BATCHED_SINCE = 4
+_ABORTABLE_SINCE = 5
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+async def handle(
+    broker: Broker, context: Context, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    if context.version < _BATCHED_SINCE:
+        topics = request.v3_and_below_topics
+        codes = await _add_for_client(broker, context, request)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, codes))
+    results = [
+        AddPartitionsToTxnResult(
+            transactional_id=each.transactional_id,
+            topic_results=_results(each.topics, await _add_for_broker(broker, context, each)),
+        )
+        for each in request.transactions
+    ]
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+API = ServedApi(AddPartitionsToTxnRequest, handle, done="Requests of clients and of other brokers.")
+
+
+async def _add_for_client(
+    broker: Broker, context: Context, request: AddPartitionsToTxnRequest
+) -> Codes:
+    wanted = _keys(request.v3_and_below_topics)
+    refused = _unknown(broker, wanted)
+    if refused:
+        return refused
+    producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+    code = await broker.transactions.add_partitions(
+        request.v3_and_below_transactional_id, producer, wanted, TransactionVersion.CLASSIC
+    )
+    return dict.fromkeys(wanted, fenced_code(code, context.version))
+
+
+async def _add_for_broker(
+    broker: Broker, context: Context, each: AddPartitionsToTxnTransaction
+) -> Codes:
+    wanted = _keys(each.topics)
+    refused = _unknown(broker, wanted)
+    if refused:
+        return refused
+    codes: Codes = await broker.transactions.verify(
+        each.transactional_id,
+        each.producer_id,
+        each.producer_epoch,
+        wanted,
+        add=not each.verify_only,
+    )
+    if context.version >= _ABORTABLE_SINCE:
+        return codes
+    return {
+        key: ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code
+        for key, code in codes.items()
+    }
+
+
+def _keys(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [(topic.name, partition) for topic in topics for partition in topic.partitions]
+
+
+def _unknown(broker: Broker, wanted: Sequence[TopicPartition]) -> Codes:
+    """One partition that does not exist keeps the others from being added. Empty if all do."""
+    unknown = {
+        (topic, partition)
+        for topic, partition in wanted
+        if not 0 <= partition < broker.topics.partition_count(topic)
+    }
+    if not unknown:
+        return {}
+    return {
+        key: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if key in unknown
+        else ErrorCode.OPERATION_NOT_ATTEMPTED
+        for key in wanted
+    }
+
+
+def _results(
+    topics: Iterable[AddPartitionsToTxnTopic], codes: Codes
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=partition,
+                    partition_error_code=codes[topic.name, partition],
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,24 @@
+"""ConsumerGroupDescribe (69): returns the state and the members of consumer groups (KIP-848)."""
+
+from __future__ import annotations
+
+from lakelog.protocol.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from lakelog.server.broker import Broker
+from lakelog.server.coordinators.group_operations import authorize
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+
+def handle(
+    broker: Broker, context: Context, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    response = broker.groups.admin.consumer_group_describe(request).result()
+    if request.include_authorized_operations:
+        authorize(response.groups)
+    return response
+
+
+API = ServedApi(ConsumerGroupDescribeRequest, handle, done="All.")

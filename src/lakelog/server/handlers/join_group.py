@@ -1,0 +1,21 @@
+"""JoinGroup (11): makes a client a member of a classic group.
+
+The response waits until all members have joined, or until the rebalance times out.
+"""
+
+from __future__ import annotations
+
+from lakelog.coordinator.shard import Reply
+from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
+from lakelog.server.broker import Broker
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+
+def handle(broker: Broker, context: Context, request: JoinGroupRequest) -> Reply[JoinGroupResponse]:
+    return broker.groups.join_group(
+        request, context.version, context.client_id, f"/{context.client_host}"
+    )
+
+
+API = ServedApi(JoinGroupRequest, handle, done="Dynamic and static members.")

@@ -1,0 +1,19 @@
+"""SyncGroup (14): brings the assignment of a classic group from its leader to its members.
+
+The response of a member waits for the leader's request.
+"""
+
+from __future__ import annotations
+
+from lakelog.coordinator.shard import Reply
+from lakelog.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from lakelog.server.broker import Broker
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+
+def handle(broker: Broker, context: Context, request: SyncGroupRequest) -> Reply[SyncGroupResponse]:
+    return broker.groups.sync_group(request, context.version)
+
+
+API = ServedApi(SyncGroupRequest, handle, done="All.")

@@ -1,0 +1,94 @@
+"""TxnOffsetCommit (28): commits the offsets of a group when the transaction is committed.
+
+The coordinators decide. What is left here is whether the partitions exist, whether the group's
+partition is part of the transaction, and the error codes that each version knows.
+"""
+
+from __future__ import annotations
+
+from lakelog.base.errors import ErrorCode, KafkaError
+from lakelog.coordinator.group.coordinator import GROUP_TOPIC
+from lakelog.coordinator.group.offsets.txn_commit import refuse_txn_commit
+from lakelog.coordinator.shard import coordinator_code
+from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from lakelog.server.broker import Broker
+from lakelog.server.requests.context import Context
+from lakelog.server.served_api import ServedApi
+
+_ABORTABLE_SINCE = 4
+_ADDS_SINCE = 5
+_TOPIC_IDS_SINCE = 6
+_LOADING_SINCE = 2
+_NO_SEQUENCE = -1
+
+
+async def handle(
+    broker: Broker, context: Context, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """Partitions that do not exist are told so whatever becomes of the others; without others
+    neither the group nor the transaction is looked at."""
+    known = _existence(broker, request, context.version)
+    if all(partition.error_code for topic in known.topics for partition in topic.partitions):
+        return known
+    response = await _commit_offsets(broker, request, context.version)
+    for topic, known_topic in zip(response.topics, known.topics, strict=True):
+        for partition, found in zip(topic.partitions, known_topic.partitions, strict=True):
+            partition.error_code = found.error_code or partition.error_code
+    return response
+
+
+API = ServedApi(TxnOffsetCommitRequest, handle, done="With the fencing of groups (KIP-447).")
+
+
+def _existence(
+    broker: Broker, request: TxnOffsetCommitRequest, version: int
+) -> TxnOffsetCommitResponse:
+    """What the metadata says of each partition: that it is unknown, or nothing."""
+    response = refuse_txn_commit(request, ErrorCode.NONE)
+    for topic in response.topics:
+        by_id = version >= _TOPIC_IDS_SINCE
+        name = broker.topics.topic_name(topic.topic_id) if by_id else topic.name
+        count = 0 if name is None else broker.topics.partition_count(name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for partition in topic.partitions:
+            if not 0 <= partition.partition_index < count:
+                partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else unknown
+    return response
+
+
+async def _commit_offsets(
+    broker: Broker, request: TxnOffsetCommitRequest, version: int
+) -> TxnOffsetCommitResponse:
+    """Whoever commits must have the group's partition in its transaction (KAFKA-15449)."""
+    if not request.group_id:
+        return refuse_txn_commit(request, ErrorCode.INVALID_GROUP_ID)
+    code = await _verified(broker, request, adds=version >= _ADDS_SINCE)
+    if code is not ErrorCode.NONE:
+        return refuse_txn_commit(request, _code_for(code, version))
+    response: TxnOffsetCommitResponse = await broker.groups.txn_offset_commit(request, version)
+    return response
+
+
+async def _verified(broker: Broker, request: TxnOffsetCommitRequest, *, adds: bool) -> ErrorCode:
+    """As for the first batch of a transaction: a marker that comes between voids it."""
+    key = (GROUP_TOPIC, broker.groups.partition_for(request.group_id))
+    producer = (request.producer_id, request.producer_epoch)
+    try:
+        broker.partitions.find(*key).start_verification(
+            *producer, _NO_SEQUENCE, broker.clock.wall_ms(), supports_epoch_bump=adds
+        )
+    except KafkaError as error:
+        return coordinator_code(error.code)
+    codes = await broker.transactions.verify(request.transactional_id, *producer, [key], add=adds)
+    code: ErrorCode = codes[key]
+    return code
+
+
+def _code_for(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code
