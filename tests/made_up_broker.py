@@ -24,6 +24,7 @@ from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.requests.context import Context
 from lakelog.server.requests.dispatch import Dispatcher, Route
+from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.wire.framing import decode_response, encode_request
 
@@ -103,6 +104,7 @@ class Broker:
             ConnectionRegistry(clock, self.tasks, RequestMemory(memory_max)),
             self.tasks,
             self.requests,
+            Gate(),
         )
         self.acceptor = Acceptor(
             "PLAINTEXT",

@@ -48,6 +48,7 @@ from lakelog.server.monitoring.endpoint import Monitoring
 from lakelog.server.monitoring.readiness import Stage
 from lakelog.server.options import ListenError, ReadyInfo, ServeOptions, StartError, parse_address
 from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.routes import advertised_apis, newer_api_versions, routes
 from lakelog.server.settings import Settings
@@ -129,6 +130,7 @@ class Server:
             advertised=options.advertise,
             static_config=options.config,
             requests=RequestMetrics(clock),
+            gate=Gate(),
             advertised_apis=advertised_apis(),
         )
         self._settings = Settings(self.broker)
@@ -170,6 +172,7 @@ class Server:
             self._environment.tasks,
             self._maintenance.checkpointed,
             self._shortages.note,
+            self.broker.gate.revoke,
         )
 
     def _make_dispatcher(self, memory: RequestMemory) -> Dispatcher:
@@ -180,6 +183,7 @@ class Server:
             ConnectionRegistry(environment.clock, environment.tasks, memory),
             environment.tasks,
             broker.requests,
+            broker.gate,
         )
 
     def _make_fetch_sessions(self, budget: StateBudget) -> FetchSessions:

@@ -26,6 +26,7 @@ from lakelog.server.cluster.topics import Topics
 from lakelog.server.connections.connection import Connection
 from lakelog.server.coordinators.markers import LocalMarkers
 from lakelog.server.coordinators.producer_ids import ProducerIds
+from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.upkeep.shortages import Shortages
 from lakelog.server.upkeep.stored_checks import StoredChecks
@@ -66,6 +67,7 @@ class Broker:
     advertised: Mapping[str, tuple[str, int]]
     static_config: BrokerConfig
     requests: RequestMetrics
+    gate: Gate
     slow_batches: SlowBatches
     shortages: Shortages
     advertised_apis: list[ApiVersion]
@@ -84,6 +86,7 @@ class Broker:
         self.config = config
         self.fetch_bytes_max = config.get_int("fetch.max.bytes")
         self.requests.log_slower_than(config.get_int("lakelog.slow.request.ms"))
+        self.gate.revoke()
 
     @property
     def image(self) -> MetadataImage:

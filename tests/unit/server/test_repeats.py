@@ -162,7 +162,7 @@ def test_what_is_not_worth_being_learnt(tmp_path: Path, client_id: str) -> None:
         for _ in range(4):
             twins.ask(client.produce(client.batch(10), partition=0 if client_id != "c" else 7))
         repeat: Any = twins.quick.connection.repeat
-        assert repeat is None or repeat._frames is None
+        assert repeat is None or repeat._partition is None
 
     run(tmp_path, scenario)
 

@@ -62,6 +62,8 @@ class Replicas:
         config: the broker's configuration in force.
         flush_soon, settled: what partitions call, see `Partition`.
         note_shortage: told of what failed for a while, see `Shortages.note`.
+        revoke: called when a partition that may be in use has another epoch or other settings, or
+            cannot be used any more, see `Gate`.
         checkpointed: waits until the checkpoint files hold what is known of each log by now.
     """
 
@@ -76,6 +78,7 @@ class Replicas:
         tasks: Tasks,
         checkpointed: Callable[[], Awaitable[bool]],
         note_shortage: Callable[[OSError], object],
+        revoke: Callable[[], object],
     ) -> None:
         self._node_id = node_id
         self._directory = directory
@@ -86,6 +89,7 @@ class Replicas:
         self._tasks = tasks
         self._checkpointed = checkpointed
         self._note_shortage = note_shortage
+        self._revoke = revoke
         self._waiting: dict[tuple[bytes, int], None] = {}
         """Topic id and number of partitions whose logs wait for space."""
         self._turn = asyncio.Lock()
@@ -208,6 +212,11 @@ class Replicas:
             partition.retire()
             self._settled(partition)
 
+    def _on_settled(self, partition: Partition) -> None:
+        if not partition.is_online:
+            self._revoke()
+        self._settled(partition)
+
     async def _breathe(self) -> None:
         """To be called for each log that is made or removed."""
         self._touched += 1
@@ -249,11 +258,13 @@ class Replicas:
                 log,
                 wanted.leader_epoch,
                 self._flush_soon,
-                self._settled,
+                self._on_settled,
                 self._note_shortage,
                 self._directory.gate,
             )
             self._partitions.add(partition)
+        if partition.leader_epoch != wanted.leader_epoch:
+            self._revoke()
         if wanted.leader == self._node_id:
             partition.become_leader(wanted.leader_epoch)
         return known is None
@@ -318,6 +329,7 @@ class Replicas:
         partition = self._partitions.get(topic.topic_id, index)
         if partition is not None:
             self._partitions.remove(partition)
+            self._revoke()
             self._directory.schedule_delete(partition.log)
         elif (topic.name, index) in self._directory.failed:
             self._directory.schedule_delete_failed(topic.name, index, LogConfig())
@@ -327,6 +339,7 @@ class Replicas:
         for partition in partitions:
             partition.use_config(configs(partition.topic))
             self._partitions.note_config(partition)
+        self._revoke()
 
     def _log_configs(self, image: MetadataImage) -> Callable[[str], LogConfig]:
         """Logs of one topic share one value."""

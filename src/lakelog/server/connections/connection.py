@@ -69,6 +69,7 @@ class Connection(ReceiveBuffer, SendQueue):
         self.local: tuple[str, int] = sock.getsockname()[:2]
         self.peer: tuple[str, int] = sock.getpeername()[:2]
         self.client_software = ""
+        self.admitted = 0
         self.repeat: Repeat | None = None
         self.sampling = Sampling()
 

@@ -107,7 +107,6 @@ class FetchRepeat(KnownRequest[FetchKey]):
         "_bytes_min",
         "_committed",
         "_frames",
-        "_partition",
         "_request",
         "_session",
         "_target",
@@ -118,17 +117,13 @@ class FetchRepeat(KnownRequest[FetchKey]):
         self, broker: Broker, context: Context, key: FetchKey, place: PartitionKey
     ) -> None:
         super().__init__(broker, context, key, place)
-        self._request: Template | None = None
         self._unchanged: Template | None = None
-        self._partition: Partition | None = None
         self._session: FetchSession | None = None
         self._bytes_max = min(key.max_bytes, broker.fetch_bytes_max)
         self._bytes_min = min(key.min_bytes, self._bytes_max)
         self._committed = key.isolation_level == READ_COMMITTED
 
-    def prepare(self) -> None:
-        if self._request is not None:
-            return
+    def _make_templates(self) -> None:
         key = self.key
         self._session = self._broker.fetch_sessions.get(key.session_id)
         self._frames = FetchFrames(self.api, key, self._tail)
@@ -143,21 +138,29 @@ class FetchRepeat(KnownRequest[FetchKey]):
         )
 
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
-        request, size = self._request, end - start
-        if request is None or self._connection.is_waiting:
+        partition, size = self._partition, end - start
+        if partition is None or self._connection.is_waiting:
             return 0, start
+        request = self._request
         if size == request.size:
             found = request.unpack(view, start)
-            answered = None if found is None else self._read(size, *found)
+            answered = None if found is None else self._read(partition, size, *found)
         else:
             unchanged = self._unchanged
             if unchanged is None or size != unchanged.size:
                 return 0, start
             found = unchanged.unpack(view, start)
-            answered = None if found is None else self._read(size, found[0], found[1], None)
+            answered = None if found is None else self._read(partition, size, *found, None)
         return (0, start) if answered is None else (answered, end)
 
-    def _read(self, size: int, correlation_id: int, epoch: int, offset: int | None) -> int | None:
+    def _read(
+        self,
+        partition: Partition,
+        size: int,
+        correlation_id: int,
+        epoch: int,
+        offset: int | None,
+    ) -> int | None:
         """Answers if nothing is to be told but records: 1 if it has, 0 if it will.
 
         `size` is the request's. Without an `offset` it is read on from where the session is.
@@ -172,7 +175,6 @@ class FetchRepeat(KnownRequest[FetchKey]):
             return None
         target = self._target_at(offset, session)
         try:
-            partition = self._partition or self._find()
             records, aborted = read_of(
                 partition, target, self._bytes_max, committed=self._committed, min_one=True
             )
@@ -180,7 +182,6 @@ class FetchRepeat(KnownRequest[FetchKey]):
             first.job.abandon()
             return None
         except KafkaError:
-            self._partition = None
             return None
         if records is None:
             return self._wait(size, correlation_id, partition, target, session)
@@ -199,10 +200,6 @@ class FetchRepeat(KnownRequest[FetchKey]):
         else:
             connection.queue_slice(records, head, self._tail)
         return 1
-
-    def _find(self) -> Partition:
-        partition = self._partition = self._broker.partitions.find(*self.place)
-        return partition
 
     def _target_at(self, offset: int | None, session: FetchSession | None) -> FetchTarget:
         if offset is None:

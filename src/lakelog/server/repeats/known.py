@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from lakelog.protocol.registry import Api
 from lakelog.replica.fetch_session import PartitionKey
+from lakelog.replica.partition import Partition
 from lakelog.server.broker import Broker
 from lakelog.server.connections.repeat import Asked, Repeat
 from lakelog.server.requests.context import Context
@@ -19,14 +20,14 @@ K = TypeVar("K", bound=Asked)
 
 
 class KnownRequest(ABC, Generic[K]):
-    """A `Repeat` of one partition.
+    """A `Repeat` of one partition, which it holds for as long as the connection is admitted.
 
     Args:
         key: all that the requests of this kind have in common.
         place: the partition, by the topic's name or id as in the request.
     """
 
-    __slots__ = ("_broker", "_connection", "_tail", "api", "key", "note", "place")
+    __slots__ = ("_broker", "_connection", "_partition", "_tail", "api", "key", "note", "place")
 
     def __init__(self, broker: Broker, context: Context, key: K, place: PartitionKey) -> None:
         self.api: Api = context.api
@@ -35,12 +36,19 @@ class KnownRequest(ABC, Generic[K]):
         self.note = broker.requests.durations(context.api).note
         self._broker = broker
         self._connection = context.connection
+        self._partition: Partition | None = None
+        """Set once the request is prepared."""
         self._tail = _TAGS if context.version >= self.api.flexible_from else b""
         """What follows the records: the tagged fields, none, of partition, topic and message."""
 
+    def prepare(self, partition: Partition) -> None:
+        """Make ready to answer, if that has not been done."""
+        if self._partition is None:
+            self._make_templates()
+            self._partition = partition
+
     @abstractmethod
-    def prepare(self) -> None:
-        """Makes the templates, if that has not been done."""
+    def _make_templates(self) -> None: ...
 
     @abstractmethod
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]: ...
@@ -60,6 +68,7 @@ def learn_known(
         return None
     if not isinstance(last, kind) or last.key != key:
         return kind(broker, context, key, place)
-    if broker.partitions.get(*place) is not None:
-        last.prepare()
+    partition = broker.partitions.get(*place)
+    if partition is not None:
+        last.prepare(partition)
     return last

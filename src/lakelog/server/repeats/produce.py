@@ -92,29 +92,27 @@ class ProduceRepeat(KnownRequest[_Key]):
 
     def __init__(self, broker: Broker, context: Context, key: _Key, place: PartitionKey) -> None:
         super().__init__(broker, context, key, place)
-        self._frames: ProduceFrames | None = None
         self._sampling = context.connection.sampling
 
-    def prepare(self) -> None:
-        if self._frames is None:
-            api, key = self.api, self.key
-            self._frames = ProduceFrames(_head(api, key), self._tail)
-            self._response = Template(_response(api, key, 0), _response(api, key, -1), "iqqq")
+    def _make_templates(self) -> None:
+        api, key = self.api, self.key
+        self._frames = ProduceFrames(_head(api, key), self._tail)
+        self._response = Template(_response(api, key, 0), _response(api, key, -1), "iqqq")
 
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
-        if self._frames is None or self._connection.is_waiting:
+        partition = self._partition
+        if partition is None or self._connection.is_waiting:
             return 0, start
         numbers, batches, ends = self._frames.find(view, start, end, most)
-        taken = self._append(numbers, batches) if batches else 0
+        taken = self._append(partition, numbers, batches) if batches else 0
         return taken, ends[taken - 1] if taken else start
 
-    def _append(self, numbers: list[int], batches: list[memoryview]) -> int:
+    def _append(self, partition: Partition, numbers: list[int], batches: list[memoryview]) -> int:
         """Appends what it can and answers; how many that was."""
         broker, sampling = self._broker, self._sampling
+        if sampling.left <= 0:
+            return self._append_sampled(partition, numbers, batches)
         try:
-            partition = broker.partitions.find(*self.place)
-            if sampling.left <= 0:
-                return self._append_sampled(partition, numbers, batches)
             offsets = partition.append_run(batches, broker.clock.wall_ms())
         except KafkaError:
             return 0
@@ -138,7 +136,7 @@ class ProduceRepeat(KnownRequest[_Key]):
         taken = self._append_one(partition, numbers[0], batches[0], sampled=True)
         if not taken or len(batches) == 1:
             return taken
-        return taken + self._append(numbers[1:], batches[1:])
+        return taken + self._append(partition, numbers[1:], batches[1:])
 
     def _append_one(
         self, partition: Partition, number: int, batch: memoryview, *, sampled: bool

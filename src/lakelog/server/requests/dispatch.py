@@ -22,6 +22,7 @@ from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.repeat import Repeat
 from lakelog.server.connections.request_sink import ProtocolViolation
 from lakelog.server.requests.context import DEFERRED, Context
+from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from lakelog.server.requests.waiting import UNCOUNTED_MAX, WaitingRequests
 from lakelog.wire.codec import decode_prefix
@@ -94,12 +95,14 @@ class Dispatcher:
         connections: ConnectionRegistry,
         tasks: Tasks,
         requests: RequestMetrics,
+        gate: Gate,
     ) -> None:
         self._routes = routes
         for route in routes.values():
             route.note = requests.durations(route.api).note
         self._unsupported_api_versions = unsupported_api_versions
         self._requests = requests
+        self._gate = gate
         self._tasks = tasks
         self.connections = connections
         self._closings = connections.closings
@@ -128,6 +131,8 @@ class Dispatcher:
     ) -> tuple[int, int]:
         requests = self._requests
         begin = connection.last_active = requests.monotonic()
+        if connection.admitted != self._gate.generation:
+            self._gate.admit(connection)
         repeat = connection.repeat
         if repeat is not None:
             try:

@@ -48,6 +48,7 @@ class Node:
         self.image = image
         self.partitions = Partitions()
         self.shortages: list[OSError] = []
+        self.revoked = 0
         self.directory = LogDirectory(DATA, disk, ManualClock(), SeededRandom(1))
         self.directory.open(None, NODE)
         config = BrokerConfig({})
@@ -62,8 +63,12 @@ class Node:
             tasks,
             self._checkpointed,
             self.shortages.append,
+            self._revoke,
         )
         asyncio.run(self.replicas.load(image))
+
+    def _revoke(self) -> None:
+        self.revoked += 1
 
     async def _checkpointed(self) -> None:
         self.directory.write_checkpoints()
@@ -170,6 +175,26 @@ def test_only_the_configured_topic_changes(node: Node, named: bool) -> None:
     node.apply([ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "5")], named=named)
     assert node.partitions.find("orders", 0).log.config.retention_ms == 5
     assert node.partitions.find("payments", 0).log.config.retention_ms > 5
+
+
+def test_what_connections_have_learned_is_revoked_by_changes_of_known_partitions(
+    node: Node,
+) -> None:
+    def revokes(*records: Record) -> bool:
+        before = node.revoked
+        node.apply(records)
+        return node.revoked > before
+
+    assert not revokes(*topic("orders", ORDERS, 2)), "nobody can know them yet"
+    assert not revokes(*topic("payments", PAYMENTS, 1))
+    assert revokes(ConfigRecord(ResourceType.TOPIC, "orders", "retention.ms", "1"))
+    partition = PartitionRecord(ORDERS, 1, (NODE,), (NODE,), NODE, 3, 1)
+    assert revokes(partition), "another leader epoch"
+    assert not revokes(partition), "the same one"
+    assert revokes(TopicRemoved(ORDERS))
+    before = node.revoked
+    node.partitions.find("payments", 0).take_offline("as told")
+    assert node.revoked > before
 
 
 def test_records_and_epochs_survive_a_restart(node: Node) -> None:
@@ -319,6 +344,7 @@ def test_a_start_that_is_cancelled_ends_the_thread_that_loads() -> None:
             tasks,
             node._checkpointed,
             node.shortages.append,
+            node._revoke,
         )
         loading = asyncio.ensure_future(replicas.load(node.image))
         await in_thread.wait()

@@ -14,6 +14,7 @@ from lakelog.server.connections.listener import Acceptor
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.requests.dispatch import Dispatcher
+from lakelog.server.requests.gate import Gate
 from lakelog.server.requests.metrics import RequestMetrics
 from storage_kit import ManualClock
 
@@ -54,6 +55,7 @@ class FakeWorld:
             ConnectionRegistry(clock, tasks, RequestMemory(0)),
             tasks,
             RequestMetrics(clock),
+            Gate(),
         )
         world: Any = self
         self.acceptor = Acceptor(
