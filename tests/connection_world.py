@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.reply import Reply
 from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_sink import ProtocolViolation
@@ -29,6 +30,9 @@ class FakeFile:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self.data[offset : offset + size]
 
     @classmethod
     def of(cls, data: bytes) -> FakeFile:
@@ -77,6 +81,7 @@ class FakeWorld:
     """Socket, net, disk and tasks in one."""
 
     MSG_MORE = 0
+    sends_files = True
 
     def __init__(self, seed: int | None = None) -> None:
         self.incoming = bytearray()
@@ -248,8 +253,8 @@ class Sink:
         request = bytes(view[start:end])
         self.requests.append(request)
         if self.at_once:
-            found = self.slices[request]
-            send = connection.send_slice if found.is_resident else connection.queue_slice
+            found, responses = self.slices[request], connection.responses
+            send = responses.send_slice if found.is_resident else responses.queue_slice
             send(found, b"<<<", b">>>")
             return 1, end
         reply = Reply(connection, pipelined=request[1] == PRODUCE)
@@ -304,10 +309,12 @@ def connect(
         world,  # type: ignore[arg-type]
         world,  # type: ignore[arg-type]
         world,  # type: ignore[arg-type]
+        Limits(
+            8 << 20,
+            memory or RequestMemory(limit=0),
+            turns or RequestTurns(ManualClock(), world),  # type: ignore[arg-type]
+        ),
         listener_name="PLAINTEXT",
-        frame_size_max=8 << 20,
-        memory=memory or RequestMemory(limit=0),
-        turns=turns or RequestTurns(ManualClock(), world),  # type: ignore[arg-type]
     )
     connection.open()
     return world, sink, connection

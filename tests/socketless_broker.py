@@ -17,6 +17,7 @@ from lakelog.runtime.posix import PosixDisk
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.limits import Limits
 from lakelog.server.environment import Environment
 from lakelog.testing.randomness import SeededRandom
 from storage_kit import ManualClock
@@ -26,6 +27,7 @@ class FakeSocket:
     """Sockets and net in one: what is sent is kept, files as their bytes."""
 
     MSG_MORE = 0
+    sends_files = True
 
     def __init__(self) -> None:
         self.incoming = bytearray()
@@ -118,16 +120,15 @@ class SocketlessBroker:
     def connect(self) -> None:
         """Speaks on a new connection from now on."""
         self.socket = FakeSocket()
+        connections = self.dispatcher.connections
         self.connection = Connection(
             self.socket,
             self.dispatcher,
             self.socket,
             self.disk,
             self.tasks,
+            Limits(1 << 20, connections.memory, connections.turns),
             listener_name="PLAINTEXT",
-            frame_size_max=1 << 20,
-            memory=self.dispatcher.connections.memory,
-            turns=self.dispatcher.connections.turns,
         )
         self.connection.open()
 

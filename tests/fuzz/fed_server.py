@@ -17,6 +17,7 @@ from lakelog.runtime.posix import PosixDisk, SystemClock, SystemRandom
 from lakelog.runtime.processes import PythonProcesses
 from lakelog.server.app import ServeOptions, Server
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.limits import Limits
 from lakelog.server.environment import Environment
 from lakelog.wire.framing import decode_response, encode_request
 from socketless_broker import FakeSocket
@@ -88,18 +89,17 @@ class FedServer:
 
     def connect(self, kind: type[FedSocket] = FedSocket) -> tuple[FedSocket, Connection]:
         sock: Any = kind()
+        connections = self.dispatcher.connections
         connection = Connection(
             sock,
             self.dispatcher,
             self._net,
             self._disk,
             self._tasks,
+            Limits(FRAME_SIZE_MAX, connections.memory, connections.turns),
             listener_name="PLAINTEXT",
-            frame_size_max=FRAME_SIZE_MAX,
-            memory=self.dispatcher.connections.memory,
-            turns=self.dispatcher.connections.turns,
         )
-        self.dispatcher.connections.add(connection)
+        connections.add(connection)
         connection.open()
         return sock, connection
 

@@ -26,6 +26,12 @@ _LANE_THREADS = {"close": 16}
 """Lanes of pure waits for the device, which are faster when more of them wait at the same time."""
 
 
+class TcpSocket(socket.socket):
+    """A connection without encryption."""
+
+    sends_files = True
+
+
 class TcpListener:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -39,7 +45,9 @@ class TcpListener:
         return self._sock.fileno()
 
     def accept(self) -> Socket:
-        connection, _ = self._sock.accept()
+        accepted, _ = self._sock.accept()
+        kind = accepted.family, accepted.type, accepted.proto
+        connection = TcpSocket(*kind, fileno=accepted.detach())
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if _NOT_SENT_LOWAT is not None:

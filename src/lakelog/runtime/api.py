@@ -186,6 +186,11 @@ class Disk(Protocol):
 class Socket(Protocol):
     """The part of a non-blocking `socket.socket` that the broker uses, with its exceptions."""
 
+    @property
+    def sends_files(self) -> bool:
+        """Whether `Net.send_file` may send from a file: what goes out is what is in the file."""
+        ...
+
     def fileno(self) -> int: ...
 
     def recv_into(self, buffer: bytearray | memoryview, nbytes: int = ..., /) -> int: ...

@@ -98,7 +98,7 @@ class Broker:
         Without an advertised address that is the local address of the connection itself: right on
         loopback, in a LAN and with several interfaces.
         """
-        host, port = self.advertised.get(connection.listener_name, connection.local)
+        host, port = self.advertised.get(connection.session.listener_name, connection.session.local)
         own = self.image.brokers.get(self.node_id)
         return Node(self.node_id, host, port, own.rack if own is not None else None)
 
@@ -107,7 +107,7 @@ class Broker:
         nodes = [self.self_for(connection)]
         for broker in self.image.brokers.values():
             if broker.broker_id != self.node_id and broker.endpoints:
-                nodes.append(_other(broker, connection.listener_name))
+                nodes.append(_other(broker, connection.session.listener_name))
         return nodes
 
 

@@ -142,8 +142,8 @@ def test_connections_that_all_end_in_one_turn_are_closed_in_several(ending: str)
     for world, _, connection in crowd:
         if ending == "broken pipe":
             world.room = 0
-            connection.queue(b"unsent")
-            connection._flush()
+            connection.responses.queue(b"unsent")
+            connection.flush()
             world.room, world.calls_until_gone = 1, 0
         else:
             world.eof, world.is_reset = True, ending == "reset"

@@ -14,14 +14,15 @@ from collections import deque
 from struct import Struct
 
 from lakelog.runtime.api import Disk, Net, Socket, Tasks
+from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.receive_buffer import FRAME_SIZE, ReceiveBuffer
 from lakelog.server.connections.repeat import Repeat
 from lakelog.server.connections.reply import Reply, release
-from lakelog.server.connections.request_memory import RequestMemory
 from lakelog.server.connections.request_sink import ProtocolViolation, RequestSink
-from lakelog.server.connections.request_turns import UNIT_SHIFT, Rank, RequestTurns
+from lakelog.server.connections.request_turns import UNIT_SHIFT, Rank
 from lakelog.server.connections.sampling import Sampling
 from lakelog.server.connections.send_queue import SendQueue
+from lakelog.server.connections.session import Session
 from lakelog.storage.segments.handles import LogSlice
 
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
@@ -37,8 +38,40 @@ _REQUEST_SIZE_MIN = 8
 _LONE_SIZE_MIN = FRAME_SIZE.size + _REQUEST_SIZE_MIN
 
 
-class Connection(ReceiveBuffer, SendQueue):
-    """See the module. `sink` decides; `frame_size_max` bounds a request before it is buffered."""
+class Connection:
+    """One client's connection, made of parts; `sink` decides.
+
+    `received` holds requests that have come in, `responses` what is to be sent, `session` is the
+    client. What admission and the requests so far have taught is in `admitted` (see
+    `requests.gate`), `repeat` and `sampling`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_frame_size_max",
+        "_handling",
+        "_has_unread",
+        "_is_gone",
+        "_is_new",
+        "_memory",
+        "_net",
+        "_pending",
+        "_reading",
+        "_sink",
+        "_sock",
+        "_stalled",
+        "_tasks",
+        "_turns",
+        "_yielded",
+        "admitted",
+        "closed",
+        "last_active",
+        "received",
+        "repeat",
+        "responses",
+        "sampling",
+        "session",
+    )
 
     def __init__(
         self,
@@ -47,28 +80,32 @@ class Connection(ReceiveBuffer, SendQueue):
         net: Net,
         disk: Disk,
         tasks: Tasks,
+        limits: Limits,
         *,
         listener_name: str,
-        frame_size_max: int,
-        memory: RequestMemory,
-        turns: RequestTurns,
     ) -> None:
-        ReceiveBuffer.__init__(self, memory)
-        SendQueue.__init__(self, sock, net, disk, tasks, turns.sending)
-        self._turns = turns
-        self.listener_name = listener_name
+        """Raises `OSError` if the peer is gone already."""
+        self.session = Session(sock, listener_name)
+        self.received = ReceiveBuffer(limits.memory)
+        self.responses = SendQueue(self, sock, net, disk, tasks, limits.turns.sending)
+        self._sock = sock
         self._sink = sink
-        self._frame_size_max = frame_size_max
+        self._net = net
+        self._tasks = tasks
+        self._frame_size_max = limits.frame_size_max
+        self._memory = limits.memory
+        self._turns = limits.turns
         self._pending: deque[Reply] = deque()
         self._reading = False
+        self._handling = False
+        self._stalled = False
+        """Whether requests that have been received wait for their turn."""
         self._yielded = False
         self._is_new = True
         self._is_gone = False
         self._has_unread = False
+        self.closed = False
         self.last_active = 0.0
-        self.local: tuple[str, int] = sock.getsockname()[:2]
-        self.peer: tuple[str, int] = sock.getpeername()[:2]
-        self.client_software = ""
         self.admitted = 0
         self.repeat: Repeat | None = None
         self.sampling = Sampling()
@@ -79,31 +116,42 @@ class Connection(ReceiveBuffer, SendQueue):
     # Receiving
 
     def _on_readable(self) -> None:
-        try:
-            if self._end == len(self._buffer) and not self._make_room():
+        received = self.received
+        end = received.end
+        if end == len(received.buffer):
+            try:
+                has_room = received.make_room(self._resume_reading, stalled=self._stalled)
+            except MemoryError as error:
+                self.fail("a connection", error)
+                return
+            if not has_room:
                 self._set_reading(False)
                 return
-        except MemoryError as error:
-            self.fail("a connection", error)
-            return
-        end = self._end
+            end = received.end
         try:
-            received = self._sock.recv_into(self._view[end:] if end else self._view)
+            size = self._sock.recv_into(received.view[end:] if end else received.view)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            received = 0
-        if not received:
+            size = 0
+        if not size:
             self._on_gone()
             return
-        self._end = end + received
+        received.end = end + size
         self._handle()
 
     def _handle(self) -> None:
         """Hands over the complete requests that are allowed to start now."""
         self._handling = True
+        responses = self.responses
         try:
-            if self._start or self._stalled or self._out or self._pending or not self._take_lone():
+            if (
+                self.received.start
+                or self._stalled
+                or responses.parts
+                or self._pending
+                or not self._take_lone()
+            ):
                 self._take_requests()
         except ProtocolViolation as violation:
             self._sink.on_violation(self, violation)
@@ -112,18 +160,19 @@ class Connection(ReceiveBuffer, SendQueue):
         finally:
             self._handling = False
         if (
-            self._out or self._writing or (self._stalled and not self._yielded)
+            responses.parts or responses.is_blocked or (self._stalled and not self._yielded)
         ) and not self.closed:
-            self._flush()
+            self.flush()
 
     def _take_lone(self) -> bool:
         """Hands over a produce or fetch request that is all there is, as it mostly is; so its
         response may go out at once. False if it is not so, with nothing done.
         """
-        end = self._end
+        received = self.received
+        end = received.end
         if end < _LONE_SIZE_MIN:
             return False
-        size, api_key = _FRAME_HEAD.unpack_from(self._buffer)
+        size, api_key = _FRAME_HEAD.unpack_from(received.buffer)
         if size != end - 4 or api_key > _FETCH or size > self._frame_size_max:
             return False
         turns = self._turns
@@ -132,23 +181,25 @@ class Connection(ReceiveBuffer, SendQueue):
             self._yield()
             return True
         turns.left = left - 1 - (size >> UNIT_SHIFT)
-        self._start = end
-        self._is_lone = True
-        self._sink.on_request(self, self._view[:end], 4, end, 1)
-        self._is_lone = False
-        self._start = self._end = 0
-        if len(self._view) > _BUFFER_KEPT_MAX or self._memory.is_short:
-            self._drop_buffer()
+        received.start = end
+        responses = self.responses
+        responses.is_lone = True
+        self._sink.on_request(self, received.view[:end], 4, end, 1)
+        responses.is_lone = False
+        received.start = received.end = 0
+        if len(received.view) > _BUFFER_KEPT_MAX or self._memory.is_short:
+            received.drop()
         return True
 
     def _take_requests(self) -> None:
         if self._yielded:
             return
-        start, received = self._start, self._end
-        view = self._view[:received]
+        received, responses = self.received, self.responses
+        start, filled = received.start, received.end
+        view = received.view[:filled]
         turns, first = self._turns, start
         share = budget = 0 if turns.left <= 0 and turns.is_over() else turns.share
-        while received - start >= _FRAME_HEAD_SIZE and not self.closed:
+        while filled - start >= _FRAME_HEAD_SIZE and not self.closed:
             size, api_key = _FRAME_HEAD.unpack_from(view, start)
             if not _REQUEST_SIZE_MIN <= size <= self._frame_size_max:
                 raise ProtocolViolation(
@@ -156,23 +207,23 @@ class Connection(ReceiveBuffer, SendQueue):
                     f"{self._frame_size_max}, see socket.request.max.bytes)"
                 )
             end = start + FRAME_SIZE.size + size
-            if end > received or (
-                (self._pending or self._stalled or self._unsent > _UNSENT_MAX)
+            if end > filled or (
+                (self._pending or self._stalled or responses.unsent > _UNSENT_MAX)
                 and self._must_wait(api_key)
             ):
                 break
             if budget <= 0 or (api_key > _FETCH and not turns.may_begin()):
                 self._yield()
                 break
-            self._start = end
+            received.start = end
             handled, start = self._sink.on_request(self, view, start + 4, end, budget)
-            self._start = start
+            received.start = start
             budget = budget - handled if api_key <= _FETCH else 0
         turns.left -= share - budget + (start - first >> UNIT_SHIFT)
-        if start == received:
-            self._start = self._end = 0
-            if len(self._view) > _BUFFER_KEPT_MAX or self._memory.is_short:
-                self._drop_buffer()
+        if start == filled:
+            received.start = received.end = 0
+            if len(received.view) > _BUFFER_KEPT_MAX or self._memory.is_short:
+                received.drop()
 
     def _yield(self) -> None:
         """Goes on in a later turn of the loop, which others have a turn in too."""
@@ -180,7 +231,7 @@ class Connection(ReceiveBuffer, SendQueue):
         if not self._yielded:
             self._yielded = True
             rank = Rank.NEW if self._is_new else Rank.ANSWERED
-            self._turns.wait(self._take_turn, Rank.AHEAD if self._start else rank)
+            self._turns.wait(self._take_turn, Rank.AHEAD if self.received.start else rank)
 
     def _take_turn(self) -> None:
         self._yielded = self._stalled = False
@@ -188,11 +239,11 @@ class Connection(ReceiveBuffer, SendQueue):
 
     def _must_wait(self, api_key: int) -> bool:
         """Whether the next request must wait: for its turn, or for the peer to read replies."""
-        pending = self._pending
-        if not pending and self._unsent <= _UNSENT_MAX:
+        pending, unsent = self._pending, self.responses.unsent
+        if not pending and unsent <= _UNSENT_MAX:
             self._stalled = False
         else:
-            self._stalled = self._unsent > _UNSENT_MAX or not (
+            self._stalled = unsent > _UNSENT_MAX or not (
                 self._sink.is_pipelined(api_key)
                 and pending[-1].pipelined
                 and len(pending) < _PENDING_MAX
@@ -210,18 +261,18 @@ class Connection(ReceiveBuffer, SendQueue):
         if self.closed:
             release(reply.parts)
             return
-        pending = self._pending
+        pending, responses = self._pending, self.responses
         while pending and (parts := pending[0].parts) is not None:
             pending.popleft()
             for part in parts:
                 if isinstance(part, LogSlice):
-                    self.queue_slice(part)
+                    responses.queue_slice(part)
                 else:
-                    self.queue(part)
+                    responses.queue(part)
         if self._handling:
             return
-        self._flush()
-        if self._start == self._end:
+        self.flush()
+        if not self.received.unhandled_bytes:
             self._resume_reading()
         else:
             # Not at once: what is next may answer another connection, and that one's next a third.
@@ -237,33 +288,34 @@ class Connection(ReceiveBuffer, SendQueue):
         if not self.closed and not self._is_gone:
             self._set_reading(True)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Sends what can be sent."""
-        if self._warming or self._awaits_turn:
+        responses = self.responses
+        if responses.is_held:
             self._tell_unread()
             return
         try:
-            self._send_out()
+            responses.send_parts()
         except OSError:
             self._on_gone()
             return
         except Exception as error:  # noqa: BLE001 - as in `_handle`
             self.fail("a connection", error)
             return
-        if self._out or self._has_unread:
+        if responses.parts or self._has_unread:
             self._tell_unread()
-        if self._stalled and not (self._out or self._pending or self._yielded):
+        if self._stalled and not (responses.parts or self._pending or self._yielded):
             # All that they waited for has left, so the socket will not call.
             self._tasks.call_soon(self._go_on)
 
     def _tell_unread(self) -> None:
-        size = self.unread_memory
+        size = self.responses.unread_memory
         if size or self._has_unread:
             self._has_unread = size > 0
             self._sink.on_unread(self, size)
 
-    def _on_writable(self) -> None:
-        self._flush()
+    def on_writable(self) -> None:
+        self.flush()
         if not self.closed and self._stalled:
             self._handle()
         self._resume_reading()
@@ -279,7 +331,7 @@ class Connection(ReceiveBuffer, SendQueue):
         if turns.left < 0 and turns.is_over():
             self._is_gone = True
             self._set_reading(False)
-            self._set_writing(False)
+            self.responses.pause()
             turns.wait(self.close, Rank.AHEAD)
         else:
             self.close()
@@ -293,11 +345,10 @@ class Connection(ReceiveBuffer, SendQueue):
             return
         self.closed = True
         self._set_reading(False)
-        self._set_writing(False)
+        self.responses.pause()
         self._sock.close()
-        self._drop_buffer()
-        self._memory.leave(self)
-        self._release_out()
+        self.received.close()
+        self.responses.close()
         for reply in self._pending:
             release(reply.parts)
             if reply.parts is None and reply.on_abandon is not None:
@@ -311,22 +362,20 @@ class Connection(ReceiveBuffer, SendQueue):
         """Whether a request of this connection has not been answered yet."""
         return bool(self._pending)
 
-    @property
-    def awaited_bytes(self) -> int:
-        """What the peer has yet to read of its responses, if it must before it is heard, or else
-        to send of the request that it has begun; 0 while it is not the peer that is waited for."""
-        if self._unsent > _UNREAD_MAX:
-            return self._unsent
-        received = self._end - self._start
-        if not received or self._stalled or not self._reading:
-            return 0
-        if received < FRAME_SIZE.size:
-            return FRAME_SIZE.size - received
-        return int(FRAME_SIZE.unpack_from(self._buffer, self._start)[0]) + 4 - received
+    def drop_idle_buffer(self) -> None:
+        """Gives back the receive buffer, or most of it, if little or nothing is in it."""
+        if not self._handling:
+            self.received.shrink()
 
     @property
-    def peer_name(self) -> str:
-        return f"{self.peer[0]}:{self.peer[1]}"
+    def awaited_bytes(self) -> int:
+        """Bytes that the peer has yet to read of its responses, if it must before its next request
+        is handled, or else to send of the request that it has begun; 0 while the broker does not
+        wait for the peer."""
+        unsent = self.responses.unsent
+        if unsent > _UNREAD_MAX:
+            return unsent
+        return 0 if self._stalled or not self._reading else self.received.missing_bytes
 
     def _set_reading(self, wanted: bool) -> None:
         if wanted != self._reading:

@@ -10,6 +10,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.base.events import event
 from lakelog.runtime.api import Clock, Disk, Listener, Net, Socket, Tasks
 from lakelog.server.connections.connection import Connection
+from lakelog.server.connections.limits import Limits
 from lakelog.server.connections.registry import ConnectionRegistry
 from lakelog.server.connections.request_sink import RequestSink
 
@@ -55,7 +56,8 @@ class Acceptor:
         self._clock = clock
         self._config = config
         self._connections_max = connections_max
-        self._frame_size_max = config().get_int("socket.request.max.bytes")
+        frame_size_max = config().get_int("socket.request.max.bytes")
+        self._limits = Limits(frame_size_max, connections.memory, connections.turns)
         self._refused = 0
         self._closed = False
 
@@ -99,15 +101,13 @@ class Acceptor:
                 self._net,
                 self._disk,
                 self._tasks,
+                self._limits,
                 listener_name=self.name,
-                frame_size_max=self._frame_size_max,
-                memory=self._connections.memory,
-                turns=self._connections.turns,
             )
         except OSError:
             sock.close()
             return
-        limit = self._exceeded_limit(connection.peer[0])
+        limit = self._exceeded_limit(connection.session.peer[0])
         if limit is not None:
             sock.close()
             self._note_refusal(limit)

@@ -52,11 +52,13 @@ class MemoryRelief:
         for connection in list(self._connections):
             connection.drop_idle_buffer()
             look = _Look(
-                connection.last_active, connection.received_bytes, connection.awaited_bytes
+                connection.last_active,
+                connection.received.unhandled_bytes,
+                connection.awaited_bytes,
             )
-            if connection.held_bytes:
+            if connection.received.held_bytes:
                 self._looks[connection] = look
-            if connection in self._memory.waiting:
+            if connection.received.is_waiting:
                 since, first = waits.get(connection, (now, look))
                 self._waits[connection] = (since, look) if first == look else (now, look)
         self._close_slow(before, elapsed_s)
@@ -66,9 +68,9 @@ class MemoryRelief:
         """What those want, in bytes, who have waited for so long without getting on."""
         waiting = self._memory.waiting
         return {
-            connection: waiting[connection].size
+            connection: waiting[connection.received].size
             for connection, (since, _) in self._waits.items()
-            if connection in waiting and self._now - since >= patience_s
+            if connection.received in waiting and self._now - since >= patience_s
         }
 
     def _close_slow(self, before: dict[Connection, _Look], elapsed_s: float) -> None:
@@ -80,7 +82,7 @@ class MemoryRelief:
         for connection in sorted(left_s, key=left_s.__getitem__, reverse=True):
             if missing <= 0 or left_s[connection] <= FINISH_S:
                 return
-            missing -= connection.held_bytes
+            missing -= connection.received.held_bytes
             self._close(connection)
 
     def _close_deadlocked(self) -> None:
@@ -91,12 +93,12 @@ class MemoryRelief:
             missing -= waited[connection]
             if missing <= 0:
                 return
-            if connection.held_bytes:
-                missing -= connection.held_bytes
+            if connection.received.held_bytes:
+                missing -= connection.received.held_bytes
                 self._close(connection)
 
     def _close(self, connection: Connection) -> None:
-        self._closings.closing(connection.peer_name, _REASON)
+        self._closings.closing(connection.session.peer_name, _REASON)
         connection.close()
 
 

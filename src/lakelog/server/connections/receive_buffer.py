@@ -1,78 +1,81 @@
 """The bytes that a connection has received: one buffer, and its part of the budget of all.
 
-It holds requests that wait for their turn and the beginning of the next. It grows with what comes
-in, and its first few KiB are outside the budget.
+It holds requests that wait for their turn and the beginning of the next. It grows with the bytes
+that are received, and its first few KiB are outside the budget.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 
 from lakelog.server.connections.request_memory import RequestMemory
 
 FIRST_BUFFER_SIZE = 4 * 1024
-"""What a connection may receive into outside the budget of all connections."""
+"""Bytes that a connection may receive into outside the budget of all connections."""
 BUFFER_SIZE_MIN = 64 * 1024
 _UNHANDLED_MAX = 256 * 1024
 _AHEAD_MAX = 512 * 1024
-"""What a peer that sends ahead is let fill at a time."""
+"""Largest buffer, in bytes, of a client that sends ahead."""
 FRAME_SIZE = Struct(">i")
-"""Stands before each request and counts what follows."""
+"""Stands before each request and counts the bytes that follow."""
 
 
 class ReceiveBuffer:
-    """What is in use of `_buffer` lies between `_start` and `_end`; `_view` is a view of it.
+    """The bytes in use lie between `start` and `end` of `buffer`; `view` is a view of it.
 
-    While `_stalled`, what has been received waits for its turn; while `_handling`, it is read.
+    Whoever handles requests in place reads `view` and moves `start`; nobody calls a method of the
+    buffer meanwhile. In the budget it is an owner of its own.
     """
+
+    __slots__ = ("_memory", "buffer", "end", "start", "view")
 
     def __init__(self, memory: RequestMemory) -> None:
         self._memory = memory
-        self._buffer = bytearray(0)
-        self._view = memoryview(self._buffer)
-        self._start = 0
-        self._end = 0
-        self._handling = False
-        self._stalled = False
+        self.buffer = bytearray(0)
+        self.view = memoryview(self.buffer)
+        self.start = 0
+        self.end = 0
 
-    def _resume_reading(self) -> None:
-        """Called when it is worth asking for memory again."""
-        raise NotImplementedError
+    def make_room(self, resume: Callable[[], object], *, stalled: bool) -> bool:
+        """Return whether there is room to receive into.
 
-    def _make_room(self) -> bool:
-        """Grows with the bytes received, never by a declared length alone."""
-        used = self._end - self._start
-        if self._start:
-            rest = self._view[self._start : self._end]
+        The buffer grows with the bytes received, never by a declared length alone, and hardly if
+        its requests are `stalled`. If the budget is used up, `resume` is called when it is worth
+        asking again. Raises `MemoryError`.
+        """
+        used = self.end - self.start
+        if self.start:
+            rest = self.view[self.start : self.end]
             if not self._widen(rest):
-                self._view[:used] = rest
-        elif (self._stalled and used >= _UNHANDLED_MAX) or not self._grow(used):
+                self.view[:used] = rest
+        elif (stalled and used >= _UNHANDLED_MAX) or not self._grow(used, resume):
             return False
-        self._start = 0
-        self._end = used
+        self.start = 0
+        self.end = used
         return True
 
     def _widen(self, rest: memoryview) -> bool:
-        """For a peer that sends ahead: the more is taken at a time, the less each request costs."""
-        old = len(self._buffer)
+        """For a client that sends ahead: the more is taken at once, the less a request costs."""
+        old = len(self.buffer)
         size = max(BUFFER_SIZE_MIN, min(old * 4, _AHEAD_MAX))
         if size <= old or not self._memory.try_take(size - self.held_bytes):
             return False
         self._replace(size, rest)
         return True
 
-    def _grow(self, used: int) -> bool:
-        old = len(self._buffer)
+    def _grow(self, used: int, resume: Callable[[], object]) -> bool:
+        old = len(self.buffer)
         size = FIRST_BUFFER_SIZE
         if old:
             size = max(BUFFER_SIZE_MIN, min(old * 4, self._wanted(used)))
-            if not self._memory.take(self, size - self.held_bytes, self._resume_reading):
+            if not self._memory.take(self, size - self.held_bytes, resume):
                 return False
-        self._replace(size, self._view[:used])
+        self._replace(size, self.view[:used])
         return True
 
     def _replace(self, size: int, rest: memoryview) -> None:
-        """Another buffer, which begins with `rest`; what it takes has been granted."""
+        """Use another buffer, which begins with `rest`; its bytes have been granted."""
         try:
             grown = bytearray(size)
         except MemoryError:
@@ -80,42 +83,62 @@ class ReceiveBuffer:
             self._memory.give(self, granted - self.held_bytes)
             raise
         grown[: len(rest)] = rest
-        self._buffer = grown
-        self._view = memoryview(grown)
+        self.buffer = grown
+        self.view = memoryview(grown)
 
     def _wanted(self, used: int) -> int:
         """The size that holds the frame being received, and some of the next."""
-        if used < 4:
+        if used < FRAME_SIZE.size:
             return BUFFER_SIZE_MIN
-        (size,) = FRAME_SIZE.unpack_from(self._buffer, 0)
-        return max(used * 2, int(size) + 4 + BUFFER_SIZE_MIN)
+        (size,) = FRAME_SIZE.unpack_from(self.buffer, 0)
+        return max(used * 2, int(size) + FRAME_SIZE.size + BUFFER_SIZE_MIN)
 
-    def _drop_buffer(self) -> None:
+    def drop(self) -> None:
+        """Give back the buffer with all that it holds."""
         size = self.held_bytes
-        self._buffer = bytearray(0)
-        self._view = memoryview(self._buffer)
-        self._start = self._end = 0
+        self.buffer = bytearray(0)
+        self.view = memoryview(self.buffer)
+        self.start = self.end = 0
         if size:
             self._memory.give(self, size)
 
-    def drop_idle_buffer(self) -> None:
-        """Gives back the receive buffer, or most of it, if little or nothing is in it."""
-        rest = bytes(self._view[self._start : self._end][: FIRST_BUFFER_SIZE + 1])
-        if self._handling or len(rest) > FIRST_BUFFER_SIZE:
+    def shrink(self) -> None:
+        """Give back the buffer, or most of it, if little or nothing is in it."""
+        rest = bytes(self.view[self.start : self.end][: FIRST_BUFFER_SIZE + 1])
+        if len(rest) > FIRST_BUFFER_SIZE:
             return
-        self._drop_buffer()
+        self.drop()
         if rest:
-            self._grow(0)
-            self._view[: len(rest)] = rest
-            self._end = len(rest)
+            self._replace(FIRST_BUFFER_SIZE, memoryview(rest))
+            self.end = len(rest)
+
+    def close(self) -> None:
+        self.drop()
+        self._memory.leave(self)
 
     @property
     def held_bytes(self) -> int:
-        """What the receive buffer takes of the budget of all connections."""
-        size = len(self._buffer)
+        """Bytes of the budget of all connections that the buffer takes."""
+        size = len(self.buffer)
         return size if size > FIRST_BUFFER_SIZE else 0
 
     @property
-    def received_bytes(self) -> int:
-        """What has been received and not handled."""
-        return self._end - self._start
+    def unhandled_bytes(self) -> int:
+        """Bytes that have been received and not handled."""
+        return self.end - self.start
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the buffer waits for a part of the budget."""
+        return self in self._memory.waiting
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that the peer has yet to send of the request it has begun; 0 between requests."""
+        received = self.end - self.start
+        if not received:
+            return 0
+        if received < FRAME_SIZE.size:
+            return FRAME_SIZE.size - received
+        size = int(FRAME_SIZE.unpack_from(self.buffer, self.start)[0])
+        return size + FRAME_SIZE.size - received

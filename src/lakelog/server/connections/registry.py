@@ -40,7 +40,7 @@ class ConnectionRegistry:
 
     def add(self, connection: Connection) -> None:
         self._open[connection] = None
-        self._of_host[connection.peer[0]] += 1
+        self._of_host[connection.session.peer[0]] += 1
 
     def discard(self, connection: Connection) -> None:
         """Forget a connection that is closed; its unread responses are gone."""
@@ -48,7 +48,7 @@ class ConnectionRegistry:
         if connection not in self._open:
             return
         del self._open[connection]
-        host = connection.peer[0]
+        host = connection.session.peer[0]
         self._of_host[host] -= 1
         if not self._of_host[host]:
             del self._of_host[host]

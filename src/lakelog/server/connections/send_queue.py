@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from lakelog.runtime.api import Buffer, Disk, File, Net, Socket, Tasks
 from lakelog.server.connections.reply import Part, release
@@ -30,57 +30,88 @@ many: it takes up to milliseconds, and the page cache looks filled all the while
 """
 _SLICE_MEMORY = 512
 """Of a range that is queued, whatever its size: the bytes stay in their file."""
+_READ_MAX = 64 * 1024
+"""Bytes that are read at a time for a socket that does not send files."""
 _COPY_MAX = 32 * 1024
 """A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
 
 
-class SendQueue:
-    """`_out` is what has not been sent, of its first slice all but `_slice_sent` bytes; `_unsent`
-    is the size of all.
+class Sender(Protocol):
+    """The connection whose responses a queue sends."""
 
-    Nothing is sent while `_warming`. A thread must have been through the next `_cold` bytes of
-    files, and `_warm` is the range it has been through last, `_is_fresh` if a moment ago. While
-    `_is_lone`, the request that is being answered is the only one there is. While `_awaits_turn`,
-    nothing is sent before others have had theirs.
+    def on_writable(self) -> None:
+        """The socket has room, or it is the queue's turn."""
+        ...
+
+    def flush(self) -> None:
+        """Sends as much as can be sent."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SendQueue:
+    """The responses of one connection.
+
+    `parts` is what has not been sent, of its first slice all but `_slice_sent` bytes; `unsent` is
+    the size of all. Nothing is sent while `is_held`: a thread reads what is next (`_warming`), or
+    other connections have their turn first (`_awaits_turn`). A thread must have been through the
+    next `_cold` bytes of files, and `_warm` is the range it has been through last, `_is_fresh` if a
+    moment ago. While `is_lone`, the request that is being answered is the only one there is.
     """
 
+    __slots__ = (
+        "_awaits_turn",
+        "_cold",
+        "_disk",
+        "_is_fresh",
+        "_net",
+        "_sender",
+        "_sending",
+        "_slice_sent",
+        "_sock",
+        "_tasks",
+        "_warm",
+        "_warming",
+        "is_blocked",
+        "is_lone",
+        "parts",
+        "unsent",
+    )
+
     def __init__(
-        self, sock: Socket, net: Net, disk: Disk, tasks: Tasks, sending: SendTurns
+        self, sender: Sender, sock: Socket, net: Net, disk: Disk, tasks: Tasks, sending: SendTurns
     ) -> None:
+        self._sender: Sender | None = sender
+        """None once the connection is closed."""
         self._sock = sock
         self._net = net
         self._disk = disk
         self._tasks = tasks
         self._sending = sending
         self._awaits_turn = False
-        self._out: deque[Part] = deque()
-        self._unsent = 0
+        self.parts: deque[Part] = deque()
+        self.unsent = 0
         self._slice_sent = 0
         self._cold = 0
         self._warm: tuple[File | None, int, int] = (None, 0, 0)
         self._is_fresh = False
-        self._writing = False
+        self.is_blocked = False
+        """Whether the queue waits until the socket has room."""
         self._warming = False
-        self._is_lone = False
-        self.closed = False
+        self.is_lone = False
 
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def _flush(self) -> None:
-        """Called when more can be sent."""
-        raise NotImplementedError
-
-    def _on_writable(self) -> None:
-        raise NotImplementedError
+    @property
+    def is_held(self) -> bool:
+        return self._warming or self._awaits_turn
 
     def queue(self, data: Buffer) -> None:
         """Appends to what is sent, which is a response when no earlier one is waited for.
 
         What follows bytes that have not been tried to be sent goes out together with them.
         """
-        self._unsent += len(data)
-        out = self._out
+        self.unsent += len(data)
+        out = self.parts
         if out and type(last := out[-1]) is bytearray:
             last += data
         else:
@@ -88,13 +119,13 @@ class SendQueue:
 
     def send(self, data: bytes) -> None:
         """As `queue`; the answer to a lone request leaves at once, as far as there is room."""
-        if self._is_lone and not self._out:
+        if self.is_lone and not self.parts:
             try:
                 data = data[self._sock.send(data) :]
             except (BlockingIOError, InterruptedError):
                 pass
             except OSError:
-                self.close()
+                self._fail()
                 return
         if data:
             self.queue(data)
@@ -111,8 +142,8 @@ class SendQueue:
             self._cold = max(self._cold, 1)
         if head:
             self.queue(head)
-        self._unsent += part.size
-        self._out.append(part)
+        self.unsent += part.size
+        self.parts.append(part)
         if tail:
             self.queue(tail)
 
@@ -121,7 +152,7 @@ class SendQueue:
 
         What can be sent at once, is.
         """
-        if not self._is_lone or self._cold > 0 or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
+        if not self.is_lone or self._cold > 0 or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
             self.queue_slice(part, head, tail)
             return
         if part.size > SMALL and part.size > self._sending.left:
@@ -131,7 +162,7 @@ class SendQueue:
         try:
             sent += sock.send(head, self._net.MSG_MORE)
             if sent == 0:
-                sent = self._net.send_file(sock, part.file, part.position, size)
+                sent = self._send_file(part.file, part.position, size)
                 self._sending.spend(sent)
                 if sent == size and tail:
                     tail = tail[sock.send(tail) :]
@@ -139,7 +170,7 @@ class SendQueue:
             pass
         except OSError:
             part.release()
-            self.close()
+            self._fail()
             return
         if sent < 0:
             self.queue_slice(part, head[sent:], tail)
@@ -147,15 +178,15 @@ class SendQueue:
         if sent == size:
             part.release()
         else:
-            self._unsent += size - sent
+            self.unsent += size - sent
             self._slice_sent = sent
-            self._out.append(part)
+            self.parts.append(part)
         if tail:
             self.queue(tail)
 
-    def _send_out(self) -> None:
+    def send_parts(self) -> None:
         """As much as the peer takes now. Raises `OSError` if it is gone."""
-        out, before = self._out, self._unsent
+        out, before = self.parts, self.unsent
         budget = _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX
         if before > SMALL:
             if self._sending.left < SMALL:
@@ -176,23 +207,23 @@ class SendQueue:
                     else:
                         out[0] = memoryview(head)[sent:]
                 budget -= sent
-                self._unsent -= sent
+                self.unsent -= sent
         except (BlockingIOError, InterruptedError):
             pass
         if before > SMALL:
-            self._sending.spend(before - self._unsent)
-        if self._writing or out:
-            self._set_writing(bool(out))
+            self._sending.spend(before - self.unsent)
+        if self.is_blocked or out:
+            self._set_blocked(bool(out))
 
     def _wait_for_turn(self) -> None:
         self._awaits_turn = True
-        self._set_writing(False)
+        self._set_blocked(False)
         self._sending.wait(self._on_turn)
 
     def _on_turn(self) -> None:
         self._awaits_turn = False
-        if not self.closed:
-            self._on_writable()
+        if self._sender is not None:
+            self._sender.on_writable()
 
     def _send_slice(self, head: LogSlice, most: int) -> int | None:
         """Bytes sent, or none if a thread must read the range first."""
@@ -202,16 +233,25 @@ class SendQueue:
             self._read_first(head, position, min(rest, SEND_SIZE_MAX))
             return None
         self._is_fresh = False
-        sent = self._net.send_file(self._sock, head.file, position, count)
+        sent = self._send_file(head.file, position, count)
         if not sent:
             raise OSError("the segment ends before its index says")
         self._cold -= sent
         self._slice_sent += sent
         if self._slice_sent == head.size:
             self._slice_sent = 0
-            self._out.popleft()
+            self.parts.popleft()
             head.release()
         return sent
+
+    def _send_file(self, file: File, position: int, count: int) -> int:
+        """Send a range that is in the page cache; return the bytes that the socket took.
+
+        A socket that changes what it sends (TLS) cannot have the kernel send the file.
+        """
+        if self._sock.sends_files:
+            return self._net.send_file(self._sock, file, position, count)
+        return self._sock.send(file.read_at(position, min(count, _READ_MAX)))
 
     def _may_send(self, file: File, position: int, count: int) -> bool:
         """Whether the loop will not wait for the device.
@@ -233,7 +273,7 @@ class SendQueue:
         more, but not so much that the device keeps those who write to it waiting.
         """
         self._warming = True
-        self._set_writing(False)
+        self._set_blocked(False)
         file, start, end = self._warm
         follows = file is head.file and start <= position <= end
         size = max(count, _SEQUENCE_SIZE if follows else 0)
@@ -250,30 +290,44 @@ class SendQueue:
     def _on_read(self, held: LogSlice, size: int, work: Any) -> None:
         self._warm = held.file, held.position, held.position + size
         held.release()
-        if self.closed:
+        sender = self._sender
+        if sender is None:
             return
         self._warming = False
         self._is_fresh = True
         if work.exception() is not None:
-            self.close()
+            sender.close()
             return
         if work.result():
             self._cold = _COLD_FOR
-        self._flush()
+        sender.flush()
 
-    def _release_out(self) -> None:
+    def pause(self) -> None:
+        """Wait for the socket no longer."""
+        self._set_blocked(False)
+
+    def _fail(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+
+    def close(self) -> None:
         """Nothing is sent any more."""
-        release(list(self._out))
-        self._out.clear()
+        self._sender = None
+        release(list(self.parts))
+        self.parts.clear()
 
     @property
     def unread_memory(self) -> int:
         """What responses take that have not been sent: of a range of a file, what describes it."""
-        if not self._unsent:
+        if not self.unsent:
             return 0
-        return sum(_SLICE_MEMORY if isinstance(part, LogSlice) else len(part) for part in self._out)
+        return sum(
+            _SLICE_MEMORY if isinstance(part, LogSlice) else len(part) for part in self.parts
+        )
 
-    def _set_writing(self, wanted: bool) -> None:
-        if wanted != self._writing:
-            self._writing = wanted
-            self._net.on_writable(self._sock, self._on_writable if wanted else None)
+    def _set_blocked(self, wanted: bool) -> None:
+        if wanted != self.is_blocked:
+            self.is_blocked = wanted
+            sender = self._sender
+            assert sender is not None
+            self._net.on_writable(self._sock, sender.on_writable if wanted else None)

@@ -51,7 +51,7 @@ class SharedLimit:
             if left <= enough:
                 return
             left -= held[connection]
-            self._closings.closing(connection.peer_name, self._reason)
+            self._closings.closing(connection.session.peer_name, self._reason)
             connection.close()
 
 

@@ -71,7 +71,7 @@ class ConnectionSweep:
         if elapsed_s > PROGRESS_S:
             if begun.awaited - latest.awaited < elapsed_s * RATE_MIN:
                 self._closings.closing(
-                    connection.peer_name,
+                    connection.session.peer_name,
                     "its request does not go on, or it does not read its responses",
                 )
                 connection.close()

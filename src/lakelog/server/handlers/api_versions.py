@@ -30,7 +30,7 @@ def handle(broker: Broker, context: Context, request: ApiVersionsRequest) -> Api
     if context.version >= _SOFTWARE_SINCE:
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        context.connection.client_software = f"{name} {version}"
+        context.connection.session.client_software = f"{name} {version}"
     if context.version >= _CLUSTER_CHECK_SINCE and _is_elsewhere(broker, request):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     return ApiVersionsResponse(

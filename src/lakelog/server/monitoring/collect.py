@@ -77,7 +77,9 @@ def _requests(broker: Broker) -> Iterator[str]:
 def _connections(dispatcher: Dispatcher) -> Iterator[str]:
     """Clients may say anything of themselves, so only the most frequent answers have a label."""
     connections = dispatcher.connections
-    software: Counter[str] = Counter(each.client_software or _UNKNOWN for each in connections)
+    software: Counter[str] = Counter(
+        each.session.client_software or _UNKNOWN for each in connections
+    )
     common = dict(software.most_common(_SOFTWARE_MAX))
     others = software.total() - sum(common.values())
     if others:

@@ -196,9 +196,9 @@ class FetchRepeat(KnownRequest[FetchKey]):
         partition.fetched_bytes += size_found
         head = self._frames.head(correlation_id, partition, target, size_found)
         if records.is_resident:
-            connection.send_slice(records, head, self._tail)
+            self._responses.send_slice(records, head, self._tail)
         else:
-            connection.queue_slice(records, head, self._tail)
+            self._responses.queue_slice(records, head, self._tail)
         return 1
 
     def _target_at(self, offset: int | None, session: FetchSession | None) -> FetchTarget:
@@ -240,5 +240,5 @@ class FetchRepeat(KnownRequest[FetchKey]):
 
     def _on_late(self, context: Context) -> None:
         requests = self._broker.requests
-        took, peer = requests.monotonic() - context.begun, context.connection.peer_name
+        took, peer = requests.monotonic() - context.begun, context.connection.session.peer_name
         requests.on_late(context.api, context, peer, took, context.size_bytes)

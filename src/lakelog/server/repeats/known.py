@@ -27,7 +27,17 @@ class KnownRequest(ABC, Generic[K]):
         place: the partition, by the topic's name or id as in the request.
     """
 
-    __slots__ = ("_broker", "_connection", "_partition", "_tail", "api", "key", "note", "place")
+    __slots__ = (
+        "_broker",
+        "_connection",
+        "_partition",
+        "_responses",
+        "_tail",
+        "api",
+        "key",
+        "note",
+        "place",
+    )
 
     def __init__(self, broker: Broker, context: Context, key: K, place: PartitionKey) -> None:
         self.api: Api = context.api
@@ -36,6 +46,7 @@ class KnownRequest(ABC, Generic[K]):
         self.note = broker.requests.durations(context.api).note
         self._broker = broker
         self._connection = context.connection
+        self._responses = context.connection.responses
         self._partition: Partition | None = None
         """Set once the request is prepared."""
         self._tail = _TAGS if context.version >= self.api.flexible_from else b""

@@ -126,7 +126,7 @@ class ProduceRepeat(KnownRequest[_Key]):
         else:
             columns = numbers[:count], offsets, [-1] * count, [log_start] * count
             answer = self._response.pack_rows(count, *columns)
-        self._connection.send(answer)
+        self._responses.send(answer)
         return count
 
     def _append_sampled(
@@ -163,7 +163,7 @@ class ProduceRepeat(KnownRequest[_Key]):
         else:
             sampling.left -= 1
         broker.purgatory.check_soon(partition.key)
-        self._connection.send(self._response.pack(number, base, append_time_ms, log_start))
+        self._responses.send(self._response.pack(number, base, append_time_ms, log_start))
         return 1
 
     def _refuse(self, number: int, error: KafkaError) -> None:

@@ -52,7 +52,7 @@ class Context(Reply):
 
     @property
     def client_host(self) -> str:
-        return self.connection.peer[0]
+        return self.connection.session.peer[0]
 
     def reply(self, response: Any) -> None:
         """Completes the reply; none means that the request is not answered.

@@ -112,11 +112,11 @@ class Dispatcher:
         return api_key == _PRODUCE
 
     def on_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
-        self._closings.closing(connection.peer_name, violation)
+        self._closings.closing(connection.session.peer_name, violation)
         connection.close()
 
     def on_failure(self, connection: Connection, what: str, error: Exception) -> None:
-        self._closings.bug(what, connection.peer_name, error)
+        self._closings.bug(what, connection.session.peer_name, error)
         connection.close()
 
     def on_unread(self, connection: Connection, size: int) -> None:
@@ -146,7 +146,7 @@ class Dispatcher:
                 for _ in range(count - 1):
                     repeat.note(took)
                 if took > requests.noteworthy_s:
-                    peer, size = connection.peer_name, following - start
+                    peer, size = connection.session.peer_name, following - start
                     requests.on_noteworthy(repeat.api, repeat.key, peer, took, size)
                 return count, following
             if following != start:
@@ -203,13 +203,14 @@ class Dispatcher:
         took = self._requests.monotonic() - begin
         route.note(took)
         if took > self._requests.noteworthy_s:
-            peer = context.connection.peer_name
+            peer = context.connection.session.peer_name
             self._requests.on_noteworthy(route.api, context, peer, took, size)
 
     def _on_late(self, context: Context) -> None:
         if context.size_bytes > UNCOUNTED_MAX:
             self.waiting.remove(context)
-        took, peer = self._requests.monotonic() - context.begun, context.connection.peer_name
+        took = self._requests.monotonic() - context.begun
+        peer = context.connection.session.peer_name
         self._requests.on_late(context.api, context, peer, took, context.size_bytes)
 
     def _reply(self, route: Route, context: Context, response: Any) -> None:
@@ -283,7 +284,7 @@ class Dispatcher:
             context.complete([])
 
     def _bug(self, api: Api, connection: Connection, error: BaseException) -> ProtocolViolation:
-        self._closings.bug(api.name, connection.peer_name, error)
+        self._closings.bug(api.name, connection.session.peer_name, error)
         return ProtocolViolation(f"{api.name} failed: {error!r}")
 
 

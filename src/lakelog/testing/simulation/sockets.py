@@ -27,6 +27,8 @@ class _Ended(Protocol):
 class SimulatedSocket:
     """See `lakelog.runtime.api.Socket`."""
 
+    sends_files = True
+
     def __init__(self, net: Network, process: Process, name: Address, peer: Address) -> None:
         self._net = net
         self._name = name

@@ -49,17 +49,17 @@ def test_a_frame_of_a_forbidden_size_ends_the_connection_before_it_is_buffered()
         assert connection.closed
         assert world.socket_closed
         assert sink.requests == []
-        assert len(connection._buffer) <= 64 * 1024
+        assert len(connection.received.buffer) <= 64 * 1024
 
 
 def test_memory_grows_with_what_is_received_not_with_what_is_announced() -> None:
     world, _, connection = connect()
     world.incoming += struct.pack(">ih", 4 << 20, 0) + b"y" * 100
     world.run()
-    assert len(connection._buffer) <= 64 * 1024
+    assert len(connection.received.buffer) <= 64 * 1024
     world.incoming += b"y" * 200_000
     world.run()
-    assert len(connection._buffer) <= 4 * 200_100
+    assert len(connection.received.buffer) <= 4 * 200_100
 
 
 def test_a_request_waits_for_the_one_before_it() -> None:
@@ -141,7 +141,7 @@ def test_requests_behind_large_responses_go_on_when_those_leave_at_once() -> Non
     world.incoming += b"".join(map(frame, requests))
     world.run()
     assert sink.requests == requests
-    assert not connection.received_bytes
+    assert not connection.received.unhandled_bytes
 
 
 def test_a_peer_that_does_not_read_is_not_read_from() -> None:
@@ -247,7 +247,7 @@ def test_an_idle_connection_holds_no_buffer() -> None:
     world.incoming += frame(request(1))
     world.run()
     connection.drop_idle_buffer()
-    assert len(connection._buffer) == 0
+    assert len(connection.received.buffer) == 0
     world.incoming += frame(request(2))[:5]
     world.run()
     connection.drop_idle_buffer()
@@ -287,7 +287,7 @@ def test_a_large_buffer_is_given_back_as_soon_as_its_request_is_handled() -> Non
     world.run()
     assert len(sink.requests) == 1
     assert memory.used == 0
-    assert len(connection._buffer) == 0
+    assert len(connection.received.buffer) == 0
 
 
 def test_a_request_that_does_not_go_on_ends_its_connection() -> None:
@@ -415,7 +415,7 @@ def test_many_requests_of_one_connection_leave_the_loop_to_others(key: int, most
             assert world.readable is not None
             world.readable()
         assert len(sink.requests) - handled <= most
-        assert connection.received_bytes < 600_000
+        assert connection.received.unhandled_bytes < 600_000
         assert len(world.soon) <= 1
         handled = len(sink.requests)
     assert bytes(world.sent).startswith(b"<" + request(0, key) + b"><" + request(1, key) + b">")
@@ -495,7 +495,7 @@ def test_one_response_too_many_waits_until_some_are_read() -> None:
         world.incoming += frame(request(number, size=400_000))
     world.run()
     assert len(sink.requests) == 3
-    assert connection.unread_memory < 1_300_000
+    assert connection.responses.unread_memory < 1_300_000
     world.room = 1 << 30
     world.run()
     assert len(sink.requests) == 10
@@ -506,9 +506,9 @@ def test_a_short_rest_keeps_no_large_buffer() -> None:
     world, sink, connection = connect(memory=memory)
     world.incoming += frame(request(1, size=60_000)) + frame(request(2, size=50))[:20]
     world.run()
-    assert connection.held_bytes
+    assert connection.received.held_bytes
     connection.drop_idle_buffer()
-    assert (connection.held_bytes, memory.used) == (0, 0)
+    assert (connection.received.held_bytes, memory.used) == (0, 0)
     world.incoming += frame(request(2, size=50))[20:] + frame(request(3, size=60_000))
     world.run()
     assert len(sink.requests) == 3

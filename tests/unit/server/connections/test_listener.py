@@ -137,7 +137,7 @@ def test_no_more_than_max_connections_of_one_address(caplog: pytest.LogCaptureFi
     world.run_timers()
     assert "2 connections refused, max.connections.per.ip=2 of 10.0.0.1" in caplog.text
     for connection in list(world.dispatcher.connections):
-        if connection.peer[0] == "10.0.0.1":
+        if connection.session.peer[0] == "10.0.0.1":
             connection.close()
     assert refused(world.connect("10.0.0.1", "10.0.0.1", "10.0.0.1")) == [2]
 

@@ -23,6 +23,23 @@ def test_file_slices_go_out_between_the_bytes_and_are_released_once(seed: int | 
     assert found.released == 1
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_a_socket_that_sends_no_files_is_given_their_bytes(seed: int | None, at_once: bool) -> None:
+    """As a socket that encrypts."""
+    world, sink, _ = connect(seed)
+    world.sends_files = False
+    data = random.Random(5).randbytes(300_000)
+    found = FakeSlice(data)
+    found.is_resident = True if at_once else None
+    sink.slices[request(1)] = found
+    sink.at_once = at_once
+    world.incoming += frame(request(1))
+    world.run()
+    assert bytes(world.sent) == (b"<<<" + data + b">>>" if at_once else b"<" + data + b">")
+    assert (found.released, world.files_sent) == (1, 0)
+
+
 def test_a_cold_range_is_read_ahead_before_it_is_sent() -> None:
     world, sink, _ = connect()
     found = FakeSlice(b"z" * 100)

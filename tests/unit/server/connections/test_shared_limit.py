@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from connection_world import FakeWorld
+from lakelog.server.connections.session import Session
 from lakelog.server.connections.shared_limit import SharedLimit
 from lakelog.server.event_log.closing_log import ClosingLog
 from storage_kit import ManualClock
@@ -12,9 +14,8 @@ from storage_kit import ManualClock
 class Held:
     """A connection, as far as a bound knows it; what it holds outlives it."""
 
-    peer_name = "a peer"
-
     def __init__(self) -> None:
+        self.session = Session(FakeWorld(), "PLAINTEXT")
         self.closed = False
 
     def close(self) -> None:

@@ -261,7 +261,7 @@ def test_peers_that_do_not_read_are_closed_as_soon_as_their_responses_take_too_m
 
     def answer(context: Context, request: Any) -> MetadataResponse:
         nonlocal highest
-        unread = sum(each.unread_memory for each in broker.dispatcher.connections)
+        unread = sum(each.responses.unread_memory for each in broker.dispatcher.connections)
         assert unread == broker.dispatcher.connections.unread.total
         highest = max(highest, unread)
         return large
