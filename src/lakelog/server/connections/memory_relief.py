@@ -8,7 +8,7 @@ hold a part and wait for more, and that for `DEADLOCK_S`, the last of them are c
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class MemoryRelief:
     """`run` is called every few seconds, with the time on the monotonic clock."""
 
     def __init__(
-        self, connections: Collection[Connection], memory: RequestMemory, closings: ClosingLog
+        self, connections: Iterable[Connection], memory: RequestMemory, closings: ClosingLog
     ) -> None:
         self._connections = connections
         self._memory = memory
