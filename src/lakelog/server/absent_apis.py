@@ -72,4 +72,4 @@ ABSENT_APIS = (
     AbsentApi(93, "StreamsGroupTopologyDescriptionUpdate", _STREAMS),
     AbsentApi(94, "UnregisterController", _QUORUM),
 )
-"""By key. With the served ones these are all keys, but for 4 to 7, which have no versions."""
+"""By key. These and the served ones are all keys except 4 to 7, which have no versions."""

@@ -26,9 +26,7 @@ from lakelog.metadata.controller.brokers import (
 from lakelog.metadata.errors import MetadataError
 from lakelog.metadata.image import MetadataImage
 from lakelog.metadata.log import MetadataLog
-from lakelog.metadata.records import (
-    Record,
-)
+from lakelog.metadata.records import Record
 from lakelog.replica.fetch_session import FetchSessions
 from lakelog.replica.partitions import Partitions
 from lakelog.replica.purgatory import Purgatory
@@ -214,9 +212,9 @@ class Server:
     # Starting
 
     async def start(self) -> None:
-        """Raises `StartError`; whatever had been started is then stopped again.
+        """Start the broker. Raises `StartError`, after stopping the parts that had been started.
 
-        So it is when this is cancelled, and the folder is left as clean as it was found.
+        A cancelled start stops them as well, and leaves the folder as clean as it was.
         """
         self._bind()
         try:
@@ -261,7 +259,7 @@ class Server:
             raise
 
     async def _open_metadata(self) -> None:
-        """Finds out who this is, and records that it has started."""
+        """Determine the cluster id, and record the start of this broker."""
         node_id, random = self._options.node_id, self._environment.random
         names = self._environment.disk.list(self._options.data)
         has_logs = any(parse_dir_name(name) is not None for name in names)
@@ -339,7 +337,7 @@ class Server:
         self._coordinators.follow(old, new, records)
 
     def _wake_fetches(self, old: MetadataImage, gone: list[tuple[str, bytes]]) -> None:
-        """A fetch that waits on a deleted topic is answered that it is unknown."""
+        """Answer fetches that wait on a deleted topic with an error."""
         for _, topic_id in gone:
             topic = old.topic_by_id(topic_id)
             for index in sorted(topic.partitions) if topic is not None else ():
@@ -353,7 +351,7 @@ class Server:
     # Running short
 
     def _on_shortage_over(self) -> None:
-        """Does what could not be done: logs are made, and read by coordinators."""
+        """Create the logs that there was no space for, and load them into coordinators."""
         self._environment.tasks.spawn(self._catch_up(), name="catch up")
 
     async def _catch_up(self) -> None:
@@ -372,7 +370,7 @@ class Server:
         )
 
     async def stop(self) -> None:
-        """A clean stop: the next start scans nothing."""
+        """Stop cleanly: the next start need not scan logs."""
         self._monitoring.stage = Stage.STOPPING
         self._close_listeners()
         for connection in list(self._dispatcher.connections):
@@ -388,9 +386,9 @@ class Server:
         await self._monitoring.stop()
 
     async def _close_directory(self) -> None:
-        """The threads wait for the device together, so that one commit of its journal serves all.
+        """Close the logs in threads that wait for the device together.
 
-        Nothing else is going on that they could meet.
+        So one commit of the file system's journal serves all. Nothing else runs beside them.
         """
         offload = self._environment.tasks.offload
         with closing(self._directory.closing(self._partitions.high_watermarks)) as steps:

@@ -1,4 +1,4 @@
-"""What a request handler can reach: the broker's parts, by name.
+"""The parts of the broker that request handlers use, by name.
 
 It decides nothing and does no I/O; `app` builds it.
 """
@@ -34,7 +34,7 @@ from lakelog.server.upkeep.stored_checks import StoredChecks
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker as a client is told of it."""
+    """A broker as a response to a client describes it."""
 
     node_id: int
     host: str
@@ -44,8 +44,10 @@ class Node:
 
 @dataclass(slots=True)
 class Broker:
-    """One per process. `advertised` maps a listener's name to the address clients are told;
-    `checkpointed` waits until it is durable where the logs begin, and tells if it is."""
+    """One per process. `advertised` maps a listener's name to the address in responses to clients.
+
+    `checkpointed` waits until the log start offsets are durable, and returns whether they are.
+    """
 
     node_id: int
     cluster_id: str
@@ -76,13 +78,13 @@ class Broker:
     fetch_bytes_max: int = field(init=False)
     known_metadata: KnownMetadata = field(default_factory=KnownMetadata)
     noted_starts: dict[Partition, int] = field(default_factory=dict)
-    """Where partitions began before deletions of records that are not durable yet."""
+    """Log start offsets before deletions of records that are not durable yet."""
 
     def __post_init__(self) -> None:
         self.use_config(self.static_config)
 
     def use_config(self, config: BrokerConfig) -> None:
-        """Called at each dynamic change."""
+        """Adopt a configuration; called at each dynamic change."""
         self.config = config
         self.fetch_bytes_max = config.get_int("fetch.max.bytes")
         self.requests.log_slower_than(config.get_int("lakelog.slow.request.ms"))
@@ -93,9 +95,9 @@ class Broker:
         return self.metadata.image
 
     def self_for(self, connection: Connection) -> Node:
-        """This broker as the client behind `connection` can reach it.
+        """Return this broker with an address that the client of `connection` can reach.
 
-        Without an advertised address that is the local address of the connection itself: right on
+        Without an advertised address that is the local address of the connection: right on
         loopback, in a LAN and with several interfaces.
         """
         host, port = self.advertised.get(connection.session.listener_name, connection.session.local)
@@ -103,7 +105,7 @@ class Broker:
         return Node(self.node_id, host, port, own.rack if own is not None else None)
 
     def nodes_for(self, connection: Connection) -> list[Node]:
-        """Every broker that has an address, this one as `self_for` says."""
+        """Return every broker that has an address; this one as `self_for` does."""
         nodes = [self.self_for(connection)]
         for broker in self.image.brokers.values():
             if broker.broker_id != self.node_id and broker.endpoints:

@@ -1,4 +1,4 @@
-"""Everything outside a broker, as its object graph is given it."""
+"""The environment of a broker: clock, disk, network, tasks, and the metadata store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakelog.runtime.api import Clock, Disk, Net, Processes, Random, Tasks
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The seams of one broker."""
+    """The environment of one broker, which a simulation replaces."""
 
     clock: Clock
     disk: Disk
@@ -23,8 +23,8 @@ class Environment:
     metadata: MetadataStore
     """Not yet open."""
     open_files_max: int
-    """Of logs; connections and everything else come on top."""
+    """Open files of logs; connections and everything else come on top."""
     fsyncs: Durations = field(default_factory=Durations)
-    """To which the disk adds, if it tells of them."""
+    """Durations of fsyncs, which the disk adds."""
     connections_max: int = sys.maxsize
-    """What the descriptors of the process leave to connections of clients."""
+    """Connections of clients for which the process has descriptors."""

@@ -1,4 +1,4 @@
-"""What `serve` is started with, and what it says once it is ready."""
+"""The options of `serve`, the description of a ready broker, and the errors of a start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakelog.base.config.broker_config import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class ReadyInfo:
-    """`listeners` are (name, host, port) as bound, with the real port where 0 was asked."""
+    """`listeners` are (name, host, port) as bound, with the real port if 0 was requested."""
 
     listeners: tuple[tuple[str, str, int], ...]
     data: Path
@@ -28,7 +28,7 @@ class ReadyInfo:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What a line of JSON says of it."""
+        """The fields of the line in JSON."""
         return {
             "version": __version__,
             "listeners": [f"{name}://{host}:{port}" for name, host, port in self.listeners],
@@ -38,7 +38,7 @@ class ReadyInfo:
         }
 
     def __str__(self) -> str:
-        """The line that is logged."""
+        """Return the line that is logged."""
         return (
             f"lakelog {__version__} ready on {self.address} "
             f"(node {self.node_id}, cluster {self.cluster_id}, data in {self.data})"
@@ -50,7 +50,7 @@ class ServeOptions:
     """`listen` is HOST:PORT; when empty, the configuration's `listeners` are used.
 
     `http` is HOST:PORT of the metrics and health pages; empty for none.
-    `advertise` maps a listener's name to the (host, port) that clients are told.
+    `advertise` maps a listener's name to the (host, port) in responses to clients.
     """
 
     data: Path
@@ -63,7 +63,7 @@ class ServeOptions:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """(host, port) of HOST:PORT, where the host of an IPv6 address is in brackets."""
+    """Return (host, port) of HOST:PORT; an IPv6 address is in brackets. Raises `StartError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise StartError(f"{text!r} is not HOST:PORT")
@@ -71,7 +71,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 class StartError(Exception):
-    """The broker cannot start; the text says why and what to do."""
+    """The broker cannot start; the message says why and what to do."""
 
 
 class ListenError(StartError):

@@ -23,14 +23,14 @@ from lakelog.server.upkeep.descriptors import LIMIT_MIN, Descriptors
 logger = logging.getLogger(__name__)
 
 _NEEDED_LATER = ("lakelog.wire.decoder", "lakelog.wire.encoder", "re2", "shutil")
-"""Modules that a start has no use for. They are imported while there are descriptors, so that the
-first request or chore that needs one opens no file for it."""
+"""Modules that a start does not need. They are imported while there are descriptors, so that the
+first request or task that needs one opens no file for it."""
 _SETTLED_S = 1.0
-"""After being ready."""
+"""Seconds after the broker is ready."""
 
 
 def serve(options: ServeOptions) -> int:
-    """Runs a broker until SIGTERM or SIGINT, then stops it cleanly; returns the exit status.
+    """Run a broker until SIGTERM or SIGINT, stop it cleanly, and return the exit status.
 
     Raises `StartError`.
     """
@@ -74,7 +74,7 @@ async def _serve(options: ServeOptions) -> None:
     try:
         if await _start(server, stopping):
             logger.info("%s", server.ready_info, extra=event("ready", **server.ready_info.fields))
-            # What a start has made stays; to look at it once again takes tens of milliseconds.
+            # Objects of the start stay; a collection that visits them takes tens of milliseconds.
             gc.freeze()
             options.ready(server.ready_info)
             loop.call_soon(_import_next, iter(_NEEDED_LATER))
@@ -86,7 +86,7 @@ async def _serve(options: ServeOptions) -> None:
 
 
 def _import_next(names: Iterator[str]) -> None:
-    """Imports one module in each turn of the loop."""
+    """Import one module in each turn of the loop."""
     name = next(names, None)
     if name is not None:
         import_module(name)
@@ -94,9 +94,9 @@ def _import_next(names: Iterator[str]) -> None:
 
 
 def _keep_what_there_is() -> None:
-    """Collects garbage, and takes what is left out of all later collections.
+    """Collect garbage, and exclude the remaining objects from all later collections.
 
-    One that went through the modules and all logs would hold the loop for tens of milliseconds.
+    A collection that visits the modules and all logs blocks the loop for tens of milliseconds.
     """
     gc.collect()
     gc.freeze()
@@ -112,7 +112,7 @@ async def _stop(server: Server, clock: SystemClock) -> None:
 
 
 async def _start(server: Server, stopping: asyncio.Event) -> bool:
-    """False if the broker was told to stop before it was ready."""
+    """Return False if the broker was stopped before it was ready."""
     starting = asyncio.ensure_future(server.start())
     told = asyncio.ensure_future(stopping.wait())
     await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
-"""The broker's settings in force: what it was started with under what has been set since.
+"""The broker's settings in force: those of its start, overridden by settings made since.
 
-`serve --set` goes before values that earlier runs have stored. A value that is set while the broker
-runs goes before `--set`, so the newest statement counts.
+`serve --set` overrides values that earlier runs have stored. A value that is set while the broker
+runs overrides `--set`, so the newest setting counts.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ logger = logging.getLogger(__name__)
 
 
 class Settings:
-    """Keeps `broker.config`, and which static settings go before stored ones."""
+    """Keeps `broker.config`, and which static settings override stored ones."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def start(self, image: MetadataImage) -> None:
-        """Warns of stored values that the command line overrules."""
+        """Warn of stored values that the command line overrides."""
         self._use(image)
         static = self._broker.static_config
         for key in sorted(static.forced):
@@ -42,7 +42,7 @@ class Settings:
                 )
 
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Called for each new image."""
+        """Adopt the settings of a new image."""
         if new.config_map is old.config_map:
             return
         forced = self._broker.static_config.forced
@@ -63,9 +63,9 @@ class Settings:
             )
 
     def _stored(self, image: MetadataImage, key: str) -> dict[str, str]:
-        """The values of a key that were set for all brokers and for this one.
+        """Return the stored values of a key, for all brokers and for this one.
 
-        By the option of `lakelog config` that stands for whose they are.
+        The keys are the options of `lakelog config` that name the brokers.
         """
         node_id = self._broker.node_id
         targets = {"--all-brokers": "", f"--broker {node_id}": str(node_id)}

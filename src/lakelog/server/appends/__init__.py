@@ -1,5 +1,5 @@
-"""What a batch may need besides the append itself: a walk, a verification, an acknowledgement.
+"""The steps around an append: a walk over the records, a verification, an acknowledgement.
 
 Start with `slow_batches`, which checks batches that take too long for one turn of the loop. The
-append is the partition's (`lakelog.replica.partition`); who asks for it is `handlers.produce`.
+append itself is in `lakelog.replica.partition`, and its caller in `handlers.produce`.
 """

@@ -1,7 +1,7 @@
-"""Waits until what was appended is committed: with `durability=fsync`, until it is durable.
+"""Waits until appended records are committed: with `durability=fsync`, until they are durable.
 
-All that waits for a partition shares its next flush: what is appended while one is under way is
-made durable by the one after it.
+All waiting appends of a partition share its next flush. Records appended during a flush become
+durable by the next one.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ from lakelog.runtime.api import Tasks
 
 
 class Appended(NamedTuple):
-    """What has to be committed: everything in the partition before `end_offset`."""
+    """An append that has to be committed: all of the partition before `end_offset`."""
 
     partition: Partition
     end_offset: int
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is, or never will be from here."""
+        """Whether the append is committed, or will not be by this broker."""
         partition = self.partition
         return partition.watermark.offset >= self.end_offset or not partition.is_online
 
     def check(self) -> None:
-        """Raises `KafkaError` if it is not: why it never will be, or that it is not yet."""
+        """Raise `KafkaError` unless the append is committed.
+
+        The error is that of an offline partition, or REQUEST_TIMED_OUT.
+        """
         if self.partition.watermark.offset < self.end_offset:
             self.partition.check_online()
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it is written, and not yet durable")
@@ -40,8 +43,8 @@ class Acknowledgement:
     """A `Wait` for several appends.
 
     Args:
-        settled: called once nothing is left to wait for, or at the deadline.
-        failed: called with what `settled` raised, a bug of whoever waits: others go on.
+        settled: called once all appends are settled, or at the deadline.
+        failed: called with an exception of `settled`, so that other waits are not affected.
     """
 
     __slots__ = ("_appended", "_failed", "_settled")
@@ -70,7 +73,10 @@ class Acknowledgement:
 
 
 async def committed(appended: Appended, purgatory: Purgatory, tasks: Tasks) -> None:
-    """Returns when it is; raises `KafkaError` if the partition fails or goes before that."""
+    """Return when the append is committed.
+
+    Raises `KafkaError` if the partition fails or is deleted before.
+    """
     if not appended.is_settled:
         done: asyncio.Future[None] = tasks.future()
         wait = Acknowledgement([appended], lambda: _wake(done), done.set_exception)

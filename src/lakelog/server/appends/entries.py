@@ -1,4 +1,4 @@
-"""One batch of a Produce request: what it may not be, and the result of a rejected one."""
+"""One batch of a Produce request: its checks against the request, and its error result."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _NO_ID = "a transactional batch in a request without a transactional id"
 
 
 def topic_key(topic: TopicProduceData, version: int) -> str | bytes:
-    """What a request of `version` knows a topic by."""
+    """Return the id of the topic in a request of `version`, or its name in older ones."""
     return topic.topic_id if version >= _TOPIC_IDS_SINCE else topic.name
 
 
 def check_entry(
     partition: Partition, batch: Buffer | None, acks: int, version: int, check: ProduceCheck | None
 ) -> None:
-    """Raises `KafkaError` for what this request may not bring to this partition.
+    """Raise `KafkaError` for a batch that this request may not append to this partition.
 
-    `check` is that of the request's transaction; without one the batch must be of none.
+    `check` is that of the request's transaction; without one the batch must not be transactional.
     """
     if batch is None or len(batch) <= _ATTRIBUTES_LOW_BYTE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the request holds no record batch")
@@ -52,7 +52,7 @@ def check_entry(
 
 
 def refused(index: int, error: KafkaError) -> PartitionProduceResponse:
-    """The result of a batch that was not appended."""
+    """Return the result of a batch that was not appended."""
     records = error.errors if isinstance(error, RecordsRefusedError) else ()
     return PartitionProduceResponse(
         index=index,

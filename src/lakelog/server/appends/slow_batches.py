@@ -1,13 +1,13 @@
-"""Looks into record batches that would hold up the loop: many records, or much compressed.
+"""Checks record batches that would block the loop: many records, or much compressed data.
 
-Batches that come in are such, and those in which a time is looked for.
+These are batches of Produce requests, and batches in which a timestamp is searched.
 
-Decompression goes to a thread, where it runs beside the loop. The walk over the records is Python:
-in a thread it would hold the interpreter for milliseconds at a time, so it is done here, in slices
-of half a millisecond, and in at most half of the loop's time (`TimeSlices`). Of all connections two
-batches are worked on at a time, since each may take 64 MiB decompressed, and sixteen that take at
-most 1 MiB: they take their slices in turn, so that a small batch does not wait for large ones to
-end. Those that wait count as received and not handled.
+A thread decompresses, beside the loop. The walk over the records is Python: in a thread it would
+hold the interpreter for milliseconds at a time. So it runs in the loop, in slices of half a
+millisecond and in at most half of the loop's time (`TimeSlices`). For all connections together, two
+batches are in progress at a time, since each may take 64 MiB decompressed, and sixteen that take at
+most 1 MiB. They take their slices in turn, so that a small batch does not wait until large ones are
+done. Waiting batches count as received and not handled.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from lakelog.storage.validation.batches import (
 _LARGE_AT_A_TIME = 2
 _SMALL_AT_A_TIME = 16
 _SMALL_BYTES_MAX = 1 << 20
-"""What a small batch takes decompressed."""
+"""Bytes of a small batch, decompressed."""
 _LANE = "records"
 _END = object()
-"""What follows the last step of a walk."""
+"""Follows the last step of a walk."""
 
 Step = Callable[[], Work | None]
 
 
 class SlowBatches:
-    """One for all connections of a broker; `memory` is what they share."""
+    """One for all connections of a broker, which share `memory`."""
 
     def __init__(self, tasks: Tasks, memory: RequestMemory, clock: Clock) -> None:
         self._tasks = tasks
@@ -60,11 +60,10 @@ class SlowBatches:
     async def walked(
         self, batch: bytearray, config: LogConfig, now_ms: int, *, sampled: bool
     ) -> WalkedBatch:
-        """The batch as `Partition.append` takes it without `SlowBatchError`.
+        """Return the batch in a form that `Partition.append` takes without `SlowBatchError`.
 
-        One that is `sampled` has its records verified as far as a sample has.
-
-        Raises `KafkaError` for what that would have refused.
+        The records of a `sampled` batch are verified as in any sample. Raises `KafkaError` for a
+        batch that the append would reject.
         """
         header = read_batch(batch, config)
         verifies = must_verify(config, sampled=sampled)
@@ -105,7 +104,7 @@ class SlowBatches:
             pass
 
     async def found(self, search: Search) -> TimestampOffset | None:
-        """What is found in the end, at once if that is soon. Raises what the search does."""
+        """Return the result of the search. Raises the errors of the search."""
         work = _advance(partial(next, search))
         if isinstance(work, _Answer):
             return work.found
@@ -116,7 +115,7 @@ class SlowBatches:
         return work.found
 
     async def _sending(self, search: Search, work: Work) -> Step:
-        """Let a thread do what a search asks for; return the step that takes the result."""
+        """Run the work of a search in a thread; return the step that takes its result."""
         try:
             records = await self._tasks.offload(_LANE, work)
         except CorruptRecord as error:

@@ -1,9 +1,9 @@
 """Whether the batches of a transactional Produce request belong to a transaction (KIP-890).
 
 A batch that begins its producer's transaction in a partition may be written only if the
-transaction's coordinator knows of that partition; otherwise nobody would ever end it there.
-Clients from Produce 12 on leave it to the broker to add the partition (transaction version 2),
-older ones have added it themselves.
+transaction's coordinator knows of that partition; otherwise the transaction would never be ended
+there. Clients from Produce 12 on have the broker add the partition (transaction version 2); older
+clients add it themselves.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Coordinator(Protocol):
 
 
 class ProduceCheck:
-    """One request: what to ask the coordinator, and what may be written then.
+    """The verification of one request: the question to the coordinator, and its verdict.
 
     Raises `KafkaError` 49 for batches of more than one producer.
     """
@@ -108,7 +108,7 @@ class ProduceCheck:
                 self._failures[key] = told(code, self._version)
 
     def verification(self, topic: str | bytes, index: int) -> Verification | None:
-        """What `Partition.append` needs for the batch. Raises why it may not be written."""
+        """Return the verification for `Partition.append`. Raises `KafkaError` if it is rejected."""
         key = (topic, index)
         failure = self._failures.get(key)
         if failure is not None:
@@ -134,7 +134,7 @@ def _transactional(
 def told(code: ErrorCode, version: int) -> KafkaError:
     """The coordinator's verdict as producers of each version understand it.
 
-    NOT_ENOUGH_REPLICAS is what every client tries again without asking for metadata first.
+    Every client retries NOT_ENOUGH_REPLICAS without asking for metadata first.
     """
     if code in _TRIED_AGAIN_BY_CLIENTS or (
         code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE

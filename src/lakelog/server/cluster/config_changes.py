@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: one change for all resources."""
+"""The change of configuration of AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ async def submit(
     wanted: Sequence[Replacement | ResourceChange],
     plan: Planner[list[ConfigResult]],
 ) -> list[ConfigResult]:
-    """One result for each resource; all of them fail if the change cannot be committed.
+    """Commit one change for all resources; return a result for each.
 
-    It may use the disk's reserve: a shorter retention frees space.
+    All of them fail if the change cannot be committed. It may use the disk's reserve, because a
+    shorter retention frees space.
     """
     try:
         return await metadata.submit(plan, from_reserve=True)

@@ -1,8 +1,7 @@
-"""The features of the cluster as ApiVersions tells them (KIP-584).
+"""The features of the cluster in ApiVersions (KIP-584).
 
-`transaction.version` is the one that producers look at: finalized at 2, they leave it to the broker
-to add partitions, and are given a new epoch with each transaction (KIP-890). `group.version` 1 is
-KIP-848.
+Producers use `transaction.version`: if it is finalized at 2, the broker adds partitions for them,
+and each transaction has a new epoch (KIP-890). `group.version` 1 is KIP-848.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _MIN_OF_0_SINCE = 4
 
 
 def supported_features(version: int) -> list[SupportedFeatureKey]:
-    """`version` is that of ApiVersions."""
+    """Return the supported levels for a request to ApiVersions of `version`."""
     return [
         SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
         for name, (lowest, highest) in _LEVELS.items()
@@ -24,7 +23,7 @@ def supported_features(version: int) -> list[SupportedFeatureKey]:
 
 
 def finalized_features() -> list[FinalizedFeatureKey]:
-    """Every feature at its highest level."""
+    """Return every feature at its highest level."""
     return [
         FinalizedFeatureKey(name=name, max_version_level=highest, min_version_level=highest)
         for name, (_, highest) in _LEVELS.items()

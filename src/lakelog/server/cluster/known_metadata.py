@@ -1,7 +1,7 @@
-"""Answers about all topics as they were encoded, for as long as nothing has changed.
+"""Encoded Metadata responses about all topics, kept while the image does not change.
 
-Whoever asks next is answered with a copy. It costs the broker the same for ten topics and for ten
-thousand, however many clients ask at the same time.
+The next request is answered with a copy, which costs the broker the same for ten topics and for ten
+thousand.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _KEPT_MAX = 8
 
 
 class KnownMetadata:
-    """Of one image at a time. A key says all that an answer depends on beside the image."""
+    """The responses of one image. A key has everything else that a response depends on."""
 
     def __init__(self) -> None:
         self._image: MetadataImage | None = None

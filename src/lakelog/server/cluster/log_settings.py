@@ -1,8 +1,8 @@
 """The settings of the logs of each topic.
 
-What coordinators decide for a topic, and what groups commit in it, is in internal topics. It has to
-survive whatever the records of that topic survive. So if any topic has `durability=fsync`, internal
-topics have it, too, although the broker's default is the page cache.
+Internal topics hold decisions of coordinators and committed offsets, which have to survive every
+failure that the records of their topics survive. So if any topic has `durability=fsync`, internal
+topics have it too, although the broker's default is the page cache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_config(image: MetadataImage, broker: BrokerConfig, topic: str) -> LogConfig:
-    """Those of a topic that need not exist; `broker` are the ones in force."""
+    """Return the settings of a topic, which need not exist; `broker` is in force."""
     try:
         config = effective_log_config(image, topic, broker)
     except ConfigError as error:
@@ -41,7 +41,7 @@ def log_config(image: MetadataImage, broker: BrokerConfig, topic: str) -> LogCon
 
 
 def changes_internal(old: MetadataImage, new: MetadataImage, names: Iterable[str]) -> bool:
-    """Whether internal topics may have other settings because those of some topics changed."""
+    """Return whether changed settings of some topics may change those of internal topics."""
     return any(_is_durable(old, name) != _is_durable(new, name) for name in names)
 
 

@@ -1,13 +1,13 @@
 """Keeps the logs on disk equal to the metadata image.
 
-The record comes first, the files follow: a topic's directories are made after the metadata log says
-that it exists, and renamed away after it says that it does not. What a crash leaves between the two
-is put right at the next start, from the image.
+The record comes first, the files follow: a topic's directories are created after the record of its
+creation is committed, and renamed after that of its deletion. The next start repairs, from the
+image, the differences that a crash has left.
 
-Thousands of logs take seconds, so a thread makes their files, some at a time, and the loop has a
-turn after every few that are removed. Nobody sees a topic before its logs are there; after a
-deletion they go while others are being served. What is done to many logs is done in the order of
-their names, for a simulation to be repeatable.
+Thousands of logs take seconds. So a thread creates their files, some at a time, and the loop has a
+turn after every few removed ones. A topic becomes visible only after its logs exist; after a
+deletion they are removed while other topics are served. Logs are handled in the order of their
+names, so that a simulation is repeatable.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _LOGS_PER_TURN = 8
-"""Removed or taken into use: a millisecond or two of work."""
+"""Logs that are removed or opened in one turn: a millisecond or two of work."""
 _LOGS_AT_ONCE = 32
-"""Made by a thread before it is asked whether the broker stops."""
+"""Logs that a thread creates before the loop checks whether the broker stops."""
 
 _NAMES_USED_MAX = 1000
 
@@ -59,12 +59,11 @@ class Replicas:
     """Creates, configures and deletes the logs of the partitions that this broker holds.
 
     Args:
-        config: the broker's configuration in force.
-        flush_soon, settled: what partitions call, see `Partition`.
-        note_shortage: told of what failed for a while, see `Shortages.note`.
-        revoke: called when a partition that may be in use has another epoch or other settings, or
-            cannot be used any more, see `Gate`.
-        checkpointed: waits until the checkpoint files hold what is known of each log by now.
+        config: returns the broker's configuration in force.
+        flush_soon, settled: called by partitions, see `Partition`.
+        note_shortage: called with temporary failures, see `Shortages.note`.
+        revoke: called when a partition has another epoch or settings, or fails, see `Gate`.
+        checkpointed: waits until the checkpoint files are up to date.
     """
 
     def __init__(
@@ -93,17 +92,17 @@ class Replicas:
         self._waiting: dict[tuple[bytes, int], None] = {}
         """Topic id and number of partitions whose logs wait for space."""
         self._turn = asyncio.Lock()
-        """Held while logs are made and removed."""
+        """Held while logs are created and removed."""
         self._names_used: set[str] = set()
-        """Of topics that are gone, while the checkpoint files may still speak of their logs."""
+        """Names of deleted topics whose logs may still be in the checkpoint files."""
         self._touched = 0
         self._stopped = False
 
     async def load(self, image: MetadataImage) -> None:
-        """Opens the logs there are, recovering them if need be, and creates the missing ones.
+        """Open the existing logs, recovering them if necessary, and create the missing ones.
 
-        A thread does what may take minutes, alone, so that the loop hears of a signal; when this is
-        cancelled, the thread is told, and waited for.
+        A thread does the work, which may take minutes, so that the loop can handle signals. A
+        cancellation interrupts the thread and waits for it.
         """
         await self._in_thread("load", partial(self._load_logs, image))
         for (topic, index), error in self._directory.failed.items():
@@ -114,14 +113,14 @@ class Replicas:
             await self._ensure(image, topic_image)
 
     async def _in_thread(self, lane: str, work: Callable[[], T]) -> T:
-        """Nothing is left to the thread when this is cancelled."""
+        """Run `work` in a thread; when this is cancelled, interrupt the thread and wait for it."""
         working = self._tasks.offload(lane, work)
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
             self._directory.interrupt()
             await asyncio.wait([working])
-            working.exception()  # asked for, or asyncio logs that nobody did
+            working.exception()  # otherwise asyncio logs an exception that was never retrieved
             raise
 
     def _load_logs(self, image: MetadataImage) -> None:
@@ -134,7 +133,7 @@ class Replicas:
     async def prepare(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
-        """Makes what is new, but for topics whose name is another's until `follow`.
+        """Create new logs, except for topics whose name belongs to another one until `follow`.
 
         Without `records` the images are compared.
         """
@@ -147,12 +146,12 @@ class Replicas:
     async def follow(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> DeletedTopics:
-        """Does the rest; returns (name, id) of the topics that went."""
+        """Apply the other changes; return (name, id) of deleted topics."""
         async with self._turn:
             return await self._follow(old, new, records)
 
     async def make_waiting(self, image: Callable[[], MetadataImage]) -> None:
-        """Makes the logs that there was no space for. `image` is the one in force."""
+        """Create the logs that had no space. `image` returns the one in force."""
         async with self._turn:
             waiting, self._waiting = self._waiting, {}
             for topic_id, index in waiting:
@@ -165,7 +164,7 @@ class Replicas:
                     await self._ensure(image(), topic)
 
     def waits(self, topic_id: bytes) -> bool:
-        """Whether a partition of the topic waits for space."""
+        """Return whether a partition of the topic waits for space."""
         return any(waiting == topic_id for waiting, _ in self._waiting)
 
     async def _follow(
@@ -202,11 +201,11 @@ class Replicas:
             self._configure(image, [partition for partition in found if partition is not None])
 
     def stop(self) -> None:
-        """Leaves what has not been made to the next start."""
+        """Leave missing logs to the next start."""
         self._stopped = True
 
     def close(self) -> None:
-        """The logs have been closed, which made durable what waited for it."""
+        """Settle waiting appends after the logs were closed, which has made them durable."""
         for partition in self._partitions:
             partition.note_flush()
             partition.retire()
@@ -218,14 +217,14 @@ class Replicas:
         self._settled(partition)
 
     async def _breathe(self) -> None:
-        """To be called for each log that is made or removed."""
+        """Give the loop a turn now and then; called for each log created or removed."""
         self._touched += 1
         if self._touched % _LOGS_PER_TURN == 0:
             await asyncio.sleep(0)
 
     async def _ensure(self, image: MetadataImage, topic: TopicImage) -> None:
         if topic.name in self._names_used or len(self._names_used) > _NAMES_USED_MAX:
-            # After a crash the new logs would be held to what was durable of the old ones.
+            # After a crash the new logs would be compared with the recovery points of the old ones.
             self._names_used.clear()
             await self._checkpointed()
         configs = self._log_configs(image)
@@ -248,7 +247,7 @@ class Replicas:
                 await self._breathe()
 
     def _ensure_partition(self, topic: TopicImage, wanted: PartitionImage) -> bool:
-        """Whether it is new to this broker."""
+        """Add the partition unless it is known; return whether it was new."""
         partition = known = self._partitions.get(topic.name, wanted.partition)
         if partition is None:
             log = self._directory.logs.get((topic.name, wanted.partition))
@@ -272,7 +271,7 @@ class Replicas:
     async def _make_logs(
         self, topic: TopicImage, indexes: list[int], configs: Callable[[str], LogConfig]
     ) -> None:
-        """In a thread: nearly all of it is the file system's work."""
+        """Create logs in a thread: nearly all of the time is spent in the file system."""
         make = partial(self._make_files, topic, indexes, configs(topic.name))
         logs, failures = await self._in_thread("create", make)
         for log in logs:
@@ -315,7 +314,7 @@ class Replicas:
             try:
                 self._delete_partition(topic, index)
             except OSError as error:
-                # Its id is known no more: what is left of it becomes -stray at the next start.
+                # Its id is unknown now, so the next start renames the rest to -stray.
                 logger.error(
                     "%s-%d cannot be deleted: %s",
                     topic.name,
@@ -342,18 +341,18 @@ class Replicas:
         self._revoke()
 
     def _log_configs(self, image: MetadataImage) -> Callable[[str], LogConfig]:
-        """Logs of one topic share one value."""
+        """Return the settings by topic; the logs of a topic share one object."""
         return cache(lambda topic: log_config(image, self._config(), topic))
 
 
 class _TopicIds:
-    """The ids that exist, as a container."""
+    """The existing topic ids, as a container."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
 
     def epoch_of(self, topic_id: bytes, index: int) -> int:
-        """The end of those that there can be."""
+        """Return the end (exclusive) of the leader epochs that a log may have."""
         topic = self._image.topic_by_id(topic_id)
         partition = topic.partitions.get(index) if topic is not None else None
         return partition.leader_epoch + 1 if partition is not None else EPOCH_END
@@ -368,7 +367,7 @@ class _TopicIds:
 
 @dataclass(slots=True)
 class _Changes:
-    """What an update has to look at."""
+    """The topics and settings that an update may have changed."""
 
     topic_ids: dict[bytes, None] = field(default_factory=dict)
     config_names: set[str] = field(default_factory=set)

@@ -1,7 +1,7 @@
-"""The topics of the cluster as the broker's parts ask for them, and those made without being asked.
+"""Lookups of topics, and their creation, deletion and growth.
 
-A topic comes into being by itself in two cases: a client asked for its metadata and both sides
-allow that, or the broker needs one of its internal topics.
+A topic is created automatically in two cases: a client asks for its metadata and both sides allow
+that, or the broker needs one of its internal topics.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, "__share_group_stat
 
 
 class _Keys(NamedTuple):
-    """Of the broker's configuration, for a coordinator's topic."""
+    """Keys of the broker's configuration for a coordinator's topic."""
 
     partitions: str
     replication_factor: str
@@ -54,11 +54,11 @@ _MADE_HERE = {
     ),
 }
 AUTO_CREATED_MAX = 1000
-"""Topics that one request may bring into being by naming them."""
+"""Topics that one request may create by naming them."""
 _IS_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""What may be done to a topic, as bits of Kafka's AclOperation: all, without an authorizer."""
+"""Allowed operations on a topic, as bits of Kafka's AclOperation: all, without an authorizer."""
 
 
 class Topics:
@@ -67,7 +67,7 @@ class Topics:
     Args:
         check_room: raises `KafkaError` unless there is room for a number of new partitions.
         waits: whether a partition of the topic with this id waits for space.
-        config: gives the broker's configuration in force.
+        config: returns the broker's configuration in force.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Topics:
         return None if topic is None else topic.name
 
     def partition_count(self, name: str) -> int:
-        """0 if there is no such topic."""
+        """Return the number of the topic's partitions, or 0 if it does not exist."""
         topic = self._metadata.image.topic(name)
         return 0 if topic is None else len(topic)
 
@@ -103,16 +103,16 @@ class Topics:
         return self._metadata.image.end
 
     def group_times(self, group_id: str) -> Mapping[str, int]:
-        """What is in force for a consumer group where that differs from `GroupConfig`."""
+        """Return the settings of a consumer group that differ from `GroupConfig`."""
         own = self._metadata.image.configs(ResourceType.GROUP, group_id)
         return group_times(own, self._config().get_int)
 
     async def ensure(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """Creates topics with the broker's defaults unless they exist, in one change of metadata.
+        """Create topics with the broker's defaults unless they exist, in one change of metadata.
 
-        Returns why some were refused. Raises `KafkaError` when nothing was written, or that is not
-        known. Nothing becomes of internal topics that are not in use, nor of what is beyond
-        `AUTO_CREATED_MAX`: a client that finds them unknown asks again.
+        Return the errors of rejected ones. Raises `KafkaError` if nothing was committed, or if that
+        is unknown. Unused internal topics are not created, nor topics beyond `AUTO_CREATED_MAX`: a
+        client that finds them unknown asks again.
         """
         known = self._metadata.image.topic_ids
         wanted = [
@@ -129,11 +129,11 @@ class Topics:
         }
 
     async def ensure_group_topic(self) -> None:
-        """Creates `__consumer_offsets` unless it exists; raises `KafkaError`."""
+        """Create `__consumer_offsets` unless it exists. Raises `KafkaError`."""
         await self._ensure_internal(GROUP_TOPIC)
 
     async def ensure_transaction_topic(self) -> None:
-        """Creates `__transaction_state` unless it exists; raises `KafkaError`."""
+        """Create `__transaction_state` unless it exists. Raises `KafkaError`."""
         await self._ensure_internal(TRANSACTION_TOPIC)
 
     async def _ensure_internal(self, name: str) -> None:
@@ -144,9 +144,9 @@ class Topics:
             raise KafkaError(result.error, result.message or "")
 
     def with_defaults(self, topic: NewTopic) -> NewTopic:
-        """A coordinator's topic as configured where nothing else is said of it.
+        """Return a coordinator's topic with its own defaults.
 
-        With the defaults of other topics, retention would delete what it has to remember.
+        With the defaults of other topics, retention would delete the coordinator's state.
         """
         if topic.name not in _MADE_HERE:
             return topic
@@ -178,11 +178,11 @@ class Topics:
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[TopicResult]:
-        """Creates or refuses each topic; results in the order asked.
+        """Create or reject each topic; return the results in the same order.
 
-        A topic without space for its logs is refused with KAFKA_STORAGE_ERROR, and nothing of it
-        remains. With REQUEST_TIMED_OUT it may exist, and its logs are created once there is space.
-        Raises `KafkaError` when nothing was written, or that is not known.
+        A topic without space for its logs is rejected with KAFKA_STORAGE_ERROR and removed. With
+        REQUEST_TIMED_OUT it may exist, and its logs are created once there is space. Raises
+        `KafkaError` if nothing was committed, or if that is unknown.
         """
         if not topics:
             return []
@@ -202,7 +202,7 @@ class Topics:
     async def add_partitions(
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> list[TopicResult]:
-        """Raises or refuses the number of each topic's partitions; raises as `create` does."""
+        """Increase each topic's number of partitions, or reject that. Raises as `create`."""
 
         def plan(image: MetadataImage) -> Plan[list[TopicResult]]:
             planned = plan_create_partitions(
@@ -217,7 +217,7 @@ class Topics:
         return [self._if_made(result) for result in await self._metadata.submit(plan)]
 
     def _with_room(self, planned: Plan[list[TopicResult]]) -> Plan[list[TopicResult]]:
-        """The plan, or a refusal of what it would create."""
+        """Return the plan, or reject the topics that it would create."""
         try:
             made = sum(isinstance(record, PartitionRecord) for record in planned.records)
             if made:
@@ -228,7 +228,7 @@ class Topics:
         return planned
 
     async def _take_back(self, results: list[TopicResult]) -> list[TopicResult]:
-        """Removes the topics whose logs could not be created after all."""
+        """Remove the topics whose logs could not be created."""
         waiting = [entry for entry in results if not entry.error and self._waits(entry.topic_id)]
         if not waiting:
             return results

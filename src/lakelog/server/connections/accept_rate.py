@@ -1,4 +1,4 @@
-"""How many new connections are accepted in a second (`max.connection.creation.rate`)."""
+"""The rate at which new connections are accepted (`max.connection.creation.rate`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from lakelog.runtime.api import Clock
 
 
 class AcceptRate:
-    """One for all listeners: as many new connections a second as allowed, after a pause at once.
+    """One rate for all listeners; a pause earns a second's worth of connections at once.
 
-    Whoever comes too early waits to be accepted; nobody is refused for it (KIP-612).
+    A client that connects too early waits to be accepted; none is rejected (KIP-612).
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -17,7 +17,7 @@ class AcceptRate:
         self._since = -1.0
 
     def delay_s(self, per_second: int) -> float:
-        """0 if another one may be accepted now."""
+        """Return the seconds until another connection may be accepted; 0 if it may be now."""
         now = self._clock.monotonic()
         earned = (now - self._since) * per_second if self._since >= 0 else per_second
         self._allowance, self._since = min(per_second, self._allowance + earned), now

@@ -1,7 +1,7 @@
 """One client connection: frames in, responses out, both in the order of the requests.
 
 Bytes are received into one buffer and requests are handled in place, as views of it, before more
-is received. What is to be sent is in a `SendQueue`.
+is received. Responses leave through a `SendQueue`.
 
 Requests are answered in order. A produce request may be handled while earlier ones still wait for
 their acknowledgement; any other request waits its turn, so at most one of a connection's requests
@@ -27,9 +27,9 @@ from lakelog.storage.segments.handles import LogSlice
 
 _BUFFER_KEPT_MAX = 4 * 1024 * 1024
 _UNSENT_MAX = 1024 * 1024
-"""With more than this to send no request is handled, for each adds to it."""
+"""Bytes to send above which no request is handled, for each adds to them."""
 _UNREAD_MAX = 8 * 1024 * 1024
-"""With more than this to send the peer is expected to read."""
+"""Bytes to send above which the connection waits for the peer to read."""
 _PENDING_MAX = 128
 _FETCH = 1
 _FRAME_HEAD = Struct(">ih")
@@ -41,9 +41,9 @@ _LONE_SIZE_MIN = FRAME_SIZE.size + _REQUEST_SIZE_MIN
 class Connection:
     """One client's connection, made of parts; `sink` decides.
 
-    `received` holds requests that have come in, `responses` what is to be sent, `session` is the
-    client. What admission and the requests so far have taught is in `admitted` (see
-    `requests.gate`), `repeat` and `sampling`.
+    `received` holds requests, `responses` sends responses, `session` describes the client.
+    `admitted` is the generation of the gate that admitted it (`requests.gate`); `repeat` and
+    `sampling` are what its requests so far have taught.
     """
 
     __slots__ = (
@@ -141,7 +141,7 @@ class Connection:
         self._handle()
 
     def _handle(self) -> None:
-        """Hands over the complete requests that are allowed to start now."""
+        """Hand over the complete requests that may start now."""
         self._handling = True
         responses = self.responses
         try:
@@ -165,8 +165,9 @@ class Connection:
             self.flush()
 
     def _take_lone(self) -> bool:
-        """Hands over a produce or fetch request that is all there is, as it mostly is; so its
-        response may go out at once. False if it is not so, with nothing done.
+        """Hand over a Produce or Fetch request that is alone in the buffer, as most are.
+
+        Its response may leave at once. Return False, with nothing done, if there is no such one.
         """
         received = self.received
         end = received.end
@@ -226,7 +227,7 @@ class Connection:
                 received.drop()
 
     def _yield(self) -> None:
-        """Goes on in a later turn of the loop, which others have a turn in too."""
+        """Continue in a later turn of the loop, in which other connections have theirs too."""
         self._stalled = True
         if not self._yielded:
             self._yielded = True
@@ -238,7 +239,7 @@ class Connection:
         self._go_on()
 
     def _must_wait(self, api_key: int) -> bool:
-        """Whether the next request must wait: for its turn, or for the peer to read replies."""
+        """Return whether the next request must wait: for its turn, or until replies are read."""
         pending, unsent = self._pending, self.responses.unsent
         if not pending and unsent <= _UNSENT_MAX:
             self._stalled = False
@@ -253,7 +254,7 @@ class Connection:
     # Answering
 
     def expect(self, reply: Reply) -> None:
-        """Gives `reply` the next place in the order of responses."""
+        """Give `reply` the next place in the order of responses."""
         self._is_new = False
         self._pending.append(reply)
 
@@ -275,11 +276,12 @@ class Connection:
         if not self.received.unhandled_bytes:
             self._resume_reading()
         else:
-            # Not at once: what is next may answer another connection, and that one's next a third.
+            # In a later callback: the next request may complete a reply of another connection,
+            # whose next request may complete one of a third, and so on.
             self._tasks.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Takes up requests that had to wait."""
+        """Handle requests that had to wait."""
         if not self.closed and not self._handling:
             self._handle()
             self._resume_reading()
@@ -289,7 +291,7 @@ class Connection:
             self._set_reading(True)
 
     def flush(self) -> None:
-        """Sends what can be sent."""
+        """Send as much as the socket takes now."""
         responses = self.responses
         if responses.is_held:
             self._tell_unread()
@@ -305,7 +307,8 @@ class Connection:
         if responses.parts or self._has_unread:
             self._tell_unread()
         if self._stalled and not (responses.parts or self._pending or self._yielded):
-            # All that they waited for has left, so the socket will not call.
+            # The stalled requests waited for responses that have all left: no event of the socket
+            # will follow.
             self._tasks.call_soon(self._go_on)
 
     def _tell_unread(self) -> None:
@@ -323,7 +326,7 @@ class Connection:
     # Closing
 
     def _on_gone(self) -> None:
-        """Closes a connection whose peer is gone; if many go at once, in a later turn."""
+        """Close a connection whose peer is gone, in a later turn if many are gone at once."""
         if self._is_gone:
             return
         turns = self._turns
@@ -337,7 +340,7 @@ class Connection:
             self.close()
 
     def fail(self, what: str, error: Exception) -> None:
-        """It cannot go on, for no fault of the peer: `what` has failed."""
+        """Close the connection because `what` has failed, which is not the peer's fault."""
         self._sink.on_failure(self, what, error)
 
     def close(self) -> None:
@@ -363,7 +366,7 @@ class Connection:
         return bool(self._pending)
 
     def drop_idle_buffer(self) -> None:
-        """Gives back the receive buffer, or most of it, if little or nothing is in it."""
+        """Give back the receive buffer, or most of it, if it holds little or nothing."""
         if not self._handling:
             self.received.shrink()
 

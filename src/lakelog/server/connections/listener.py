@@ -27,9 +27,10 @@ class Acceptor:
 
     Args:
         name: the listener's name, which chooses the advertised address.
-        config: the one in force. Beyond `max.connections`, and beyond `max.connections.per.ip` of
-            one address, a new connection is closed at once; `max.connection.creation.rate` delays.
-        connections_max: what the descriptors of the process allow; the lower limit holds.
+        config: returns the configuration in force. Above `max.connections`, and above
+            `max.connections.per.ip` of one address, a new connection is closed at once;
+            `max.connection.creation.rate` delays it.
+        connections_max: connections for which the process has descriptors; the lower limit holds.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Acceptor:
         connection.open()
 
     def _exceeded_limit(self, host: str) -> str | None:
-        """What keeps one more connection from this address out, if anything does."""
+        """Return the limit that one more connection from this address would exceed, if any."""
         config, connections = self._config(), self._connections
         most = config.get_int("max.connections")
         if len(connections) >= most:
@@ -130,7 +131,7 @@ class Acceptor:
         return None
 
     def _note_refusal(self, limit: str) -> None:
-        """One line for all refusals of some seconds: a crowd must not fill the log."""
+        """Log one line for all rejections of some seconds: a crowd must not fill the log."""
         self._connections.refused += 1
         self._refused += 1
         if self._refused == 1:
@@ -147,7 +148,7 @@ class Acceptor:
         self._refused = 0
 
     def _on_failed_accept(self, error: OSError) -> None:
-        """Without descriptors or memory the next accept fails too: it must not spin."""
+        """Pause if descriptors or memory are used up: the next accept would fail as well."""
         if error.errno in _EXHAUSTED:
             self._note_refusal(f"no connection can be accepted: {error.strerror}")
             self._net.on_acceptable(self._listener, None)

@@ -1,9 +1,10 @@
-"""Takes memory from those who hold it and hardly go on: half requests.
+"""Closes connections that hold memory for half a request and make hardly any progress.
 
-Nobody is closed for being slow as long as the memory suffices. Once somebody has waited for
-`PATIENCE_S`, whoever would need more than `FINISH_S` for the rest of its request at the rate of
-the last seconds is closed, the slowest first, until there is enough for those who wait. If all
-hold a part and wait for more, and that for `DEADLOCK_S`, the last of them are closed instead.
+No connection is closed for being slow while the memory suffices. Once a connection has waited for
+`PATIENCE_S`, those that would need more than `FINISH_S` for the rest of their request at the rate
+of the last seconds are closed, the slowest first, until there is enough for the waiting ones. If
+all hold a part and have waited for more for `DEADLOCK_S`, those that waited least are closed
+instead.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _REASON = "others wait for the memory that its request holds (queued.max.request
 
 
 class _Look(NamedTuple):
-    """How far a connection was. It is at the same request while the first two are the same."""
+    """The progress of a connection; at the same request while the first two are the same."""
 
     last_active: float
     received: int
@@ -65,7 +66,7 @@ class MemoryRelief:
         self._close_deadlocked()
 
     def _waited(self, patience_s: float) -> dict[Connection, int]:
-        """What those want, in bytes, who have waited for so long without getting on."""
+        """Return the bytes that each connection wants that has waited so long without progress."""
         waiting = self._memory.waiting
         return {
             connection: waiting[connection.received].size
@@ -86,7 +87,7 @@ class MemoryRelief:
             self._close(connection)
 
     def _close_deadlocked(self) -> None:
-        """Whoever came first may stay; nobody is closed for its own sake."""
+        """Close the latest of the waiting connections, until the others have enough."""
         waited = self._waited(DEADLOCK_S)
         missing = sum(waited.values())
         for connection in sorted(waited, key=lambda one: self._waits[one][0], reverse=True):
@@ -103,7 +104,7 @@ class MemoryRelief:
 
 
 def _seconds_left(before: _Look | None, look: _Look, elapsed_s: float) -> float:
-    """Until the peer has sent or read what is awaited of it, if it goes on as it did."""
+    """Return the seconds until the peer has sent or read the rest, at its rate so far."""
     if before is None or before.last_active != look.last_active:
         return 0.0
     if not before.awaited or not look.awaited:

@@ -24,8 +24,8 @@ FRAME_SIZE = Struct(">i")
 class ReceiveBuffer:
     """The bytes in use lie between `start` and `end` of `buffer`; `view` is a view of it.
 
-    Whoever handles requests in place reads `view` and moves `start`; nobody calls a method of the
-    buffer meanwhile. In the budget it is an owner of its own.
+    The connection handles requests in place: it reads `view` and moves `start`, and calls no
+    method of the buffer meanwhile. In the budget the buffer is an owner of its own.
     """
 
     __slots__ = ("_memory", "buffer", "end", "start", "view")

@@ -1,4 +1,4 @@
-"""What a connection asked last, as far as a request that asks the same need not be decoded."""
+"""The last request of a connection, by which the next one is recognised without decoding it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakelog.protocol.registry import Api
 
 
 class Asked(Protocol):
-    """What a request said of itself, beside its API."""
+    """The header of a request."""
 
     @property
     def version(self) -> int: ...
@@ -19,21 +19,21 @@ class Asked(Protocol):
 
 
 class Repeat(Protocol):
-    """What a connection asked last, to be known again (see `lakelog.server.repeats`)."""
+    """The last request of a connection (see `lakelog.server.repeats`)."""
 
     api: Api
     note: Callable[[float], None]
-    """Of the durations of the API's requests."""
+    """Counts the duration of a request of the API, in seconds."""
 
     @property
     def key(self) -> Asked: ...
 
     def answer(self, view: memoryview, start: int, end: int, most: int) -> tuple[int, int]:
-        """Answers the request in `view[start:end]` if it is that again, and up to `most` in all of
-        those that follow in `view` and are that too.
+        """Answer the request in `view[start:end]` if it repeats the last one.
 
-        How many it has answered, and where the last one ends. If none, and it ends beyond `start`,
-        the one request is answered later: it has its place among the replies of the connection, and
-        is noted when it is complete.
+        Requests behind it in `view` that repeat it too are answered with it, up to `most` in all.
+        Return the number of answered requests, and the end of the last one. With 0, and an end
+        beyond `start`, the one request is answered later: it has its place among the replies of
+        the connection, and is counted when it is complete.
         """
         ...

@@ -1,4 +1,4 @@
-"""The place of a response in the order of its connection, and what a response is made of."""
+"""The place of a response in the order of its connection, and the parts of a response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ReplyOrder(Protocol):
     """A connection, which sends its replies in the order of the requests."""
 
     def on_reply(self, reply: Reply) -> None:
-        """Sends `reply`, which is complete, after those of earlier requests."""
+        """Send `reply`, which is complete, after those of earlier requests."""
         ...
 
 
@@ -35,7 +35,7 @@ class Reply:
         """Called with this reply when it is complete."""
 
     def complete(self, parts: list[Part]) -> None:
-        """`parts` may be empty: a request that is not answered."""
+        """Complete the reply with `parts`, empty for a request that has no response."""
         assert self.parts is None
         self.parts = parts
         self.on_abandon = None
@@ -45,7 +45,7 @@ class Reply:
 
 
 def slices_of(value: object) -> list[Part]:
-    """The parts of segment files in a message, or in a list of messages."""
+    """Return the ranges of segment files in a message, or in a list of messages."""
     if isinstance(value, LogSlice):
         return [value]
     within: Iterable[object] = ()

@@ -1,12 +1,12 @@
-"""One budget for what all connections together have received and not yet handled (KIP-72).
+"""One budget for the bytes that all connections have received and not yet handled (KIP-72).
 
 A connection whose request does not fit stops reading until others have been handled. The first
-bytes of every connection are outside the budget: they are bounded by the number of connections, and
-so a request that fits into them is heard however many others hold half of theirs. One connection at
-a time may overdraw, or several half requests could wait for each other for ever.
+bytes of every connection are outside the budget: the number of connections bounds them. So a
+request that fits into them is handled however many connections hold half of theirs. One connection
+at a time may overdraw, or several half requests could wait for each other forever.
 
-The budget itself does not know how fast a request comes in: `memory_relief` does, and closes those
-who hold it and hardly go on while others wait.
+The budget does not know how fast a request is received. `memory_relief` does, and closes
+connections that hold memory and make hardly any progress while others wait.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """What somebody waits for, in bytes, and who is called when it is worth asking again."""
+    """The bytes that an owner waits for; `resume` is called when it is worth asking again."""
 
     size: int
     resume: Callable[[], object]
 
 
 class RequestMemory:
-    """`limit` is in bytes (`queued.max.request.bytes`); 0 or less is none."""
+    """`limit` is in bytes (`queued.max.request.bytes`); 0 or less is no limit."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -33,10 +33,10 @@ class RequestMemory:
         """By owner."""
         self.used = 0
         self.is_short = False
-        """Whether somebody waits or has overdrawn: what is idle had better be given back."""
+        """Whether an owner waits or has overdrawn, so that idle memory should be given back."""
 
     def take(self, owner: object, size: int, resume: Callable[[], object]) -> bool:
-        """Whether `size` more bytes are granted to `owner`.
+        """Return whether `size` more bytes are granted to `owner`.
 
         If not, `resume` is called when it is worth asking again.
         """
@@ -53,7 +53,7 @@ class RequestMemory:
         return True
 
     def try_take(self, size: int) -> bool:
-        """Takes what is convenient and no more, if that leaves others half of the budget."""
+        """Take `size` bytes that are useful but not needed, if half of the budget stays free."""
         if 0 < self.limit < 2 * (self.used + size):
             return False
         self.used += size
@@ -61,7 +61,7 @@ class RequestMemory:
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Counts `size` bytes that are there whether they fit or not: others receive less."""
+        """Count `size` bytes that exist whether they fit or not; connections receive less."""
         self.used += size
         try:
             yield
@@ -69,7 +69,7 @@ class RequestMemory:
             self.give(None, size)
 
     def give(self, owner: object, size: int) -> None:
-        """Returns all that was granted to `owner`, and lets those who wait ask again."""
+        """Return `size` bytes of `owner` to the budget, and have the waiting owners ask again."""
         self.used -= size
         assert self.used >= 0
         if self._overdrawn is owner:
@@ -80,6 +80,6 @@ class RequestMemory:
             claim.resume()
 
     def leave(self, owner: object) -> None:
-        """`owner` does not wait any longer."""
+        """Remove `owner` from the waiting ones."""
         self.waiting.pop(owner, None)
         self.is_short = bool(self.waiting) or self._overdrawn is not None

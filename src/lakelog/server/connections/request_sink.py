@@ -1,4 +1,4 @@
-"""What a connection hands its requests to, and how it is told that one has no answer."""
+"""The receiver of a connection's requests, and the error of a request that has no answer."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ C = TypeVar("C", contravariant=True)
 
 
 class ProtocolViolation(Exception):  # noqa: N818 - it is the peer's, and ends the connection
-    """The peer sent what no answer exists for; the connection is closed."""
+    """The peer sent bytes for which the protocol has no response; the connection is closed."""
 
 
 class RequestSink(Protocol[C]):
-    """What a connection, a `C`, hands its requests to."""
+    """The receiver of the requests of a connection, a `C`."""
 
     def is_pipelined(self, api_key: int) -> bool:
-        """Whether such a request may start while earlier ones of its kind wait."""
+        """Return whether such a request may start while earlier ones of its API wait."""
         ...
 
     def on_request(
         self, connection: C, view: memoryview, start: int, end: int, most: int
     ) -> tuple[int, int]:
-        """Handles the request in `view[start:end]` before returning, or keeps a copy.
+        """Handle the request in `view[start:end]`, or keep a copy of it.
 
-        It may go on with what follows in `view`, up to `most` requests. Returns how many it has
-        taken, and where the last one ends. Raises `ProtocolViolation` if the connection is to be
+        It may handle requests behind it in `view` as well, up to `most` in all. Return their
+        number and the end of the last one. Raises `ProtocolViolation` if the connection is to be
         closed.
         """
         ...
 
     def on_violation(self, connection: C, violation: ProtocolViolation) -> None:
-        """Closes the connection and says why."""
+        """Close the connection and log why."""
         ...
 
     def on_failure(self, connection: C, what: str, error: Exception) -> None:
-        """Closes a connection for a bug or for want of memory, and says what has failed."""
+        """Close a connection because `what` has failed by a bug or a lack of memory."""
         ...
 
     def on_unread(self, connection: C, size: int) -> None:
-        """Its responses that could not be sent take `size` bytes; nothing is said of the rest."""
+        """The unsent responses of the connection take `size` bytes now."""
         ...
 
     def on_close(self, connection: C) -> None: ...

@@ -30,7 +30,7 @@ UNIT_SHIFT = 15
 SHARE = 64
 """Produce and Fetch requests of one connection in one callback, unless many wait."""
 _TOGETHER = 512
-"""What the shares of all waiting connections add up to, or one request of each."""
+"""Sum of the shares of all waiting connections; each may handle one request at least."""
 
 
 class Rank(IntEnum):
@@ -99,7 +99,7 @@ class RequestTurns:
             self._tasks.call_soon(self.next_turn)
 
     def next_turn(self) -> None:
-        """Begins a turn: before anything is read in it, those that wait have theirs."""
+        """Begin a turn: waiting connections have theirs before any socket is read."""
         self.left = FREE
         if not self.waiting:
             self._next_is_due = False

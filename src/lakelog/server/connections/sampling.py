@@ -3,7 +3,7 @@
 A client that writes records wrongly mostly does so from the beginning, so the first batches are
 verified. Later ones are verified now and then. The distance to the next grows with the number of
 records in the last one, so that the walks cost a busy connection about a hundredth of its speed
-whatever its batches are; it is bounded, so that a client that turns broken is found.
+whatever its batches are. It is bounded, so that a client that becomes faulty is noticed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from lakelog.runtime.api import Buffer
 _FIRST = 4
 _APART = 500
 _APART_PER_RECORD = 40
-"""A walk over one record costs a tenth to a third of what it costs to append one batch."""
+"""A walk over one record costs a tenth to a third of the append of one batch."""
 _APART_MAX = 10_000
 _COUNT_AT = HEADER_SIZE - 4
 
 
 class Sampling:
-    """Of one connection. `left` batches come before the next one that is verified."""
+    """The sample of one connection: `left` batches precede the next verified one."""
 
     __slots__ = ("_first", "left")
 
@@ -31,7 +31,7 @@ class Sampling:
     def note(self, batch: Buffer, *, sampled: bool) -> None:
         """Count a batch that was appended, or that waits for its walk.
 
-        After a rejected one the next is verified as it was.
+        If it is rejected, the next one is verified as well.
         """
         if not sampled:
             self.left -= 1
@@ -42,6 +42,6 @@ class Sampling:
             self.left = min(_APART + _APART_PER_RECORD * count, _APART_MAX)
 
     def repeat(self) -> None:
-        """Verify the next batch in place of one that was noted, waited, and was rejected."""
+        """Verify the next batch instead of one that was counted, waited, and was rejected."""
         self._first = max(self._first, 0) + 1
         self.left = 0

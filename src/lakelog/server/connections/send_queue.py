@@ -1,7 +1,6 @@
-"""What a connection has to send: bytes, and ranges of segment files, in the order of its responses.
+"""The responses of a connection: bytes and ranges of segment files, in the order of its requests.
 
-A range goes out by `sendfile`, after a look at whether the page cache holds it: what does not is
-read by a thread first.
+A range is sent by `sendfile` if the page cache holds it. Otherwise a thread reads it first.
 """
 
 from __future__ import annotations
@@ -18,22 +17,23 @@ from lakelog.storage.segments.handles import LogSlice
 SEND_SIZE_MAX = 1024 * 1024
 """Bytes sent in one callback, so that one fast reader cannot hold the loop."""
 _COLD_SEND_MAX = 256 * 1024
-"""The same, of what came from the device: no faster than that anyway."""
+"""The same for data that came from the device, which is slower anyway."""
 _FOLLOWING = 64 * 1024
-"""What follows a range is read with it: whoever reads on asks the loop for the next header."""
+"""Bytes behind a range that are read with it: the next fetch needs the next batch header."""
 _SEQUENCE_SIZE = 4 * 1024 * 1024
-"""What a thread reads at a time for whoever reads on."""
+"""Bytes that a thread reads at a time for a client that reads in sequence."""
 _COLD_FOR = 32 * 1024 * 1024
-"""So much more goes by way of a thread when that had to ask the device. The kernel marks a page of
-what it reads ahead, often of 8 MiB, and whoever comes to that page asks the device for the next so
-many: it takes up to milliseconds, and the page cache looks filled all the while.
+"""Bytes that a thread reads first once it had to wait for the device.
+
+The kernel marks a page of its readahead window, often of 8 MiB. Touching that page reads the next
+window, which takes up to milliseconds, although the page cache looks filled.
 """
 _SLICE_MEMORY = 512
-"""Of a range that is queued, whatever its size: the bytes stay in their file."""
+"""Bytes that a queued range takes whatever its size: its data stays in the file."""
 _READ_MAX = 64 * 1024
 """Bytes that are read at a time for a socket that does not send files."""
 _COPY_MAX = 32 * 1024
-"""A slice up to this size goes out with the bytes around it: a copy costs less than a call."""
+"""Largest slice, in bytes, that is copied between the bytes around it: cheaper than a call."""
 
 
 class Sender(Protocol):
@@ -44,7 +44,7 @@ class Sender(Protocol):
         ...
 
     def flush(self) -> None:
-        """Sends as much as can be sent."""
+        """Send as much as can be sent."""
         ...
 
     def close(self) -> None: ...
@@ -53,11 +53,11 @@ class Sender(Protocol):
 class SendQueue:
     """The responses of one connection.
 
-    `parts` is what has not been sent, of its first slice all but `_slice_sent` bytes; `unsent` is
-    the size of all. Nothing is sent while `is_held`: a thread reads what is next (`_warming`), or
-    other connections have their turn first (`_awaits_turn`). A thread must have been through the
-    next `_cold` bytes of files, and `_warm` is the range it has been through last, `_is_fresh` if a
-    moment ago. While `is_lone`, the request that is being answered is the only one there is.
+    `parts` has not been sent, except the first `_slice_sent` bytes of its first slice; `unsent` is
+    its size. Nothing is sent while `is_held`: a thread reads the next range (`_warming`), or other
+    connections have their turn first (`_awaits_turn`). A thread must read the next `_cold` bytes of
+    files before they are sent; `_warm` is the range that it has read last, and `_is_fresh` if it
+    has done so just now. While `is_lone`, the request being answered is the connection's only one.
     """
 
     __slots__ = (
@@ -106,9 +106,9 @@ class SendQueue:
         return self._warming or self._awaits_turn
 
     def queue(self, data: Buffer) -> None:
-        """Appends to what is sent, which is a response when no earlier one is waited for.
+        """Append bytes of the next response.
 
-        What follows bytes that have not been tried to be sent goes out together with them.
+        They are sent together with bytes that are queued already.
         """
         self.unsent += len(data)
         out = self.parts
@@ -118,7 +118,7 @@ class SendQueue:
             out.append(data if type(data) is bytearray else bytearray(data))
 
     def send(self, data: bytes) -> None:
-        """As `queue`; the answer to a lone request leaves at once, as far as there is room."""
+        """As `queue`; the response to a lone request leaves at once, as far as there is room."""
         if self.is_lone and not self.parts:
             try:
                 data = data[self._sock.send(data) :]
@@ -148,9 +148,9 @@ class SendQueue:
             self.queue(tail)
 
     def send_slice(self, part: LogSlice, head: bytes, tail: bytes) -> None:
-        """As `queue_slice` for a range that has just been seen in the page cache.
+        """As `queue_slice`, for a range that was in the page cache just now.
 
-        What can be sent at once, is.
+        As much of it as the socket takes is sent at once.
         """
         if not self.is_lone or self._cold > 0 or not _COPY_MAX < part.size <= SEND_SIZE_MAX:
             self.queue_slice(part, head, tail)
@@ -185,7 +185,7 @@ class SendQueue:
             self.queue(tail)
 
     def send_parts(self) -> None:
-        """As much as the peer takes now. Raises `OSError` if it is gone."""
+        """Send as much as the peer takes now. Raises `OSError` if it is gone."""
         out, before = self.parts, self.unsent
         budget = _COLD_SEND_MAX if self._cold > 0 else SEND_SIZE_MAX
         if before > SMALL:
@@ -226,7 +226,7 @@ class SendQueue:
             self._sender.on_writable()
 
     def _send_slice(self, head: LogSlice, most: int) -> int | None:
-        """Bytes sent, or none if a thread must read the range first."""
+        """Return the bytes sent, or None if a thread must read the range first."""
         position, rest = head.position + self._slice_sent, head.size - self._slice_sent
         count = min(rest, most)
         if not self._may_send(head.file, position, count):
@@ -254,10 +254,10 @@ class SendQueue:
         return self._sock.send(file.read_at(position, min(count, _READ_MAX)))
 
     def _may_send(self, file: File, position: int, count: int) -> bool:
-        """Whether the loop will not wait for the device.
+        """Return whether the loop will not wait for the device.
 
-        What a thread has just read is sent unseen: where memory is short, it may be gone again
-        before long, and so for ever.
+        A range that a thread has just read is not looked up again: where memory is short, the page
+        cache might drop it each time, and it would never be sent.
         """
         if self._cold > 0:
             warm, start, end = self._warm
@@ -266,11 +266,11 @@ class SendQueue:
         return self._is_fresh or self._disk.is_resident(file, position, count)
 
     def _read_first(self, head: LogSlice, position: int, count: int) -> None:
-        """Has a thread read a range that the loop then sends.
+        """Have a thread read a range that the loop then sends.
 
-        It is the first at every page: that is who waits for the device, for up to tens of
-        milliseconds, and has the kernel read ahead. For whoever goes on where it was last, it reads
-        more, but not so much that the device keeps those who write to it waiting.
+        The first to touch a page waits for the device, for up to tens of milliseconds, and triggers
+        the kernel's readahead; so that must be the thread. For a client that reads in sequence it
+        reads more, but not so much that writers have to wait for the device.
         """
         self._warming = True
         self._set_blocked(False)
@@ -311,14 +311,14 @@ class SendQueue:
             self._sender.close()
 
     def close(self) -> None:
-        """Nothing is sent any more."""
+        """Discard the unsent parts; nothing is sent any more."""
         self._sender = None
         release(list(self.parts))
         self.parts.clear()
 
     @property
     def unread_memory(self) -> int:
-        """What responses take that have not been sent: of a range of a file, what describes it."""
+        """Bytes of memory of the unsent responses; a range of a file takes `_SLICE_MEMORY`."""
         if not self.unsent:
             return 0
         return sum(

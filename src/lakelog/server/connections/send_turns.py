@@ -32,8 +32,8 @@ class SendTurns:
     def spend(self, size: int) -> None:
         """A connection has sent so many bytes.
 
-        The next turn is only asked for when half is spent: a single reader hardly pays for this.
-        What is spent before that may have been spent in earlier turns.
+        The next turn is scheduled only when half is spent, so that it costs a single reader hardly
+        anything. The bytes spent before that may have been spent in earlier turns.
         """
         self.left -= size
         if self.left < TURN_BYTES // 2:
@@ -55,7 +55,7 @@ class SendTurns:
             self._tasks.call_soon(self.next_turn)
 
     def next_turn(self) -> None:
-        """Begins a turn: those that wait come before sockets that have room only now."""
+        """Begin a turn: waiting connections precede sockets that have room only now."""
         self._next_is_due = False
         self.left = TURN_BYTES
         for _ in range(len(self._waiting)):

@@ -1,8 +1,9 @@
-"""A bound on what all connections make the broker hold of one kind, all of them together.
+"""A limit on the memory of one kind that all connections together make the broker hold.
 
-It is kept whenever one of them comes to hold more, not from time to time: a burst is no way around
-it. Those that hold the most are closed, as nobody says who he is, and an eighth more than need be,
-so that the next one does not have to look at all of them again.
+It is enforced whenever a connection holds more, not periodically, so a burst cannot exceed it. The
+connections that hold the most are closed: clients are not authenticated, so nothing else tells them
+apart. An eighth more than necessary is freed, so that the next excess does not look at all
+connections again.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from lakelog.server.event_log.closing_log import ClosingLog
 
 _SPARE_DIVISOR = 8
 UNREAD_MAX = 256 * 1024 * 1024
-"""Bytes that responses may take together that peers do not read."""
+"""Bytes of all responses that peers do not read."""
 
 
 class SharedLimit:
-    """`most` is in bytes; 0 or less is none. `reason` is what the log says of who is closed."""
+    """`most` is in bytes; 0 or less is no limit. `reason` is logged for closed connections."""
 
     def __init__(self, most: int, closings: ClosingLog, reason: str) -> None:
         self._most = most
@@ -27,7 +28,7 @@ class SharedLimit:
         """Bytes of all connections."""
 
     def hold(self, connection: Connection, size: int) -> None:
-        """`connection` holds `size` bytes now, whatever it held before."""
+        """Set the bytes that `connection` holds; close connections if all hold too many."""
         more = size - self._held.get(connection, 0)
         self.total += more
         if size:
@@ -38,11 +39,11 @@ class SharedLimit:
             self._close_largest()
 
     def add(self, connection: Connection, size: int) -> None:
-        """`connection` holds `size` bytes more, or less if that is negative."""
+        """Add `size`, which may be negative, to the bytes that `connection` holds."""
         self.hold(connection, self._held.get(connection, 0) + size)
 
     def _close_largest(self) -> None:
-        """What closed ones still hold goes by itself; nobody is closed in their stead."""
+        """Close the largest. Bytes of closed connections will be freed and do not count."""
         held = {entry: size for entry, size in self._held.items() if not entry.closed}
         left, enough = sum(held.values()), self._most - self._most // _SPARE_DIVISOR
         if left <= self._most:

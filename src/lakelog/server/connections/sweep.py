@@ -1,4 +1,4 @@
-"""Closes connections that are of no use to anybody, and takes back the memory of idle ones."""
+"""Closes idle and stuck connections, and takes back the receive buffers of silent ones."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lakelog.server.connections.memory_relief import MemoryRelief
 from lakelog.server.connections.registry import ConnectionRegistry
 
 BUFFER_IDLE_S = 10.0
-"""After so long a connection's receive buffer is given back."""
+"""Seconds of silence after which a receive buffer is given back."""
 PROGRESS_S = 30.0
-"""How long a request that has begun, or responses that hold up their connection, may go on more
+"""Seconds for which a half request, or responses that block their connection, may progress more
 slowly than `RATE_MIN`."""
 RATE_MIN = 1024
 """Bytes per second."""
 
 
 class _Begun(NamedTuple):
-    """What a peer was waited for when it was looked at, and its last whole request before it."""
+    """The bytes that a peer owed at a time, and when its last whole request had come."""
 
     seen: float
     awaited: int

@@ -1,8 +1,8 @@
 """Ends the transactions that hang when a broker starts: see `coordinator.transaction.hanging`.
 
-All is decided, and the markers are in their logs, before the loop has another turn: so neither a
-client nor a coordinator's own marker comes in between. A marker that its partition cannot take for
-now, the disk being full, is tried again every second.
+All decisions are made, and the markers appended, before the loop has another turn. So no request
+and no marker of a coordinator comes between them. A marker that cannot be appended, because the
+disk is full, is retried every second.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def end_hanging(
     markers: LocalMarkers,
     tasks: Tasks,
 ) -> None:
-    """To be called when all that is coordinated here has been loaded."""
+    """End the hanging transactions; called when all coordinators have been loaded."""
     being_open = list(open_transactions(partitions))
     if not being_open:
         return
@@ -78,9 +78,10 @@ def end_hanging(
 def _marker_again(
     found: OpenTransaction, partitions: Iterable[Partition], transactions: TransactionCoordinator
 ) -> Marker | None:
-    """The marker that still has to be written; none once the partition or a coordinator knows.
+    """Return the marker if it still has to be written.
 
-    Clients have gone on since: the same transaction must be open, and nobody's.
+    Clients may have continued meanwhile: the same transaction must be open, and no coordinator may
+    know it.
     """
     online = (partition for partition in partitions if partition.is_online)
     still = [each for each in open_transactions(online) if each == found]
@@ -96,7 +97,7 @@ async def _end(
     markers: LocalMarkers,
     tasks: Tasks,
 ) -> None:
-    """Tries again while the partition cannot take the marker, as on a full disk."""
+    """Retry while the partition cannot append the marker, as on a full disk."""
     is_logged = False
     while (code := await written) is not ErrorCode.NONE:
         if not is_logged:

@@ -1,6 +1,6 @@
-"""The coordinators of this broker: made here, their partitions loaded as the metadata image says.
+"""The coordinators of this broker, whose partitions are loaded as the metadata image says.
 
-Groups are loaded first: the end of a transaction may have to be told to them.
+Groups are loaded first, because the end of a transaction may have to be applied to them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Seams(Protocol):
-    """What coordinators need of what is outside the broker."""
+    """The parts of the environment that coordinators need."""
 
     @property
     def clock(self) -> Clock: ...
@@ -60,9 +60,12 @@ class _Coordinator(Protocol):
 
 
 class Coordinators:
-    """`partitions` are those of this broker; `config` is what it was started with.
+    """The group and the transaction coordinator of a broker.
 
-    `metadata` is asked which epochs may be forgotten.
+    Args:
+        config: the configuration at the start of the broker.
+        partitions: those of this broker.
+        metadata: knows which epochs may have been forgotten.
     """
 
     def __init__(
@@ -111,7 +114,7 @@ class Coordinators:
         }
 
     async def load(self, image: MetadataImage) -> None:
-        """Also ends what hangs: the logs are open, and nobody writes to them yet."""
+        """Load all partitions, and end hanging transactions before anyone writes."""
         self.transactions.hold_markers()
         for name in self._by_topic:
             await self._load(image, name)
@@ -128,7 +131,7 @@ class Coordinators:
     def _tell_groups(
         self, old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]
     ) -> None:
-        """Consumer groups follow the topics they subscribe to."""
+        """Have consumer groups follow the topics that they subscribe to."""
         created = {record.name for record in records if isinstance(record, TopicRecord)}
         ids = {
             record.topic_id
@@ -141,13 +144,13 @@ class Coordinators:
             self.groups.on_topics_changed(changed, are_new=bool(created))
 
     async def load_missing(self, image: MetadataImage) -> None:
-        """Loads the partitions whose logs could not be made or read before."""
+        """Load the partitions whose logs could not be created or read before."""
         for name in self._by_topic:
             if not self._closed:
                 await self._load(image, name)
 
     def on_topics_deleted(self, gone: list[tuple[str, bytes]]) -> None:
-        """Each a name and an id."""
+        """Forget the offsets of deleted topics, given as (name, id)."""
         for name, _ in gone:
             if name in self._by_topic:
                 self._by_topic[name].close()

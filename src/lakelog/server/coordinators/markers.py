@@ -1,7 +1,7 @@
-"""The transaction coordinator's way to the partitions on this broker.
+"""Writes the markers of the transaction coordinator to the partitions on this broker.
 
-A partition of `__consumer_offsets` belongs to its group coordinator, which has to act upon the
-marker; any other is written to directly.
+A marker in a partition of `__consumer_offsets` goes through its group coordinator, which applies
+it. Markers in other partitions are appended directly.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from lakelog.storage.preparation import NotReady, Preparation
 
 
 class _NotReady(NamedTuple):
-    """A marker's partition, and the job that has to come first."""
+    """A marker's partition, and the job that has to be done first."""
 
     partition: Partition
     job: Preparation
 
 
 class LocalMarkers:
-    """A marker is answered for when it is committed."""
+    """Appends markers; each result waits until its marker is committed."""
 
     def __init__(
         self,
@@ -49,8 +49,9 @@ class LocalMarkers:
         self._checks = checks
 
     async def write(self, markers: Sequence[Marker]) -> list[ErrorCode]:
-        """All are appended before the first is waited for, but for those of groups and those whose
-        partitions have to load their indexes.
+        """Append all markers, then wait for them.
+
+        Markers of groups, and of partitions that have to load their indexes, are appended later.
         """
         begun = [self._append(marker) for marker in markers]
         return [
@@ -58,9 +59,9 @@ class LocalMarkers:
         ]
 
     def begin(self, marker: Marker) -> Awaitable[ErrorCode]:
-        """As `write`, but the marker is on its way when this returns, before any other.
+        """As `write`, but the marker is appended before this returns.
 
-        A partition that had an open transaction at the start has loaded its indexes by then.
+        A partition with an open transaction at the start of the broker has loaded its indexes.
         """
         try:
             begun = self._append(marker)
@@ -71,7 +72,7 @@ class LocalMarkers:
         return self._outcome(marker, begun)
 
     def _append(self, marker: Marker) -> Appended | ErrorCode | _NotReady | None:
-        """`None` leaves it to the group coordinator."""
+        """Return None if the group coordinator appends the marker."""
         try:
             partition = self._partitions.find(marker.topic, marker.partition)
             if marker.topic == GROUP_TOPIC:

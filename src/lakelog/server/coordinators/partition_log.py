@@ -1,4 +1,4 @@
-"""A coordinator's way to the partitions of its topic on this broker."""
+"""Gives a coordinator access to the partitions of its topic on this broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class LocalPartitionLog:
-    """An append returns when it is committed."""
+    """The partitions of one topic. An append returns when it is committed."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class LocalPartitionLog:
             found.release()
 
     async def _ready(self, partition: int, use: Callable[[Partition], T]) -> tuple[Partition, T]:
-        """The partition, and what `use` returns once it no longer raises `NotReady`."""
+        """Return the partition, and the result of `use` once it no longer raises `NotReady`."""
         while True:
             replica = self._replica(partition)
             try:

@@ -1,7 +1,7 @@
-"""Hands out producer ids from blocks that are reserved in the metadata log.
+"""Assigns producer ids from blocks that are reserved in the metadata log.
 
-An id that was reserved and not used when the broker stops is never used: no two producers, before
-and after a restart, can have the same one.
+Reserved ids that are unused when the broker stops stay unused, so that no two producers, before and
+after a restart, have the same id.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ProducerIds:
         self._waiting: deque[asyncio.Future[int]] = deque()
 
     async def next(self) -> int:
-        """Raises `KafkaError` if no block can be reserved."""
+        """Return a new id. Raises `KafkaError` if no block can be reserved."""
         if not self._waiting:
             value = next(self._block, None)
             if value is not None:
@@ -35,7 +35,7 @@ class ProducerIds:
         return await waiter
 
     async def _refill(self) -> None:
-        """One reservation serves everybody who asked meanwhile."""
+        """Reserve one block for all waiting callers."""
         while self._waiting:
             try:
                 self._block = iter(await self._reserve())

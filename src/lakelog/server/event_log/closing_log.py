@@ -1,6 +1,6 @@
-"""Says which connections the broker closes and why, in a bounded number of lines.
+"""Logs which connections the broker closes and why, in a bounded number of lines.
 
-A peer that is closed can be back at once, so without a bound a hostile one could fill the log.
+A peer can reconnect at once, so without a bound a hostile one could fill the log.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class ClosingLog:
         self._closings = LogWindow(clock)
         self._bugs = LogWindow(clock)
         self.closed = 0
-        """Connections, with a line or without."""
+        """Closed connections, with a line or without."""
         self.expired = 0
-        """Connections that were closed for their silence."""
+        """Connections that were closed because they were idle."""
 
     def closing(self, peer: str, reason: object) -> None:
-        """`reason` may hold what the peer has sent: it is one line of printable characters."""
+        """Log a closed connection. `reason` may contain bytes of the peer, which are escaped."""
         self.closed += 1
         left_out = self._closings.admit()
         if left_out is not None:
@@ -37,7 +37,7 @@ class ClosingLog:
             )
 
     def bug(self, api: str, peer: str, error: BaseException) -> None:
-        """A handler failed with what is no answer."""
+        """Log an exception of a handler that the protocol has no error for."""
         if self._bugs.admit() is not None:
             code = ErrorCode.UNKNOWN_SERVER_ERROR.name
             logger.error(

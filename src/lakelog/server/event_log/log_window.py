@@ -21,7 +21,7 @@ class LogWindow:
         self._lines = self._left_out = 0
 
     def admit(self) -> int | None:
-        """How many lines were left out before this one; none if this one is, too."""
+        """Return how many lines were left out before this one, or None if this one is, too."""
         now = self._clock.monotonic()
         if not self._lines or now - self._begin >= WINDOW_S:
             self._begin, self._lines = now, 0
@@ -41,7 +41,7 @@ def one_line(text: object) -> str:
 
 
 def left_out_text(left_out: int) -> str:
-    """The end of a line that stands for others."""
+    """Return the end of a line that stands for others."""
     return f" (and {left_out} others before it, without a line)" if left_out else ""
 
 

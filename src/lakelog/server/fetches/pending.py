@@ -49,20 +49,20 @@ class PendingFetch:
         self._committed = request.isolation_level == READ_COMMITTED
         self.bytes_min = min(request.min_bytes, self._bytes_max)
         self.deadline = 0.0
-        """On the monotonic clock, when it is answered with what there is."""
+        """On the monotonic clock, when the fetch is answered with the records found so far."""
         self._to_check: list[NeededCheck] = []
         self._failures: Failures = {}
         self._rounds = 0
         """How often it has waited for checks."""
 
     def keys(self) -> list[tuple[bytes, int]]:
-        """What an append must touch to be of interest to this fetch."""
+        """Return the partitions whose appends may complete this fetch."""
         find = self._broker.partitions.get
         found = (find(target.topic, target.partition) for target in self._plan.targets)
         return list(dict.fromkeys(partition.key for partition in found if partition is not None))
 
     def wait(self) -> None:
-        """For records, or first for a check of those that are there, and answers then."""
+        """Wait for records, or first for checks of existing ones; then answer."""
         broker, context = self._broker, self._context
         if self._to_check:
             self._rounds += 1
@@ -80,7 +80,7 @@ class PendingFetch:
             self.fail(error)
 
     def _go_on(self) -> None:
-        """What was to be checked first has been, or it is late."""
+        """Try again: the needed checks were made, or the deadline has passed."""
         is_due = self.deadline <= self._broker.clock.monotonic()
         response = self.read(at_least=0 if is_due else self.bytes_min)
         if response is None:
@@ -108,11 +108,11 @@ class PendingFetch:
             context.complete([])
 
     def read(self, *, at_least: int) -> FetchResponse | None:
-        """The response, unless less than `at_least` bytes are found and nothing is wrong, or what
-        was found must be checked first.
+        """Return the response, or None if the fetch has to wait.
 
-        After some rounds of checks the rest is left to the next request: what was loaded for one
-        partition may have been unloaded for another.
+        It waits if there are fewer than `at_least` bytes and no error, or if data must be checked
+        first. After some rounds of checks the rest is left to the next request: an index that was
+        loaded for one partition may have been unloaded for another.
         """
         results = []
         size = 0

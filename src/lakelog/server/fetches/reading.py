@@ -18,9 +18,9 @@ ZSTD_SINCE = 10
 def read_one(
     broker: Broker, target: FetchTarget, bytes_left: int, *, committed: bool, min_one: bool
 ) -> tuple[Partition, LogSlice | None, Sequence[Aborted]]:
-    """The partition, what it has for the target, and the transactions in that which were aborted.
+    """Return the target's partition, its records, and the aborted transactions among them.
 
-    Raises `KafkaError`.
+    Raises `KafkaError`, `DivergedLog`, and `NotReady` for data that must be checked first.
     """
     partition = broker.partitions.find(target.topic, target.partition)
     return partition, *read_of(partition, target, bytes_left, committed=committed, min_one=min_one)
@@ -29,7 +29,7 @@ def read_one(
 def read_of(
     partition: Partition, target: FetchTarget, bytes_left: int, *, committed: bool, min_one: bool
 ) -> tuple[LogSlice | None, Sequence[Aborted]]:
-    """As `read_one`, of the target's partition."""
+    """As `read_one`, for a partition that is known."""
     if target.current_leader_epoch >= 0:
         partition.check_epoch(target.current_leader_epoch)
     if target.last_fetched_epoch >= 0:

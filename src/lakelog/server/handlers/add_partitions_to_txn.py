@@ -92,7 +92,7 @@ def _keys(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
 
 
 def _unknown(broker: Broker, wanted: Sequence[TopicPartition]) -> Codes:
-    """One partition that does not exist keeps the others from being added. Empty if all do."""
+    """Return errors for all partitions if one does not exist; otherwise an empty mapping."""
     unknown = {
         (topic, partition)
         for topic, partition in wanted

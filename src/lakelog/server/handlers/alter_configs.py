@@ -1,4 +1,4 @@
-"""AlterConfigs (33): replaces all settings of topics and brokers, in one go for each."""
+"""AlterConfigs (33): replaces all settings of topics and brokers, each in one change."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (45): moves partitions to other brokers (KIP-455).
 
-A move to brokers that hold the partition already is done at once; no other one is possible
+A move to brokers that hold the partition already is done at once; other moves are rejected
 (metadata/controller/reassignments.py).
 """
 

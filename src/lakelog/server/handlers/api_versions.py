@@ -1,8 +1,8 @@
-"""ApiVersions (18): what this broker serves.
+"""ApiVersions (18): returns the APIs and versions that this broker serves.
 
-The answer's header is a version 0 at every version, and a request of a version unknown here gets a
-version 0 body with UNSUPPORTED_VERSION, so that a newer client can try again lower (KIP-511).
-Produce is advertised from version 0 although 0 to 2 are refused: librdkafka turns compression off
+The response header is a version 0 at every version. A request of an unknown version gets a version
+0 body with UNSUPPORTED_VERSION, so that a newer client can retry with a lower one (KIP-511).
+Produce is advertised from version 0 although 0 to 2 are rejected: librdkafka turns compression off
 otherwise (KAFKA-18659); its handler declares that.
 """
 
@@ -45,14 +45,14 @@ API = ServedApi(ApiVersionsRequest, handle, done="Features; version 5 checks clu
 
 
 def handle_unsupported(broker: Broker, context: Context, request: None) -> ApiVersionsResponse:
-    """Carries the true range of ApiVersions itself; a client would retry for ever without."""
+    """Return the true range of ApiVersions itself; a client would retry forever without."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=broker.advertised_apis
     )
 
 
 def _is_elsewhere(broker: Broker, request: ApiVersionsRequest) -> bool:
-    """Whether the client meant another cluster or node than the one at this address (KIP-1242)."""
+    """Return whether the client expects another cluster or node at this address (KIP-1242)."""
     return (request.cluster_id is not None and request.cluster_id != broker.cluster_id) or (
         request.node_id not in (-1, broker.node_id)
     )

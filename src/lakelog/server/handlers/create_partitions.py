@@ -1,7 +1,7 @@
-"""CreatePartitions (37): raises the number of a topic's partitions; it never goes down.
+"""CreatePartitions (37): increases the number of a topic's partitions; it never decreases.
 
-Apache Kafka lets the internal topics grow too, and then looks for groups where they are not
-(KAFKA-14418); here that is refused.
+Apache Kafka lets internal topics grow too, and then looks for groups in the wrong partition
+(KAFKA-14418); lakelog rejects that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateTopics (19): each topic is created or refused on its own.
+"""CreateTopics (19): creates or rejects each topic on its own.
 
 From version 5 on the response shows the new topic's counts and its whole configuration.
 """
@@ -21,7 +21,7 @@ from lakelog.server.served_api import ServedApi
 
 _CONFIGS_SINCE = 5
 _Shown = dict[tuple[tuple[str, str | None], ...], list[CreatableTopicConfigs]]
-"""What is shown of new topics with the same settings, which is the same."""
+"""The configuration in the response, shared by topics with the same settings."""
 
 
 async def handle(

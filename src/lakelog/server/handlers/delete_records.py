@@ -1,9 +1,9 @@
-"""DeleteRecords (21): moves where partitions begin; version 2 differs in encoding only.
+"""DeleteRecords (21): advances log start offsets; version 2 differs in encoding only.
 
-Records before the offset cannot be read from then on; their segments go with the next retention
-run. The answer waits until the new beginnings are on the device, all of them and those of other
-requests with one write: what somebody had deleted comes back neither after a kill nor after a power
-failure. A topic that is only compacted refuses: what is gone from it is decided by key.
+Records before the offset cannot be read any more; the next retention run deletes their segments.
+The response waits until the new offsets are durable, written together with those of other requests.
+So deleted records come back neither after a kill nor after a power failure. Topics that are only
+compacted reject the request, because they delete records by key.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _delete(
 
 
 def _log_durable(broker: Broker, topics: list[DeleteRecordsTopicResult]) -> None:
-    """One line for each deletion that has succeeded, maybe after attempts that had failed."""
+    """Log each deletion that succeeded, possibly after failed attempts."""
     for topic in topics:
         for result in topic.partitions:
             partition = broker.partitions.get(topic.name, result.partition_index)

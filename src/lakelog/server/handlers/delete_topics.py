@@ -1,4 +1,4 @@
-"""DeleteTopics (20): by name, or from version 6 on by name or id.
+"""DeleteTopics (20): deletes topics by name, from version 6 on also by id.
 
 The change of metadata may use the disk's reserve: it frees space.
 """
@@ -57,7 +57,7 @@ API = ServedApi(DeleteTopicsRequest, handle, done="By name and by id.")
 
 
 def _code(code: ErrorCode, version: int) -> ErrorCode:
-    """Older clients do not know that deletion can be disabled."""
+    """Return the error as older clients know it, to which deletion is never disabled."""
     if code is ErrorCode.TOPIC_DELETION_DISABLED and version < _DISABLED_CODE_SINCE:
         return ErrorCode.INVALID_REQUEST
     return code

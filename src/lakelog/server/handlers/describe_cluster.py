@@ -1,4 +1,4 @@
-"""DescribeCluster (60): the cluster id and its brokers, for administration clients."""
+"""DescribeCluster (60): returns the cluster id and the brokers."""
 
 from __future__ import annotations
 

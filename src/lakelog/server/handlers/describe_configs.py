@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): the settings in force and where each comes from."""
+"""DescribeConfigs (32): returns the settings in force and the source of each."""
 
 from __future__ import annotations
 

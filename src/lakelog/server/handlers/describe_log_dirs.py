@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): the data folder, its room, and the size of each partition in it."""
+"""DescribeLogDirs (35): returns the data folder, its space, and the size of each partition."""
 
 from __future__ import annotations
 

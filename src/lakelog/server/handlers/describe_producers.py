@@ -1,4 +1,4 @@
-"""DescribeProducers (61): what each partition's log remembers of its producers (KIP-664)."""
+"""DescribeProducers (61): returns the producers that the log of each partition knows (KIP-664)."""
 
 from __future__ import annotations
 

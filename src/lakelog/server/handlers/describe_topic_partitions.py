@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions (75): topics in order of their names, a page at a time (KIP-966).
+"""DescribeTopicPartitions (75): returns topics in the order of names, by pages (KIP-966).
 
-A page ends after as many partitions as asked for, or as `max.request.partition.size.limit` allows;
-its cursor is where the next one begins. Eligible leader replicas are not kept: their lists are
+A page ends after the requested number of partitions, or at `max.request.partition.size.limit`; its
+cursor is the start of the next one. Eligible leader replicas are not kept: their lists are
 empty.
 """
 

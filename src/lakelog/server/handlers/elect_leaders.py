@@ -56,7 +56,7 @@ def _election_type(number: int) -> ElectionType:
 
 
 def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """The error of the whole is that of each partition too: version 0 has no other place."""
+    """Set the error of the request in each partition too: version 0 has no other place."""
     results = [
         ElectionResult(entry.topic, partition, error.code, error.message)
         for entry in request.topic_partitions or ()

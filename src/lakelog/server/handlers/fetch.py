@@ -1,14 +1,14 @@
-"""Fetch (1): record batches as they are stored, sent from the segment files.
+"""Fetch (1): returns record batches as they are stored, sent from the segment files.
 
 A fetch is answered when it has found `min_bytes`, when a partition has an error, or after
 `max_wait_ms`; until then it is parked on its partitions. The first partition with data returns at
-least one whole batch, however large, so that a consumer can always go on (KIP-74).
+least one whole batch, however large, so that a consumer can always proceed (KIP-74).
 
-With `read_committed` records end before the first transaction that is under way, and the response
-says which of the transactions in them were aborted: consumers drop those themselves (KIP-98).
+With `read_committed`, records end before the first open transaction, and the response lists the
+aborted transactions among them, which consumers skip (KIP-98).
 
-Since version 12 a reader may say which epoch its last record had. If that is not in this log, the
-answer is at once where they diverge, without records (KIP-595).
+From version 12 on a request may have the epoch of the reader's last record. If the log does not
+have that record, the response has the diverging offset at once, and no records (KIP-595).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""FindCoordinator (10): which broker coordinates a group or a transactional id.
+"""FindCoordinator (10): returns the broker that coordinates a group or a transactional id.
 
-The topic that coordinator keeps its state in is made on first use.
+The coordinator's topic is created on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat (12): keeps a member of a classic group alive, and tells it of a rebalance."""
+"""Heartbeat (12): keeps a member of a classic group alive, and notifies it of a rebalance."""
 
 from __future__ import annotations
 

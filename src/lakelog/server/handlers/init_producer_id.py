@@ -1,9 +1,8 @@
-"""InitProducerId (22): a new identity for an idempotent or transactional producer.
+"""InitProducerId (22): returns an id and epoch for an idempotent or transactional producer.
 
-Without a transactional id there is nothing to resume: every call gets a fresh id with epoch 0. A
-client that asks to bump its epoch (KIP-360) is given a fresh id too, as Apache Kafka does. With one
-its coordinator decides, and fences whoever had the id before. Before version 4 a client knows
-INVALID_PRODUCER_EPOCH for that, and not PRODUCER_FENCED.
+Without a transactional id every call gets a new id with epoch 0, also a client that asks to bump
+its epoch (KIP-360), as in Apache Kafka. With one, its coordinator decides, and fences the previous
+producer. Clients before version 4 know INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ListConfigResources (74): names of topics, brokers and groups that can be configured (KIP-1142).
+"""ListConfigResources (74): returns configurable topics, brokers and groups (KIP-1142).
 
-Version 0 asks for client metrics only, of which there are none.
+Version 0 asks for client metrics only, which lakelog does not have.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""ListOffsets (2): where a partition begins, ends, or stood at a time.
+"""ListOffsets (2): returns the first offset, the end, or the offset at a time of partitions.
 
-With `read_committed` it ends at its last stable offset, and what a time finds beyond that is not
-told.
+With `read_committed` the end is the last stable offset, and offsets at a time beyond it are not
+returned.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ API = ServedApi(
 
 
 class _Lookup(NamedTuple):
-    """A time, and the result that what is found belongs into."""
+    """A search by time, and the result that it fills."""
 
     partition: Partition
     timestamp: int
@@ -110,7 +110,7 @@ def _repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
 def _offset(
     partition: Partition, entry: ListOffsetsPartition, committed: bool, version: int
 ) -> ListOffsetsPartitionResponse:
-    """Of a time it is what is answered if nothing is found."""
+    """Return the result; for a time, the result of a search without a match."""
     wanted = entry.timestamp
     if wanted < EARLIEST_PENDING_UPLOAD or version < _SINCE_VERSION.get(wanted, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

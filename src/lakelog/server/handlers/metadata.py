@@ -1,7 +1,7 @@
-"""Metadata (3): brokers, topics, partitions and their leaders.
+"""Metadata (3): returns brokers, topics, partitions and their leaders.
 
-A topic that does not exist is created when both the request and `auto.create.topics.enable` allow
-it. The answer then describes the new topic at once; a client need not ask again.
+A topic that does not exist is created if both the request and `auto.create.topics.enable` allow it.
+The response describes the new topic, so that a client need not ask again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _asks_for_all(request: MetadataRequest, version: int) -> bool:
 def _answer_all(
     broker: Broker, context: Context, request: MetadataRequest
 ) -> MetadataResponse | Deferred:
-    """The answer grows with the broker, and clients ask for it often: it is kept as it was sent."""
+    """Describe all topics. Clients ask for them often, so the encoded response is kept."""
     key = (
         context.version,
         request.include_topic_authorized_operations,
@@ -81,7 +81,7 @@ async def _create_first(
     wanted: list[_Reference],
     missing: list[str],
 ) -> MetadataResponse:
-    """Answers of the topics that are `missing` too, or why they could not be created."""
+    """Create the `missing` topics first; return their metadata, or why that failed."""
     try:
         refused = await broker.topics.ensure(missing)
     except KafkaError as error:
@@ -121,7 +121,7 @@ def _response(
 def _missing_topics(
     broker: Broker, request: MetadataRequest, wanted: list[_Reference]
 ) -> list[str]:
-    """What is to be created, if that is allowed."""
+    """Return the topics to create, if that is allowed."""
     missing = [
         name
         for name, topic_id in wanted
@@ -159,7 +159,7 @@ def _missing(name: str) -> ErrorCode:
 def _by_id(
     broker: Broker, name: str | None, topic_id: bytes, version: int
 ) -> MetadataResponseTopic:
-    """Asking by id came with version 12, and goes before a name; earlier it is a mistake."""
+    """Return the topic by id, from version 12 on, or by name; ids in older versions are errors."""
     if version < _TOPIC_IDS_SINCE or topic_id == ZERO_UUID:
         return MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ended, so that a reader notices a cut.
+"""OffsetForLeaderEpoch (23): returns the end of a leader epoch, to detect truncation.
 
 Source: KIP-101, KIP-279, KIP-320. The versions 2 to 4 differ in the replica id and the encoding.
 """

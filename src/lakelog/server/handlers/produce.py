@@ -1,11 +1,12 @@
 """Produce (0): appends one record batch per partition and answers with its offsets.
 
 Batches are checked and patched where they lie in the receive buffer and written with one call.
-With `acks=0` there is no response, and an error can only be told by closing the connection.
-A batch that is committed by a flush only (`durability=fsync`) is answered for after that.
+With `acks=0` there is no response; an error closes the connection. With `durability=fsync`, the
+response waits for the flush that commits the batch.
 
 A batch that begins a transaction in a partition waits until the transaction's coordinator has
-agreed (`verifying`). It is copied for that, and what follows on its connection waits with it.
+verified it (`appends.transaction_verification`). It is copied for that, and later requests of its
+connection wait with it.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ API = ServedApi(
 
 
 def _asks(broker: Broker, version: int) -> bool:
-    """An operator may trust older producers to have added the partition."""
+    """Return whether to ask the coordinator; operators may trust older producers."""
     return version >= ADDS_SINCE or bool(
         broker.config.get("transaction.partition.verification.enable")
     )
 
 
 def _copy_records(entries: Iterable[PartitionProduceData]) -> None:
-    """Out of the receive buffer, which is reused as soon as the handler returns."""
+    """Copy records out of the receive buffer, which is reused once the handler returns."""
     for entry in entries:
         entry.records = None if entry.records is None else bytearray(entry.records)
 
@@ -94,7 +95,7 @@ def _produce(
     check: ProduceCheck | None,
     refusal: KafkaError | None,
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | Deferred | None] | Deferred | None:
-    """`check` has been made of a transactional request."""
+    """Append all batches; `check` belongs to a transactional request."""
     now_ms, version = broker.clock.wall_ms(), context.version
     sampling, sampled = context.connection.sampling, False
     responses = []
@@ -172,9 +173,9 @@ def _answer(
 
 
 class _Slow(NamedTuple):
-    """A batch that could not be appended at once, and the result that it is to have.
+    """A batch that could not be appended at once, and its result.
 
-    `sampled` tells whether its connection has it verified.
+    `sampled` if it is in the sample whose records are verified.
     """
 
     topic: str | bytes
@@ -182,7 +183,7 @@ class _Slow(NamedTuple):
     result: PartitionProduceResponse
     sampled: bool
     needed: NeededCheck | None
-    """What has to come first."""
+    """The job that has to be done first."""
 
 
 def _needed(partition: Partition, error: NotReady | SlowBatchError) -> NeededCheck | None:
@@ -202,7 +203,7 @@ async def _append_slowly(
     with broker.slow_batches.memory.holding(size):
         needed = [one.needed for one in slow if one.needed is not None]
         if needed:
-            await broker.checks.made(needed)  # the appends find out what has failed
+            await broker.checks.made(needed)  # a failed job makes the append fail
         for topic, entry, result, sampled, _ in slow:
             try:
                 verification = None if check is None else check.verification(topic, entry.index)
@@ -235,7 +236,7 @@ async def _append_one(
     *,
     sampled: bool,
 ) -> tuple[Partition, AppendResult]:
-    """Looks into the batch again if the topic's settings have changed meanwhile."""
+    """Append a batch after its checks, repeating them if the topic's settings changed."""
     batch, verifies = entry.records, sampled
     while True:
         partition = broker.partitions.find(topic, entry.index)
@@ -262,7 +263,7 @@ def _acknowledge_later(
     response: ProduceResponse,
     waiting: list[tuple[Appended, PartitionProduceResponse]],
 ) -> None:
-    """Answers when all that was appended is committed, or says of which of it that is not known."""
+    """Answer when all appends are committed; at the deadline the others have an error."""
 
     def settle() -> None:
         for appended, result in waiting:

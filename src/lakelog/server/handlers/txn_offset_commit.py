@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28): commits the offsets of a group when the transaction is committed.
 
-The coordinators decide. What is left here is whether the partitions exist, whether the group's
-partition is part of the transaction, and the error codes that each version knows.
+The coordinators decide. The handler checks whether the partitions exist and whether the group's
+partition is part of the transaction, and maps error codes for each version.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _NO_SEQUENCE = -1
 async def handle(
     broker: Broker, context: Context, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    """Partitions that do not exist are told so whatever becomes of the others; without others
-    neither the group nor the transaction is looked at."""
+    """Return errors for unknown partitions, and commit the offsets of the others.
+
+    If all are unknown, neither the group nor the transaction is checked.
+    """
     known = _existence(broker, request, context.version)
     if all(partition.error_code for topic in known.topics for partition in topic.partitions):
         return known
@@ -43,7 +45,7 @@ API = ServedApi(TxnOffsetCommitRequest, handle, done="With the fencing of groups
 def _existence(
     broker: Broker, request: TxnOffsetCommitRequest, version: int
 ) -> TxnOffsetCommitResponse:
-    """What the metadata says of each partition: that it is unknown, or nothing."""
+    """Return a response with an error for each unknown partition."""
     response = refuse_txn_commit(request, ErrorCode.NONE)
     for topic in response.topics:
         by_id = version >= _TOPIC_IDS_SINCE
@@ -59,7 +61,7 @@ def _existence(
 async def _commit_offsets(
     broker: Broker, request: TxnOffsetCommitRequest, version: int
 ) -> TxnOffsetCommitResponse:
-    """Whoever commits must have the group's partition in its transaction (KAFKA-15449)."""
+    """Commit if the group's partition is part of the transaction (KAFKA-15449)."""
     if not request.group_id:
         return refuse_txn_commit(request, ErrorCode.INVALID_GROUP_ID)
     code = await _verified(broker, request, adds=version >= _ADDS_SINCE)
@@ -70,7 +72,7 @@ async def _commit_offsets(
 
 
 async def _verified(broker: Broker, request: TxnOffsetCommitRequest, *, adds: bool) -> ErrorCode:
-    """As for the first batch of a transaction: a marker that comes between voids it."""
+    """Verify as for the first batch of a transaction: a marker in between voids the result."""
     key = (GROUP_TOPIC, broker.groups.partition_for(request.group_id))
     producer = (request.producer_id, request.producer_epoch)
     try:

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers (27): ends transactions in partitions, whatever their coordinator thinks.
+"""WriteTxnMarkers (27): ends transactions in partitions without asking their coordinator.
 
 Coordinators send it to the partitions' leaders. An administrator sends it to abort a hanging
-transaction, one that its coordinator knows nothing of any more (KIP-664). Version 1 does not tell
-the transaction version, and is judged as of before 2.
+transaction, which its coordinator does not know any more (KIP-664). Version 1 has no transaction
+version; such a request is treated as of version 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NONE = -1
 async def handle(
     broker: Broker, context: Context, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Results of a producer that is named twice come as one."""
+    """Return one result for each producer, even if it is named twice."""
     results: dict[int, WritableTxnMarkerResult] = {}
     for marker in request.markers:
         result = results.setdefault(
@@ -80,9 +80,9 @@ def _absence(broker: Broker, topic: str, index: int) -> ErrorCode:
 
 
 def _refusal(marker: WritableTxnMarker) -> ErrorCode | None:
-    """What is wrong with a producer that cannot be: Kafka's codes, but for ids below -1.
+    """Return Kafka's error code for an impossible producer, and one for ids below -1.
 
-    Kafka fails to build a marker of no producer or no epoch (-1), and writes one below.
+    Kafka fails to build a marker without producer or epoch (-1), and writes one for lower ids.
     """
     if _NONE in (marker.producer_id, marker.producer_epoch):
         return ErrorCode.UNKNOWN_SERVER_ERROR

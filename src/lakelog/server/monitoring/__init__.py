@@ -1,5 +1,5 @@
-"""What the broker tells about itself: metrics, health, slow requests, requests as they come.
+"""Metrics, health, and a view of current requests, over HTTP.
 
-Everything is read from the parts that own it when somebody asks. The exceptions are here: durations
-and errors of requests (`requests`), and delays of the loop (`loop_watch`).
+Start with `endpoint`. Values are read from the parts that own them when a page is requested; only
+delays of the loop are measured here (`loop_watch`). Requests count themselves (`requests.metrics`).
 """

@@ -1,7 +1,7 @@
-"""Reads the parts of a broker and puts what they count under the names of `families`.
+"""Reads the counts of a broker's parts and names them as in `families`.
 
-Each function makes lines, a few thousand of which take milliseconds: whoever asks for them gives
-the loop a turn now and then. So everything is looked up in copies of what may change meanwhile.
+Each function yields lines. A few thousand take milliseconds, so the caller gives the loop a turn
+now and then; everything that may change meanwhile is copied first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNKNOWN = "unknown"
 
 
 def overview(sources: Sources, checks: Iterable[Check]) -> Iterator[str]:
-    """The lines of /metrics, without the aliases."""
+    """Yield the lines of /metrics, without the aliases."""
     broker = sources.broker
     sources.fsyncs.fold()
     broker.requests.fold()
@@ -48,7 +48,7 @@ def overview(sources: Sources, checks: Iterable[Check]) -> Iterator[str]:
     yield from _single("event_loop_longest_callback_seconds", sources.loop.longest_callback_s)
     if sources.cleaner is not None:
         yield from _cleaner(sources.cleaner)
-    with suppress(OSError):  # out of descriptors, say: the other metrics tell of it
+    with suppress(OSError):  # without descriptors, for example; the other metrics show that
         yield from _process(sources.processes.usage())
 
 
@@ -75,7 +75,7 @@ def _requests(broker: Broker) -> Iterator[str]:
 
 
 def _connections(dispatcher: Dispatcher) -> Iterator[str]:
-    """Clients may say anything of themselves, so only the most frequent answers have a label."""
+    """Clients choose their names freely, so only the most frequent ones have a label."""
     connections = dispatcher.connections
     software: Counter[str] = Counter(
         each.session.client_software or _UNKNOWN for each in connections

@@ -26,7 +26,7 @@ _OF_PARTITIONS: dict[str, Callable[[Partition], int]] = {
 
 
 def detail(sources: Sources) -> Iterator[str]:
-    """A family for each number, a line for each partition."""
+    """Yield a family for each number, with a line for each partition."""
     partitions = sorted(sources.broker.partitions, key=lambda p: (p.topic, p.index))
     for name, number in _OF_PARTITIONS.items():
         samples: Iterator[Sample] = ((_place(p), number(p)) for p in partitions)
@@ -41,7 +41,7 @@ def detail(sources: Sources) -> Iterator[str]:
 
 
 def compat(sources: Sources) -> Iterator[str]:
-    """What kafka_exporter and kafka-lag-exporter would say of this broker."""
+    """Yield the metrics of this broker under the names of two exporters for Kafka."""
     broker = sources.broker
     yield from exposed(COMPAT["kafka_brokers"], [((), len(broker.image.brokers))])
     yield from _compat_topics(sources)

@@ -1,4 +1,4 @@
-"""What looks after a broker while it runs: the loop's beat, its stage, and the HTTP endpoint."""
+"""The monitoring of a broker: the delays of its loop, its stage, and the HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Monitoring:
-    """From `start` to `stop`; whoever starts and stops the broker sets `stage`."""
+    """From `start` to `stop`; `Server` sets `stage`."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Monitoring:
         self._http: HttpServer | None = None
 
     async def start(self, address: str) -> None:
-        """`address` is HOST:PORT of the endpoint; empty for none. Raises `StartError`."""
+        """Start; `address` is HOST:PORT of the endpoint, empty for none. Raises `StartError`."""
         self._loop.start()
         if not address:
             return
-        # Not before it is wanted: these cost a start without an endpoint some milliseconds.
+        # Imported on demand: they would cost a start without an endpoint some milliseconds.
         from lakelog.server.monitoring.http import HttpServer
         from lakelog.server.monitoring.pages import Pages
 
@@ -67,7 +67,7 @@ class Monitoring:
         self.stage = Stage.SERVING
 
     def note_callback(self, duration_s: float) -> None:
-        """A chore has kept the loop for so long."""
+        """Note that a task has blocked the loop for so many seconds."""
         self._loop.note_callback(duration_s)
 
     def checks(self) -> list[Check]:

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server for a few fixed pages: one request a connection, GET and HEAD only.
 
-It knows nothing of what the pages say. Everything a peer can take is bounded: connections, the size
-of a request's head, the time to send it, the time to take the answer. A peer on this host must name
+It does not know the pages. Everything that a peer can use is bounded: connections, the size of a
+request's head, the time to send it, the time to read the response. A peer on this host must name
 this host: a web page elsewhere may have its own name resolve to 127.0.0.1 (DNS rebinding), but the
 browser then sends that name.
 """
@@ -35,11 +35,11 @@ class Request(NamedTuple):
     path: str
     query: Mapping[str, str]
     is_local: bool
-    """Whether the peer is on this host."""
+    """Return whether the peer is on this host."""
 
 
 class Response(NamedTuple):
-    """`parts` follow the body as they come, until there are no more or the peer has gone."""
+    """`parts` are sent after the body as they are produced, until the peer disconnects."""
 
     body: bytes
     content_type: str = TEXT
@@ -64,10 +64,10 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None] | None] = set()
         self._receiving: dict[asyncio.Task[None], None] = {}
-        """Those whose request has not come yet, in the order in which they came."""
+        """Connections whose request is incomplete, oldest first."""
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """The address bound; raises `OSError`."""
+        """Listen; return the bound address. Raises `OSError`."""
         self._server = await asyncio.start_server(
             self._on_client, host, port, limit=HEAD_SIZE_MAX, backlog=CONNECTIONS_MAX
         )
@@ -96,14 +96,14 @@ class HttpServer:
         except (OSError, EOFError, TimeoutError):
             writer.transport.abort()
         except asyncio.CancelledError:
-            writer.transport.abort()  # at the end of the server, and nobody waits for this
+            writer.transport.abort()  # the server stops, and nothing waits for this
         finally:
             self._serving.discard(task)
             self._receiving.pop(task, None)
             writer.close()
 
     def _make_room(self) -> bool:
-        """For one more: whoever has waited longest with half a request goes, if anybody has."""
+        """Evict the connection with the oldest incomplete request, if any."""
         for task in self._receiving:
             del self._receiving[task]
             self._serving.discard(task)
@@ -220,7 +220,7 @@ async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
 async def _stream(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, parts: AsyncGenerator[bytes, None]
 ) -> None:
-    """Ends when the peer closes its side, even while there is nothing to send."""
+    """Return when the peer closes its side, even while there is nothing to send."""
 
     async def send_all() -> None:
         async for part in parts:

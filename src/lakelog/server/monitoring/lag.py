@@ -1,8 +1,8 @@
-"""How far groups are behind, in records and in seconds.
+"""The lag of groups, in records and in seconds.
 
-Seconds are told from where the log ended when: each scrape notes that for the partitions that
-somebody has committed to, and a committed offset lies between two of those (as kafka-lag-exporter
-does it). Nothing is read from the log, whose old records may not be in memory.
+Seconds are derived from earlier log end offsets: each scrape notes them for partitions with a
+committed offset, which lies between two of them (as kafka-lag-exporter does it). Nothing is read
+from the log, whose old records may not be in memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Committed(Protocol):
 
 
 class Standing(Protocol):
-    """A group: who it is, how many, and how far."""
+    """A group: its id, its members, and its lag."""
 
     @property
     def group_id(self) -> str: ...
@@ -37,7 +37,7 @@ class Standing(Protocol):
 
 
 class Lag(NamedTuple):
-    """`seconds` are unknown (None) while the log was not seen to end there."""
+    """`seconds` is None while no scrape has seen the log end near the offset."""
 
     group: str
     topic: str
@@ -48,7 +48,7 @@ class Lag(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """A log ended at `end` when it was looked at from `first` to `last`."""
+    """The scrapes from `first` to `last` saw a log end at `end`."""
 
     end: int
     first: float
@@ -56,7 +56,7 @@ class _Point(NamedTuple):
 
 
 class LagClock:
-    """Remembers where logs ended. `now` is monotonic, in seconds."""
+    """The log end offsets of earlier scrapes. `now` is monotonic, in seconds."""
 
     def __init__(self) -> None:
         self._points: dict[tuple[bytes, int], deque[_Point]] = {}
@@ -64,7 +64,7 @@ class LagClock:
     def lags(
         self, standings: Iterable[Standing], partitions: Partitions, now: float
     ) -> Iterable[Lag]:
-        """Of every partition here that a group has committed to."""
+        """Return the lag of every partition with a committed offset."""
         ends: dict[tuple[bytes, int], int] = {}
         for standing in standings:
             for topic, offsets in standing.offsets.items():

@@ -1,8 +1,7 @@
-"""How late the loop is, and for how long one thing kept it to itself.
+"""The delay of the loop, and the longest time for which one callback blocked it.
 
-A beat that comes late says for how long at least the loop was held up. What holds it up for less
-than the time between two beats may be missed, unless it is a request or a chore: those are timed
-one by one.
+A late beat shows for how long at least the loop was blocked. A block that is shorter than the time
+between two beats may be missed, unless it is a request or a periodic task: these are timed singly.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _TOLD_ABOVE_S = 1.0
 
 
 class LoopWatch:
-    """From `start` to `stop`. It also folds the durations noted by others."""
+    """From `start` to `stop`. It also folds the durations of requests."""
 
     def __init__(
         self, clock: Clock, tasks: Tasks, requests: RequestMetrics, fsyncs: Durations
@@ -41,11 +40,11 @@ class LoopWatch:
 
     @property
     def longest_callback_s(self) -> float:
-        """Of the last one to two minutes."""
+        """Return the longest block of the last one to two minutes, in seconds."""
         return max(self._longest_s, self._longest_before_s)
 
     def note_callback(self, duration_s: float) -> None:
-        """Something that is no request has kept the loop for so long."""
+        """Note that a callback other than a request has blocked the loop for so many seconds."""
         self._longest_s = max(self._longest_s, duration_s)
 
     def start(self) -> None:

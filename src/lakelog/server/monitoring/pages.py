@@ -1,4 +1,4 @@
-"""The pages of the HTTP endpoint: metrics, health, version, and requests as they come."""
+"""The pages of the HTTP endpoint: metrics, health, version, and current requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LINES_PER_TURN = 500
 
 
 class Pages:
-    """`checks` are those of readiness, now."""
+    """Return the pages; `checks` returns the current checks of readiness."""
 
     def __init__(self, sources: Sources, checks: Callable[[], list[Check]]) -> None:
         self._sources = sources
@@ -50,7 +50,7 @@ class Pages:
         return Response(await _text(detail(self._sources)), CONTENT_TYPE)
 
     async def _healthz(self, _: Request) -> Response:
-        """Whoever gets an answer knows that the loop turns."""
+        """Answer, which shows that the loop runs."""
         return _json({"status": "ok"})
 
     async def _readyz(self, request: Request) -> Response:
@@ -76,7 +76,7 @@ class Pages:
         )
 
     async def _debug_requests(self, request: Request) -> Response:
-        """Names clients and what they do, so it is for those on this host."""
+        """Send requests as they are answered; they name clients, so only to this host."""
         if not request.is_local:
             text = b"only from the broker's own host\n"
             return Response(text, status=HTTPStatus.FORBIDDEN)
@@ -102,7 +102,7 @@ class Pages:
 
 
 async def _text(lines: Iterator[str]) -> bytes:
-    """The loop has a turn after every few hundred lines."""
+    """Join the lines; the loop has a turn after every few hundred."""
     parts: list[str] = []
     for number, line in enumerate(lines, 1):
         parts.append(line)

@@ -12,7 +12,7 @@ _NAMED_MAX = 10
 
 
 class Stage(IntEnum):
-    """How far the broker has come."""
+    """The stage of a broker between its start and its stop."""
 
     STARTING = 0
     RECOVERING = 1
@@ -22,7 +22,7 @@ class Stage(IntEnum):
 
 
 class Check(NamedTuple):
-    """`reason` says what is amiss, or nothing."""
+    """One check; `reason` is empty if it passes."""
 
     name: str
     reason: str
@@ -35,7 +35,7 @@ class Check(NamedTuple):
 def checks(
     stage: Stage, offline: Sequence[tuple[str, int, str]], shortages: Mapping[str, str]
 ) -> list[Check]:
-    """All of them; `offline` are (topic, partition, reason), `shortages` are reasons by name."""
+    """Return all checks; `offline` has (topic, partition, reason), `shortages` reasons by name."""
     return [
         Check("metadata", "the metadata log is being read" if stage < Stage.RECOVERING else ""),
         Check("recovered", _recovery(stage)),

@@ -1,4 +1,4 @@
-"""Requests as they are answered, for somebody who watches; nothing is kept otherwise."""
+"""Requests as they are answered, for a watcher; without one nothing is kept."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LINES_AT_ONCE = 500
 
 
 class RequestTail:
-    """One who watches, from the first of `lines` until those are closed.
+    """A watcher, from the first of `lines` until they are closed.
 
-    Who reads more slowly than requests come misses some, and is told how many. Empty `api` and
-    `client_id` stand for any.
+    A watcher that reads more slowly than requests are answered misses some; a line has their
+    number. Empty `api` and `client_id` stand for any.
     """
 
     def __init__(self, clock: Clock, *, api: str = "", client_id: str = "") -> None:
@@ -31,7 +31,7 @@ class RequestTail:
         self._woken = asyncio.Event()
 
     async def lines(self, requests: RequestMetrics) -> AsyncGenerator[bytes, None]:
-        """JSON, several lines at once. The first says that from now on nothing is missed."""
+        """Yield JSON, several lines at once. The first shows that the watcher is registered."""
         leave = requests.watch(self._note)
         try:
             yield b'{"watching": true}\n'

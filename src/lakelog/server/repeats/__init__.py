@@ -1,13 +1,12 @@
 """Requests that repeat the one before, answered without being decoded.
 
-Producers and consumers say the same again and again: of a produce request only the correlation id
-and the batch change, of a fetch its offset and the session's epoch. Such a request is compared with
-the canonical encoding of what the connection asked before. If it is that, what it asks for is known
-and so is the answer but for a few numbers; both are `Template`s. If it is not, or the answer is not
-to be had at once, nothing has happened, and the request goes the ordinary way.
+Producers and consumers repeat themselves: of a Produce request only the correlation id and the
+batch change, of a Fetch its offset and the session's epoch. Such a request is compared with the
+canonical encoding of the connection's last one. If they are equal, the request is known without
+decoding, and so is the response except for a few numbers; both are `Template`s. If they differ, or
+the response is not available at once, nothing has happened, and the request is decoded.
 
-What is learnt is bounded: a request whose names are long, or that was refused, is not worth it.
-
-A repeat does what the ordinary way does, by the same functions. Only decoding, encoding and the
-objects between them are left out.
+Start with `known`. Memory is bounded: a request with long names, or one that was rejected, is not
+learned. A repeat calls the same functions as the handler; only decoding, encoding and the objects
+between them are left out.
 """

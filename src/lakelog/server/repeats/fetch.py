@@ -1,6 +1,6 @@
 """Fetch requests of one partition, one offset after the other.
 
-They are answered from a template, at once or when there are records or it has become late.
+They are answered from a template: at once, or when there are records, or at the deadline.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lakelog.wire.template import Template
 def learn(
     broker: Broker, last: Repeat | None, context: Context, request: FetchRequest
 ) -> Repeat | None:
-    """As `learn_known`. A request without topics is of the session that the last one was of."""
+    """As `learn_known`. A request without topics belongs to the session of the last one."""
     if request.topics or request.forgotten_topics_data:
         key = _key(context, request)
         if key is None:
@@ -75,7 +75,7 @@ def _key(context: Context, request: FetchRequest) -> FetchKey | None:
 def _key_of_session(
     broker: Broker, last: Repeat | None, context: Context, request: FetchRequest
 ) -> FetchKey | None:
-    """What the request would say if it named the session's only partition."""
+    """Return the key of the request as if it named the session's only partition."""
     if isinstance(last, FetchRepeat) and last.key.session_id == request.session_id:
         return last.key
     target = broker.fetch_sessions.only_target(request.session_id)
@@ -161,9 +161,10 @@ class FetchRepeat(KnownRequest[FetchKey]):
         epoch: int,
         offset: int | None,
     ) -> int | None:
-        """Answers if nothing is to be told but records: 1 if it has, 0 if it will.
+        """Answer with records; return 1, or 0 if the request waits for them.
 
-        `size` is the request's. Without an `offset` it is read on from where the session is.
+        Return None if the response has anything else, an error for example: the request is then
+        decoded. `size` is the request's. Without an `offset` the session has it.
         """
         session = self._session
         if session is None:

@@ -1,4 +1,4 @@
-"""Fetch requests and responses of one partition, of which all is known but a few numbers."""
+"""Fetch requests and responses of one partition, as templates with a few numbers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from lakelog.wire.primitives import encode_uvarint
 from lakelog.wire.template import Template
 
 _LENGTH_AND_TAGS = 4
-"""Bytes after the last field but `records` of a response without any."""
+"""Bytes after the last field before `records`, of a response without records."""
 _encode_length = Struct(">i").pack
 
 
 class FetchKey(NamedTuple):
-    """All that one request of a kind says, but for the offset and the session's epoch."""
+    """All fields of a request except the offset and the session's epoch."""
 
     client_id: str
     version: int
@@ -46,7 +46,7 @@ class FetchKey(NamedTuple):
 
 
 class FetchFrames:
-    """The templates of one kind. `tail` is what follows the records of a response."""
+    """The templates of one key. `tail` follows the records of a response."""
 
     __slots__ = ("_length", "_nothing", "_response", "message", "request", "tail", "unchanged")
 
@@ -58,9 +58,9 @@ class FetchFrames:
         """The holes are the correlation id, the session's epoch and the offset."""
         self._response = Template(_response(api, key, 0), _response(api, key, -1), "iiqqq")
         self._length = -1, 0, b""
-        """The last size of records, the length of the rest of that response, and it encoded."""
+        """The last size of records, the length of that response, and the encoded size."""
         self.unchanged: Template | None = None
-        """One that does not name the partition, for the session has it: all but the offset."""
+        """A request that names no partition, because the session has it."""
         self._nothing: Template | None = None
         if key.session_id:
             self.unchanged = Template(_unchanged(api, key, 0), _unchanged(api, key, -1), "ii")
@@ -69,7 +69,7 @@ class FetchFrames:
     def head(
         self, correlation_id: int, partition: Partition, target: FetchTarget, size: int
     ) -> bytes:
-        """A response up to its `size` bytes of records; what it tells is noted in `target`."""
+        """Return a response up to its `size` bytes of records; note its offsets in `target`."""
         response = self._response
         target.sent_high_watermark = high_watermark = partition.watermark.offset
         target.sent_log_start_offset = log_start = partition.log.log_start_offset
@@ -82,7 +82,7 @@ class FetchFrames:
         return response.pack(rest, correlation_id, high_watermark, stable, log_start) + length
 
     def nothing(self, correlation_id: int) -> bytes:
-        """The response when the session has no news."""
+        """Return the response of a session without changes."""
         assert self._nothing is not None
         return self._nothing.pack(correlation_id)
 
@@ -111,20 +111,20 @@ def _message(key: FetchKey, number: int, *, named: bool = True) -> FetchRequest:
 
 
 def _request(api: Api, key: FetchKey, number: int) -> bytes:
-    """The encoding of a request, from the API's key on, with `number` wherever one may differ."""
+    """Encode a request from the API's key on, with `number` in every place that may differ."""
     parts = encode_request(api, key.version, number, key.client_id, _message(key, number))
     return b"".join(parts)[FRAME_SIZE_BYTES:]
 
 
 def _unchanged(api: Api, key: FetchKey, number: int) -> bytes:
-    """As `_request`, of one that names no partition."""
+    """As `_request`, for a request that names no partition."""
     message = _message(key, number, named=False)
     parts = encode_request(api, key.version, number, key.client_id, message)
     return b"".join(parts)[FRAME_SIZE_BYTES:]
 
 
 def _response(api: Api, key: FetchKey, number: int) -> bytes:
-    """The encoding of a response up to its records' length, with `number` for what may differ."""
+    """Encode a response up to its records' length, with `number` in places that may differ."""
     data = PartitionData(
         partition_index=key.partition,
         high_watermark=number,

@@ -1,4 +1,4 @@
-"""What is known of a connection's requests for one partition, whichever API they are of."""
+"""A learned request of a connection for one partition, of either API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakelog.server.connections.repeat import Asked, Repeat
 from lakelog.server.requests.context import Context
 
 NAMES_MAX = 1024
-"""Characters of names in a request that is worth being learnt."""
+"""Characters of names in a request that is learned."""
 _TAGS = b"\x00\x00\x00"
 
 K = TypeVar("K", bound=Asked)
@@ -23,7 +23,7 @@ class KnownRequest(ABC, Generic[K]):
     """A `Repeat` of one partition, which it holds for as long as the connection is admitted.
 
     Args:
-        key: all that the requests of this kind have in common.
+        key: the fields that are equal in all repetitions.
         place: the partition, by the topic's name or id as in the request.
     """
 
@@ -50,7 +50,7 @@ class KnownRequest(ABC, Generic[K]):
         self._partition: Partition | None = None
         """Set once the request is prepared."""
         self._tail = _TAGS if context.version >= self.api.flexible_from else b""
-        """What follows the records: the tagged fields, none, of partition, topic and message."""
+        """Follows the records: the empty tagged fields of partition, topic and message."""
 
     def prepare(self, partition: Partition) -> None:
         """Make ready to answer, if that has not been done."""
@@ -74,7 +74,7 @@ def learn_known(
     place: PartitionKey,
     *names: str,
 ) -> Repeat | None:
-    """What the next request is compared with; prepared by the second one of its kind."""
+    """Return the repeat to compare the next request with; the second equal one prepares it."""
     if len(context.client_id) + sum(map(len, names)) > NAMES_MAX:
         return None
     if not isinstance(last, kind) or last.key != key:

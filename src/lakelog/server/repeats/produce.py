@@ -1,6 +1,6 @@
-"""Produce requests that bring one batch after the other to the same partition.
+"""Produce requests that append one batch after the other to the same partition.
 
-Those that have come in together are appended together, and answered together.
+Requests that were received together are appended together, and answered together.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from lakelog.wire.framing import FRAME_SIZE_BYTES, encode_request, encode_respon
 from lakelog.wire.template import Template
 
 _VERSION_MIN = 7
-"""Older requests may not bring zstd, and older responses do not say where the log starts."""
+"""Older requests must not contain zstd, and older responses have no log start offset."""
 _LENGTH_AND_TAGS = 4
 """Bytes after the partition's index of a request without records."""
 
 
 class _Key(NamedTuple):
-    """All that one request of a kind says, but for the batch."""
+    """All fields of a request except the batch."""
 
     client_id: str
     version: int
@@ -108,7 +108,7 @@ class ProduceRepeat(KnownRequest[_Key]):
         return taken, ends[taken - 1] if taken else start
 
     def _append(self, partition: Partition, numbers: list[int], batches: list[memoryview]) -> int:
-        """Appends what it can and answers; how many that was."""
+        """Append as many batches as possible and answer; return their number."""
         broker, sampling = self._broker, self._sampling
         if sampling.left <= 0:
             return self._append_sampled(partition, numbers, batches)
@@ -132,7 +132,7 @@ class ProduceRepeat(KnownRequest[_Key]):
     def _append_sampled(
         self, partition: Partition, numbers: list[int], batches: list[memoryview]
     ) -> int:
-        """As `_append`; of the batches that came together the first is verified by itself."""
+        """As `_append`; the first of the batches is verified by itself."""
         taken = self._append_one(partition, numbers[0], batches[0], sampled=True)
         if not taken or len(batches) == 1:
             return taken
@@ -141,7 +141,7 @@ class ProduceRepeat(KnownRequest[_Key]):
     def _append_one(
         self, partition: Partition, number: int, batch: memoryview, *, sampled: bool
     ) -> int:
-        """Whether the first batch was appended, or refused: not if either would have to wait."""
+        """Append or reject one batch and return 1; return 0 if either would have to wait."""
         broker, key, sampling = self._broker, self.key, self._sampling
         if partition.watermark.by_flush:
             return 0
@@ -167,7 +167,7 @@ class ProduceRepeat(KnownRequest[_Key]):
         return 1
 
     def _refuse(self, number: int, error: KafkaError) -> None:
-        """The batch may have been written over: it cannot be tried again."""
+        """Answer with the error: the batch may have been patched, so it cannot be retried."""
         key = self.key
         self._broker.requests.errors[self.api.name, error.code] += 1
         context = Context(self._connection, self.api, key.version, number, key.client_id)
@@ -176,7 +176,7 @@ class ProduceRepeat(KnownRequest[_Key]):
 
 
 def _head(api: Api, key: _Key) -> bytes:
-    """The encoding of a request from the API's key to the partition's index."""
+    """Encode a request from the API's key to the partition's index."""
     entry = PartitionProduceData(index=key.partition, records=b"")
     topic = TopicProduceData(name=key.topic, topic_id=key.topic_id, partition_data=[entry])
     message = ProduceRequest(acks=key.acks, timeout_ms=key.timeout_ms, topic_data=[topic])
@@ -185,7 +185,7 @@ def _head(api: Api, key: _Key) -> bytes:
 
 
 def _response(api: Api, key: _Key, number: int) -> bytes:
-    """The encoding of a response with `number` wherever it depends on the request."""
+    """Encode a response with `number` in every place that may differ."""
     result = PartitionProduceResponse(
         index=key.partition,
         base_offset=number,

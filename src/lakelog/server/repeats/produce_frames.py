@@ -1,4 +1,4 @@
-"""Produce requests as bytes, when all but the correlation id and the batch is known."""
+"""Produce requests as bytes, of which only correlation id and batch differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProduceFrames:
 
     Args:
         head: the encoding from the API's key up to the length of the records.
-        tail: what follows the records; with nothing there, their length is an int32.
+        tail: follows the records; if it is empty, their length is an int32.
     """
 
     __slots__ = ("_after", "_before", "_fixed", "_measure", "_size", "_tail", "_unpack")
@@ -37,7 +37,7 @@ class ProduceFrames:
         self._tail = tail
 
     def find(self, view: memoryview, start: int, end: int, most: int) -> Found:
-        """The request in `view[start:end]` and those after it, as far as they are such."""
+        """Find the request in `view[start:end]` and the equal ones behind it."""
         numbers: list[int] = []
         batches: list[memoryview] = []
         ends: list[int] = []

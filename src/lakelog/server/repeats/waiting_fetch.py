@@ -1,4 +1,4 @@
-"""A known fetch that waits for records: answered from templates, as one that finds them at once."""
+"""A learned fetch that waits for records, and is answered from the same templates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakelog.storage.preparation import NotReady
 
 
 class WaitingFetch(PendingFetch):
-    """Of one partition. What no template says is left to the ordinary way."""
+    """A fetch of one partition; the base class answers everything that no template covers."""
 
     __slots__ = ("_correlation_id", "_frames")
 
@@ -39,7 +39,10 @@ class WaitingFetch(PendingFetch):
             super().expire()
 
     def _answer(self, at_least: int) -> bool | None:
-        """Whether there was enough to answer with; none if it takes more than a template."""
+        """Answer if there are `at_least` bytes, and return whether there were.
+
+        Return None if no template covers the response.
+        """
         (target,) = self._plan.targets
         try:
             partition, records, aborted = read_one(

@@ -16,20 +16,21 @@ _CORRELATION_ID = Struct(">i")
 
 
 class Deferred:
-    """Returned by a handler that has kept the context and will call `context.reply` itself."""
+    """The result of a handler that has kept the context and will call `context.reply`."""
 
 
 DEFERRED = Deferred()
 
 
 class Context(Reply):
-    """What a handler knows of a request beside its message, and how it is answered later."""
+    """A request without its message; its methods answer it."""
 
     __slots__ = ("_correlation_id", "api", "begun", "client_id", "size_bytes", "version")
 
     connection: Connection
     begun: float
-    """When its turn had come; set, as its size is, once the reply is known to come later."""
+    """When the request was taken up, on the monotonic clock. Set, like its size, only if the reply
+    comes later."""
     size_bytes: int
 
     def __init__(
@@ -55,9 +56,9 @@ class Context(Reply):
         return self.connection.session.peer[0]
 
     def reply(self, response: Any) -> None:
-        """Completes the reply; none means that the request is not answered.
+        """Complete the reply; with None the request has no response.
 
-        A response that cannot be encoded is a bug here, and costs the connection.
+        A response that cannot be encoded is a bug, and closes the connection.
         """
         if response is None:
             self.complete([])
@@ -71,7 +72,7 @@ class Context(Reply):
         self.complete(parts)
 
     def encode(self, response: Message) -> bytes:
-        """The frame of `response`, for `reply_encoded` of any request of this API and version."""
+        """Return the frame of `response`, for `reply_encoded` of requests of this version."""
         return b"".join(encode_response(self.api, self.version, 0, response))
 
     def reply_encoded(self, frame: bytes) -> None:

@@ -1,9 +1,8 @@
 """From a frame to a handler and back: versions, headers, decoding, errors, the order of replies.
 
-A handler is a function of (context, request). It returns the response, or none for a request that
-is not answered, or a coroutine or a future of the response, or `DEFERRED` if it will call
-`context.reply` itself.
-Everything that is the same for all APIs is here, so that a handler is about its API alone.
+A handler is a function of (context, request). It returns the response, or None for a request that
+has no response, or a coroutine or a future of the response, or `DEFERRED` if it will call
+`context.reply`. Everything common to all APIs is here, so that a handler is about its API alone.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Learner = Callable[[Repeat | None, Context, Any], Repeat | None]
 
 
 def _note_nowhere(_: float) -> None:
-    """Of a route that no dispatcher has yet."""
+    """Ignore a duration: the route has no dispatcher yet."""
 
 
 class Route:
@@ -51,8 +50,8 @@ class Route:
     Args:
         in_place: the handler is done with the request's buffers when it returns, so the request
             is decoded as views of the receive buffer; otherwise from a copy.
-        learn: makes of the connection's last repeat, and a request just handled, its next one.
-        counts_errors: whether the handler tells `RequestMetrics` of the errors it answers.
+        learn: makes the connection's next repeat of its last one and a request just handled.
+        counts_errors: whether the handler adds the errors of its responses to `RequestMetrics`.
     """
 
     __slots__ = (
@@ -157,7 +156,7 @@ class Dispatcher:
     def _on_other_request(
         self, connection: Connection, view: memoryview, start: int, end: int, begin: float
     ) -> None:
-        """One that is not known; its turn came at `begin`."""
+        """Decode and handle a request that repeats no earlier one; it was taken up at `begin`."""
         key, version = _KEY_AND_VERSION.unpack_from(view, start)
         route = self._routes.get(key)
         if route is None:
@@ -193,7 +192,7 @@ class Dispatcher:
     def _note(
         self, route: Route, context: Context, request: Message, begin: float, size: int
     ) -> None:
-        """A request has been handled as far as it could be."""
+        """Count a request, or have it counted when its reply is complete."""
         if context.parts is None:
             context.begun, context.size_bytes = begin, size
             context.on_complete = self._on_late
@@ -214,7 +213,7 @@ class Dispatcher:
         self._requests.on_late(context.api, context, peer, took, context.size_bytes)
 
     def _reply(self, route: Route, context: Context, response: Any) -> None:
-        """Produce and Fetch count their errors where they make them: they have to be quick."""
+        """Produce and Fetch count their errors themselves, which costs less."""
         if response is not None and not route.counts_errors:
             self._requests.count_errors(route.api, response)
         context.reply(response)
@@ -222,7 +221,7 @@ class Dispatcher:
     def _answer_newer_api_versions(
         self, connection: Connection, route: Route, view: memoryview, start: int, end: int
     ) -> None:
-        """The body is of a version unknown here: it is not read, the answer is a version 0."""
+        """The body is of an unknown version: it is not read, and the response is a version 0."""
         try:
             correlation_id, client_id, _ = decode_request_header(view, start, end, flexible=True)
         except WireError as error:
@@ -269,14 +268,14 @@ class Dispatcher:
             self._fail(context, failure)
 
     def _on_handled(self, route: Route, context: Context, done: asyncio.Task[Any]) -> None:
-        """A handler's coroutine has ended; it may have left the answer to somebody else."""
+        """A handler's coroutine has ended; with `DEFERRED` the reply comes later."""
         if done.cancelled() or (done.exception() is None and done.result() is DEFERRED):
             return
         self._on_done(route, context, done)
         self.waiting.remove(context)
 
     def _fail(self, context: Context, error: BaseException) -> None:
-        """Ends the connection of a request whose handler failed after it had returned."""
+        """Close the connection of a request whose handler failed after it had returned."""
         if not isinstance(error, ProtocolViolation):
             error = self._bug(context.api, context.connection, error)
         self.on_violation(context.connection, error)

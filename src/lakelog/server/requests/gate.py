@@ -4,11 +4,11 @@
 gate's `generation` before it looks at what the connection has learned. So a request that repeats an
 earlier one is subject to the same decision as a request that is decoded.
 
-All that admission rests on may be kept by a connection until the generation changes: a learned
-request holds its partition and limits of the configuration, and does not look them up again. Hence
-whoever changes the role of a partition (its leader, its epoch, whether it is online, its settings)
-or the broker's configuration calls `revoke` in the same turn of the loop. What waits was admitted
-when it came; it looks its partitions up again when it is answered.
+Until the generation changes, a connection may keep everything that its admission rests on: a
+learned request holds its partition and limits of the configuration, and does not look them up
+again. Hence code that changes the role of a partition (its leader, its epoch, its settings, whether
+it is online) or the broker's configuration calls `revoke` in the same turn of the loop. A waiting
+request was admitted when it was received; its partitions are looked up again when it is answered.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Gate:
 
     def __init__(self) -> None:
         self.generation = 1
-        """Above the `admitted` of a new connection."""
+        """Higher than the `admitted` of a new connection."""
 
     def admit(self, connection: Connection) -> None:
         """Admit a connection, which forgets what it has learned, until `revoke`.
 
-        Raises `ProtocolViolation` for a connection that is to be closed.
+        Raises `ProtocolViolation` to have the connection closed.
         """
         connection.repeat = None
         connection.admitted = self.generation

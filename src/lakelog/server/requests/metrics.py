@@ -1,9 +1,9 @@
-"""Durations and errors of requests, the slow ones in the log, and all of them for who watches.
+"""Durations and errors of requests; slow requests in the log, and all requests for watchers.
 
 A duration is the time in which a request was handled: from when its turn came to when its response
-was complete. So it has the wait of a fetch for records, of a join for the other members, and of a
-commit for the log, but not the time the bytes took through the sockets, nor that spent behind other
-work of the loop (that is the loop's lag).
+was complete. It includes the wait of a fetch for records, of a join for other members, and of a
+commit for the log. It includes neither the transfer through sockets nor the wait for other work of
+the loop, which is the loop's lag.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakelog.server.requests.error_codes import codes_in
 logger = logging.getLogger(__name__)
 
 _WAIT_FOR_OTHERS = frozenset({1, 11, 14})
-"""Fetch, JoinGroup and SyncGroup: a long wait is what they were sent for."""
+"""Fetch, JoinGroup and SyncGroup, for which a long wait is normal."""
 
 
 CLIENT_ID_CHARS_MAX = 255
@@ -51,7 +51,7 @@ Watcher = Callable[[RequestNote], object]
 
 
 class RequestMetrics:
-    """Of one broker. `noteworthy_s` is above what `on_noteworthy` need be told of."""
+    """The metrics of one broker. `on_noteworthy` is called for durations above `noteworthy_s`."""
 
     __slots__ = (
         "_durations",
@@ -70,7 +70,7 @@ class RequestMetrics:
         """Error codes in responses, by API and code."""
         self._durations = {key: Durations() for key in APIS}
         self._waits = {key: Durations() for key in APIS}
-        """Of requests that were not answered at once, which did not hold up the loop meanwhile."""
+        """Durations of requests that were not answered at once, and did not block the loop."""
         self._watchers: list[Watcher] = []
         self._window = LogWindow(clock)
         self._slow_s = self.noteworthy_s = math.inf
@@ -79,16 +79,16 @@ class RequestMetrics:
         return self._durations[api.key]
 
     def seen(self) -> Iterator[tuple[str, list[Durations]]]:
-        """APIs that were asked for, and the durations of their requests; to be added up."""
+        """Yield each requested API with the durations of its requests, which are to be added."""
         for key, durations in self._durations.items():
             parts = [durations, self._waits[key]]
             if any(part.count for part in parts):
                 yield APIS[key].name, parts
 
     def fold(self) -> float:
-        """To be called often (see `Durations`).
+        """Return the longest time, in seconds, for which one request blocked the loop.
 
-        The longest time since the last call for which one request kept the loop to itself.
+        Since the last call; to be called often (see `Durations`).
         """
         for waits in self._waits.values():
             waits.fold()
@@ -100,7 +100,7 @@ class RequestMetrics:
         self._choose_noteworthy()
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Has `watcher` called with every request until the function returned is called."""
+        """Call `watcher` with every request, until the returned function is called."""
         self._watchers.append(watcher)
         self._choose_noteworthy()
 
@@ -127,7 +127,7 @@ class RequestMetrics:
     def on_late(
         self, api: Api, asked: Asked, peer: str, duration_s: float, size_bytes: int
     ) -> None:
-        """A request was answered that had to wait for something."""
+        """A request was answered that had to wait."""
         self._waits[api.key].note(duration_s)
         if duration_s <= self.noteworthy_s:
             return
@@ -138,7 +138,7 @@ class RequestMetrics:
             self._log(note)
 
     def count_errors(self, api: Api, response: Any) -> None:
-        """Every error code in a response, at whatever depth."""
+        """Count every error code in a response, at any depth."""
         for code in codes_in(response):
             self.errors[api.name, code] += 1
 

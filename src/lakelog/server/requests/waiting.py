@@ -1,9 +1,9 @@
-"""What requests take that wait for their answer, bounded for all connections together.
+"""Memory of requests that wait for their response, limited for all connections together.
 
-A request is decoded into objects that may take eighty times its bytes (an assignment of a SyncGroup
-is three bytes on the wire and 241 in memory), and one that waits, for records, for other members or
-for the log, keeps them. What it takes is estimated by its size and its array elements. Small
-requests are not counted: the number of connections bounds them.
+The objects of a decoded request may take eighty times its bytes (an assignment of a SyncGroup is
+three bytes on the wire and 241 in memory). A request that waits, for records, for other members or
+for the log, keeps them. Its memory is estimated by its size and its array elements. Small requests
+are not counted: the number of connections bounds them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakelog.wire.schema import Message
 UNCOUNTED_MAX = 256
 """Bytes of a request that is not counted; it takes less than 20 KiB."""
 ELEMENT_BYTES = 512
-"""What one array element takes at most, decoded and with what its handler makes of it."""
+"""Bytes of one array element at most, decoded and with the objects that its handler makes."""
 _TEXT_FACTOR = 4
 """Bytes of a string's character in memory, for one on the wire, at most."""
 _PRODUCE = 0
@@ -26,7 +26,7 @@ _REASON = "requests that wait for an answer take more memory than queued.max.req
 
 
 class WaitingRequests:
-    """`most` is in bytes; 0 or less is no bound."""
+    """`most` is in bytes; 0 or less is no limit."""
 
     def __init__(self, most: int, closings: ClosingLog) -> None:
         self._bound = SharedLimit(most, closings, _REASON)
@@ -34,7 +34,7 @@ class WaitingRequests:
 
     @property
     def total(self) -> int:
-        """Bytes, by estimate."""
+        """Estimated bytes of all waiting requests."""
         return self._bound.total
 
     def add(self, context: Context, request: Message) -> None:
@@ -47,7 +47,7 @@ class WaitingRequests:
         self._bound.add(connection, size)
 
     def remove(self, context: Context) -> None:
-        """It has been answered, or will not be."""
+        """The request has been answered, or will not be."""
         connection = context.connection
         sizes = self._sizes.get(connection)
         if sizes is None or context not in sizes:
@@ -58,7 +58,7 @@ class WaitingRequests:
         self._bound.add(connection, -size)
 
     def on_close(self, connection: Connection) -> None:
-        """What can be abandoned has been; the rest goes on and takes its memory until it ends."""
+        """Remove the abandoned requests; the others keep their memory until they end."""
         for context in list(self._sizes.get(connection, ())):
             if context.on_abandon is not None:
                 self.remove(context)
@@ -67,7 +67,7 @@ class WaitingRequests:
 def _kept_bytes(context: Context) -> int:
     """Return the bytes of strings and binary fields that a waiting request keeps, at most.
 
-    Produce keeps its records if others wait for it; otherwise they are in their files.
+    Produce keeps its records while it has not appended them.
     """
     if context.api.key == _PRODUCE:
         name = _TEXT_FACTOR * len(context.client_id)

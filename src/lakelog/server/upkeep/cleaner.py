@@ -1,9 +1,9 @@
 """Compacts logs while the broker runs: chooses them, has helpers clean them, swaps the result in.
 
-Only what is short runs on the loop: choosing, and renaming files. The work over records is done by
-helper processes, up to `log.cleaner.threads` of them, which are started when a log is due and ended
-when none is left. A log with damaged data is not tried again until the next start; one whose helper
-died is, a few times. Without space or descriptors a round is put off.
+Only short work runs on the loop: choosing logs, and renaming files. Helper processes, up to
+`log.cleaner.threads`, read and write the records. They are started when a log is due and ended when
+none is left. A log with damaged data is not retried until the next start; a log whose helper died
+is retried a few times. Without space or descriptors a round is postponed.
 
 Source: `LogCleaner` of Apache Kafka.
 """
@@ -38,13 +38,13 @@ logger = logging.getLogger(__name__)
 
 HELPER = "lakelog.server.upkeep.cleaner_helper"
 _HELPERS_MAX = 32
-"""Processes, whatever `log.cleaner.threads` says; each takes some 20 MiB before its first job."""
+"""Most processes, even if `log.cleaner.threads` is higher; each takes about 20 MiB."""
 _DEATHS_MAX = 3
 _MAP_BYTES_MAX = (1 << 31) - 1
 
 
 class _GivenUp(Exception):  # noqa: N818 - an event
-    """This round ends without a result; the log is as good as before."""
+    """The round ends without a result; the log is unchanged."""
 
 
 class _HelperDied(Exception):  # noqa: N818 - an event
@@ -53,10 +53,10 @@ class _HelperDied(Exception):  # noqa: N818 - an event
 
 @dataclass(slots=True)
 class CleanerCounts:
-    """Since the start of the broker, but for the last two, which are as of now.
+    """Counts since the start of the broker; the last two fields are current values.
 
-    `failures` are rounds that came to nothing, `helper_deaths` those of them whose helper died.
-    Bytes are those of segments before and after; `dirtiest_ratio` is of what may be cleaned.
+    `failures` are rounds without a result; `helper_deaths` are those of them whose helper died.
+    Bytes are those of segments before and after; `dirtiest_ratio` is of cleanable logs.
     """
 
     rounds: int = 0
@@ -75,11 +75,11 @@ class Cleaner:
     """From `start` to `stop`.
 
     Args:
-        config: the one in force.
-        checkpoint: has the offsets of the folder written soon.
-        flush: has a partition made durable soon.
+        config: returns the configuration in force.
+        checkpoint: schedules the checkpoint of the folder's offsets.
+        flush: schedules a flush of a partition.
         retain: applies retention to a partition.
-        note_shortage: told of what failed for a while, see `Shortages.note`.
+        note_shortage: called with temporary failures, see `Shortages.note`.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Cleaner:
         self._timer = self._tasks.call_later(backoff_s, self._tick)
 
     async def stop(self) -> None:
-        """Ends the helpers; what they were about is removed at the next start."""
+        """End the helpers; the next start removes their unfinished files."""
         if self._timer is not None:
             self._timer.cancel()
         workers = list(self._workers)
@@ -137,7 +137,7 @@ class Cleaner:
             self.start()
 
     def _retain(self) -> None:
-        """Old segments of compacted logs go at this pace, as Kafka's cleaner has it."""
+        """Delete old segments of compacted logs, at the pace of Kafka's cleaner."""
         for partition in self._compacted():
             self._retain_one(partition)
 
@@ -180,7 +180,7 @@ class Cleaner:
         self._deaths = {key: count for key, count in self._deaths.items() if not key.is_retired}
 
     def _choose(self) -> tuple[Partition, CleanableLog] | None:
-        """The dirtiest log that is due; it is in progress from now on."""
+        """Return the dirtiest log that is due, marked as in progress."""
         now, offsets = self._clock.wall_ms(), self._directory.cleaner_offsets
         found: list[tuple[Partition, CleanableLog]] = []
         for partition in self._compacted():
@@ -188,11 +188,11 @@ class Cleaner:
                 continue
             wanted = min(partition.log.segments.active.base_offset, partition.last_stable_offset)
             if partition.log.durable_stable_offset < wanted:
-                self._flush(partition)  # only what is durable is compacted, and decided for good
+                self._flush(partition)  # only durable records of ended transactions are compacted
             cleaned = offsets.get((partition.topic, partition.index))
             try:
                 log = examine(partition.log, cleaned, now, partition.last_stable_offset)
-            except NotReady as first:  # the next look finds it made
+            except NotReady as first:  # the next round finds it done
                 self._checks.run([(partition, first.job)])
                 continue
             except (OSError, StorageError) as error:
@@ -223,7 +223,7 @@ class Cleaner:
     # Cleaning
 
     async def _work(self, partition: Partition, found: CleanableLog) -> None:
-        """One helper's life: it cleans log after log while any is due."""
+        """Run one helper, which cleans log after log while any is due."""
         try:
             child = await self._processes.start(HELPER)
         except OSError as error:
@@ -280,7 +280,7 @@ class Cleaner:
     async def _converse(
         self, child: Child, partition: Partition, job: bytes
     ) -> CompactionDone | None:
-        """Nothing if the log cannot be cleaned and is left alone from now on."""
+        """Return None if the log cannot be cleaned; it is then skipped until the next start."""
         try:
             await child.send(job)
         except OSError:
@@ -319,7 +319,7 @@ class Cleaner:
         finally:
             end_swap(log)
 
-    # What came of it
+    # Results
 
     def _on_done(self, partition: Partition, done: CompactionDone, busy_s: float) -> None:
         stats, counts = done.stats, self.counts

@@ -1,7 +1,7 @@
-"""The program that compacts logs for a broker: a job per line in, what came of it in lines out.
+"""The program that compacts logs for a broker: reads a job per line, writes its answers as lines.
 
-It reads closed segments and writes `.cleaned` files beside them, and touches nothing else. Whatever
-it fails at, the log is as it was.
+It reads closed segments and writes `.cleaned` files beside them, and changes nothing else. If it
+fails, the log is unchanged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Throttle:
 
 
 def answers(disk: Disk, job: CompactionJob, throttle: Callable[[int], None]) -> Iterator[Answer]:
-    """What there is to tell of a job, as it is done; `throttle` hears of all bytes moved."""
+    """Do a job and yield its answers; `throttle` is called with the bytes read and written."""
     try:
         yield from compact(disk, job, throttle)
     except CorruptLog as error:

@@ -1,7 +1,7 @@
-"""How the process divides its file descriptors: logs come first, connections get what is left.
+"""The division of the process's file descriptors: logs first, connections get the rest.
 
-A client needs only to open connections to use descriptors up, and a broker that cannot open its
-logs serves nobody. So connections are bounded below the limit of the process.
+Any client can use up descriptors by opening connections, and a broker that cannot open its logs
+cannot serve at all. So connections are bounded below the limit of the process.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 LOG_FILES_MAX = 8192
 """More would cost kernel memory and gain nothing: a log is opened again in microseconds."""
 RESERVE = 128
-"""Of the loop, the listeners, the metadata log, HTTP connections (up to 32), helpers and files that
-are open for a moment in one of the threads."""
+"""Descriptors of the loop, the listeners, the metadata log, HTTP connections (up to 32), helpers,
+and files that threads open briefly."""
 LIMIT_MIN = 64
 """With fewer descriptors a broker cannot do its work."""
 

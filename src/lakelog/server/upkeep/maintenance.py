@@ -1,7 +1,7 @@
-"""What the broker does without being asked: flush, checkpoint, retain, purge, sweep.
+"""The periodic work of the broker: flush, checkpoint, retain, purge, sweep.
 
-Each chore runs on the loop and is short; whatever waits for the device runs in a thread, each kind
-in its own, so that an fsync is never behind a slow removal.
+Each task on the loop is short. Work that waits for the device runs in threads, one for each kind,
+so that an fsync is never behind a slow removal.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _FLUSH_CHECK_S = 1.0
 _SWEEP_S = 5.0
 _RETENTION_DELAY_S = 30.0
 _RETENTION_FULL_S = 5.0
-"""Between two runs while the disk is full."""
+"""Seconds between two runs of retention while the disk is full."""
 _PURGE_S = 5.0
 _RESERVE_S = 30.0
 _PARTITIONS_PER_TURN = 256
-"""A millisecond or two of looking at them."""
+"""Partitions in one turn of the loop: a millisecond or two of work."""
 
 
 class Maintenance:
-    """The chores of one broker, from `start` to `stop`. `config` is the one in force.
+    """The periodic work of one broker, from `start` to `stop`. `config` returns the one in force.
 
     Args:
-        sweep: looks after the connections, every few seconds.
-        took: told for how many seconds each chore kept the loop.
-        shortages: is told of what failed; keeps a reserve, and frees it for what frees space.
+        sweep: closes idle connections; called every few seconds.
+        took: called with the seconds for which each task blocked the loop.
+        shortages: notes failures; keeps a reserve, and frees it for work that frees space.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class Maintenance:
         self._under_way: set[asyncio.Future[None]] = set()
         self._checkpointing = self._checkpoint_again = False
         self._written_marks: object = None
-        """As they were for the last checkpoint that was written."""
+        """The values of the last checkpoint that was written."""
         self._unserved: list[asyncio.Future[bool]] = []
-        """Who waits for the next checkpoint to be written."""
+        """The callers that wait for the next checkpoint."""
         self._wants_reserve = False
-        """Whether the last run of retention has found no space."""
+        """Whether the last run of retention lacked space."""
         self._stopped = False
 
     def make_cleaner(self, processes: Processes) -> Cleaner:
-        """What compacts the same logs, with this broker's checkpoints and flushes."""
+        """Return a cleaner of the same logs, with these checkpoints and flushes."""
         return Cleaner(
             self._partitions,
             self._directory,
@@ -122,7 +122,7 @@ class Maintenance:
         self._every("retention", self._retention_s, self._retain, first_s=first)
 
     async def stop(self) -> None:
-        """Waits for the flushes under way."""
+        """Stop, and wait for the flushes under way."""
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()
@@ -130,7 +130,7 @@ class Maintenance:
             await asyncio.wait(self._under_way)
 
     def flush_soon(self, partition: Partition) -> None:
-        """Makes the log durable, together with what this turn of the loop still appends to it."""
+        """Flush the log after this turn of the loop, with all that is still appended in it."""
         if not self._to_flush:
             self._tasks.call_soon(self._flush_wanted)
         self._to_flush[partition] = None
@@ -168,7 +168,7 @@ class Maintenance:
     # Flushing
 
     def _flush_aged(self) -> None:
-        """`flush.ms`: nothing stays unflushed for longer."""
+        """Flush partitions whose records have been unflushed for `flush.ms`."""
         now = self._clock.wall_ms()
         for partition in list(self._partitions.flushed_by_age):
             if now - partition.flushed_ms >= partition.log.config.flush_ms:
@@ -223,15 +223,15 @@ class Maintenance:
     # The data folder
 
     def checkpoint_soon(self) -> None:
-        """Something is worth being written before the interval is over."""
+        """Write the checkpoint before the interval is over."""
         if not self._stopped:
             self._tasks.call_soon(self._checkpoint)
 
     async def checkpointed(self) -> bool:
-        """Waits until what is known by now is durable, with all who wait; false if it cannot be.
+        """Wait until the current offsets are durable; return False if they cannot be.
 
-        On a full disk the reserve is used: where logs begin has to be known for their segments to
-        go. A failure is logged.
+        All waiting callers share one checkpoint. On a full disk it uses the reserve: segments can
+        be deleted only after the new log start offset is durable. A failure is logged.
         """
         done = await self._next_checkpoint()
         if not done and await self._shortages.free_reserve():
@@ -251,7 +251,7 @@ class Maintenance:
             self._checkpoint()
 
     def _marks(self) -> object:
-        """What the checkpoint files are made of."""
+        """Return the contents of the checkpoint files."""
         directory = self._directory
         return self._partitions.marks(), dict(directory.cleaner_offsets), len(directory.failed)
 
@@ -275,7 +275,7 @@ class Maintenance:
         self._checkpointing = False
         error = work.exception()
         if is_shortage(error):
-            self._shortages.note(error)  # the next interval tries again
+            self._shortages.note(error)  # the next interval retries
         elif error is not None:
             logger.error(
                 "the checkpoints could not be written: %s", error, extra=event("checkpoint_failed")
@@ -291,7 +291,7 @@ class Maintenance:
             self._checkpoint()
 
     def _for_each(self, chore: Callable[[Partition], None]) -> None:
-        """The loop has a turn after some partitions."""
+        """Apply retention to all partitions; the loop has a turn after some of them."""
         self._go_on_with(iter(list(self._partitions)), chore)
 
     def _go_on_with(self, left: Iterator[Partition], chore: Callable[[Partition], None]) -> None:
@@ -309,7 +309,7 @@ class Maintenance:
         return min(_RETENTION_FULL_S, configured) if self._shortages.is_full else configured
 
     def retain_soon(self) -> None:
-        """The disk is full: retention runs now, and what it deletes is not kept for a while."""
+        """Run retention at once because the disk is full; remove deleted files without a delay."""
         timer = self._timers.pop("retention", None)
         if timer is not None:
             timer.cancel()
@@ -327,12 +327,12 @@ class Maintenance:
         except NotReady as first:
             self._checks.run([(partition, first.job)], partial(self._retain_again, partition))
             return
-        except OutOfRoomError:  # the shortage has its own line
+        except OutOfRoomError:  # the shortage is logged already
             if not self._wants_reserve:
                 self._wants_reserve = True
                 self._tasks.spawn(self._retain_from_reserve(), name="retain from reserve")
             return
-        except KafkaError as error:  # the others have their turn all the same
+        except KafkaError as error:  # the other partitions are handled nevertheless
             logger.error(
                 "retention: %s-%d: %s",
                 partition.topic,
@@ -344,7 +344,7 @@ class Maintenance:
         if deleted:
             self.checkpoint_soon()
             if self._shortages.is_full:
-                self._tasks.call_soon(self.retain_soon)  # which removes their files
+                self._tasks.call_soon(self.retain_soon)  # the purge removes their files
             logger.info(
                 "retention: %s-%d now starts at offset %d (segments deleted: %d)",
                 partition.topic,
@@ -361,24 +361,24 @@ class Maintenance:
             )
 
     async def _retain_from_reserve(self) -> None:
-        """A log of one segment has to begin another before that may go."""
+        """Apply retention; a log of one segment rolls it before deleting it."""
         if await self._shortages.free_reserve():
             self.retain_soon()
 
     def _retain_again(self, partition: Partition, failures: Failures) -> None:
-        """After an index was loaded; the next round tries again what has failed."""
+        """Apply retention after an index was loaded; the next round retries failures."""
         if not failures and not self._stopped and partition.is_online:
             self._retain_one(partition)
 
     def _purge(self) -> None:
-        """Directories of deleted topics, when their delay has passed or the disk is full."""
+        """Remove directories of deleted topics after their delay, or at once on a full disk."""
         due_ms = math.inf if self._shortages.is_full else self._clock.wall_ms()
         for path in self._directory.deletions.due(due_ms):
             work = self._tasks.offload("remove", partial(self._disk.remove_tree, path))
             work.add_done_callback(partial(self._on_removed, path))
 
     def _on_removed(self, path: Path, work: asyncio.Future[None]) -> None:
-        """Without a descriptor it is tried again soon; else at the next start."""
+        """Retry soon without a descriptor; leave other failures to the next start."""
         error = work.exception()
         if is_shortage(error):
             self._shortages.note(error)
@@ -392,7 +392,7 @@ class Maintenance:
             )
 
     def _expire_producers(self) -> None:
-        """`producer.id.expiration.ms`: forgets the sequences of producers long gone."""
+        """Forget producers that were idle for `producer.id.expiration.ms`."""
         now = self._clock.wall_ms()
         expiration_ms = self._config().get_int("producer.id.expiration.ms")
 

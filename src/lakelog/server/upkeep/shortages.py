@@ -1,12 +1,12 @@
-"""What the broker runs out of for a while: space for the data folder, file descriptors.
+"""Temporary shortages of the broker: space in the data folder, file descriptors.
 
-Whoever meets such an error reports it with `note`. One log line tells when a shortage begins, one
-when it has ended; in between the broker is not ready and creates no topics. A failed operation is
-answered with an error that clients retry, so nothing goes offline. While there is a shortage, a
-thread writes a probe file every second, because free space alone says nothing of quotas or inodes.
+Failed operations are reported with `note`. One log line marks the begin of a shortage, another its
+end; in between the broker is not ready and creates no topics. A failed operation is answered with
+an error that clients retry, so nothing goes offline. During a shortage a thread writes a probe file
+every second, because free space alone does not show quotas or inodes.
 
-An operation that frees space and finds none asks for the reserve. Once that is spent, the disk
-counts as full until it is allocated again.
+An operation that frees space and lacks some itself uses the reserve. Once that is spent, the disk
+counts as full until the reserve is allocated again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SPACE, DESCRIPTORS = "disk", "descriptors"
 """The names of the shortages, which are those of the checks of /readyz."""
 _PROBE_S = 1.0
 _LOG_BYTES = 16 << 10
-"""What the files of one new partition take, at least."""
+"""Bytes that the files of one new partition take at least."""
 
 
 class Shortages:
@@ -39,8 +39,8 @@ class Shortages:
     Args:
         folder: the data folder.
         reserve: the folder's.
-        filled: called when the disk is full; what frees space need not wait.
-        ended: called when there is no shortage any more; what had to wait can be done.
+        filled: called when the disk is full, so that space is freed at once.
+        ended: called when the last shortage has ended, so that waiting work is done.
     """
 
     def __init__(
@@ -65,16 +65,16 @@ class Shortages:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why the broker is short of each thing that it lacks, by `SPACE` and `DESCRIPTORS`."""
+        """The reasons of the current shortages, by `SPACE` and `DESCRIPTORS`."""
         return dict(self._reasons)
 
     @property
     def is_full(self) -> bool:
-        """Whether the disk is."""
+        """Whether the disk is full."""
         return SPACE in self._reasons
 
     def note(self, error: BaseException | None) -> None:
-        """Take note of a failed operation; errors that are no shortage are ignored."""
+        """Note a failed operation; other errors than shortages are ignored."""
         if self._stopped or not is_shortage(error):
             return
         kind = DESCRIPTORS if lacks_descriptors(error) else SPACE
@@ -100,11 +100,11 @@ class Shortages:
             self._filled()
 
     def note_full(self) -> None:
-        """Take note that the metadata log has no space, or that the reserve is spent."""
+        """Note that the metadata log has no space, or that the reserve is spent."""
         self.note(no_space(str(self._folder)))
 
     def allocate_reserve(self) -> None:
-        """To be called now and then: a thread allocates what there was not enough space for.
+        """Have a thread allocate the missing part of the reserve; called periodically.
 
         A spent reserve is allocated by the probe.
         """
@@ -134,7 +134,7 @@ class Shortages:
                 self._freeing = None
 
     def check_reserve(self) -> None:
-        """Raise KAFKA_STORAGE_ERROR while what is free is kept for operations that free space."""
+        """Raise KAFKA_STORAGE_ERROR while free space is kept for operations that free more."""
         if self._reserve.is_spent:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._reasons.get(SPACE, "full disk"))
 
@@ -211,7 +211,7 @@ class Shortages:
 
 
 def _log_failed_allocation(work: asyncio.Future[None]) -> None:
-    """It is tried again after a while."""
+    """Schedule the next probe."""
     error = work.exception()
     if error is not None:
         logger.warning(

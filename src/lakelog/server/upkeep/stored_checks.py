@@ -1,6 +1,6 @@
-"""Runs what a thread has to do before stored batches or indexes can be used, one job of a kind.
+"""Runs jobs that must precede the use of stored batches and indexes, one job of a kind at a time.
 
-Threads check batches that this process has not looked at, and load and rebuild indexes. That also
+Threads check batches that this process has not read before, and load and rebuild indexes. That also
 brings them into the page cache.
 """
 
@@ -23,20 +23,20 @@ Failures = dict[Partition, KafkaError]
 
 
 class StoredChecks:
-    """One for a broker."""
+    """The jobs of one broker."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._waiting: dict[Hashable, list[Callable[[KafkaError | None], object]]] = {}
-        """Callbacks of the jobs under way, by the keys of these."""
+        """Callbacks of running jobs, by the key of the job."""
 
     def run(
         self, needed: Sequence[NeededCheck], then: Callable[[Failures], object] = lambda _: None
     ) -> None:
-        """Calls `then` on the loop when all of them have been made.
+        """Run the jobs, and call `then` on the loop when all are done.
 
-        It is passed the errors of jobs that the device has failed. Their partitions are offline
-        unless the failure is a shortage.
+        It is passed the errors of jobs that failed because of the device. Their partitions are
+        offline unless the failure is a shortage.
         """
         left, failures = len(needed), Failures()
 
@@ -52,7 +52,7 @@ class StoredChecks:
             self._begin(partition, job, partial(on_done, partition))
 
     async def made(self, needed: Sequence[NeededCheck]) -> Failures:
-        """Waits until all of them have been made; there must be one. Returns as `run` passes."""
+        """Run the jobs, at least one, and wait; return what `run` passes to `then`."""
         done: asyncio.Future[Failures] = self._tasks.future()
 
         def wake(failures: Failures) -> None:
@@ -63,7 +63,7 @@ class StoredChecks:
         return await done
 
     async def make(self, partition: Partition, job: Preparation) -> None:
-        """Waits until the job has been made. Raises `KafkaError` if the device has failed it."""
+        """Run one job and wait for it. Raises `KafkaError` if it failed because of the device."""
         failures = await self.made([(partition, job)])
         if partition in failures:
             raise failures[partition]
@@ -89,8 +89,8 @@ class StoredChecks:
 def _finish(
     partition: Partition, job: Preparation, failure: BaseException | None
 ) -> KafkaError | None:
-    """Returns why the job cannot have been made. What it found is told to those who read there."""
-    with suppress(CorruptLog, OSError):  # an index cannot be made anew: who asks again is told
+    """Return the error of the device, if any. Damage is reported to those who read it."""
+    with suppress(CorruptLog, OSError):  # the next caller fails again
         job.finish()
     failure = failure or job.failure
     if failure is None:
