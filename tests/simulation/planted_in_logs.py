@@ -17,8 +17,8 @@ from lakelog.storage.flush import FlushJob
 from lakelog.storage.folder.directory import LogDirectory
 from lakelog.storage.log import AppendResult, Log
 from lakelog.storage.names import LOG
-from lakelog.storage.recovery.segments import loader
-from lakelog.storage.recovery.segments import segments as recovery
+from lakelog.storage.recovery import loader
+from lakelog.storage.recovery import segments as recovery
 from lakelog.storage.segments import checking
 from lakelog.storage.segments.segment_list import SegmentList
 from lakelog.testing.simulation.laws import Law
