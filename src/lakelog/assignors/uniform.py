@@ -46,6 +46,7 @@ def assign(
         _share_alike(shares, free, len(everything))
     else:
         _share_by_subscription(shares, free, topics)
+    assert not shares or sum(map(len, shares.values())) == len(everything), "each partition once"
     return {member_id: _by_topic(share) for member_id, share in shares.items()}
 
 
@@ -75,6 +76,7 @@ def _share_alike(shares: _Shares, free: set[_Partition], total: int) -> None:
         shares[member_id].add(partition)
         if len(shares[member_id]) < quotas[member_id]:
             below_quota.append(member_id)
+    assert not below_quota, "the quotas add up to the number of partitions"
 
 
 def _share_by_subscription(

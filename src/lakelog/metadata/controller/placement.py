@@ -46,4 +46,5 @@ def _replicas(candidates: list[Place], count: int, shift: int) -> tuple[int, ...
             used = {rack for _, rack in chosen if rack is not None}
             if place not in chosen and not (distinct_rack and place[1] in used):
                 chosen.append(place)
+    assert len({broker_id for broker_id, _ in chosen}) == count, "replicas are on different brokers"
     return tuple(broker_id for broker_id, _ in chosen)

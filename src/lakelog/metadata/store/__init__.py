@@ -1,1 +1,7 @@
-"""Where the metadata log is kept: one interface, several stores."""
+"""Stores of the metadata log.
+
+Read `api.py` first, the contract of all stores. `embedded.py` is the store in the data folder, over
+`sqlite.py` (the log in one file), `liveness.py` and `deaths.py` (the live brokers of this host).
+
+A store does not know the meaning of records.
+"""

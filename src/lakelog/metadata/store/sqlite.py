@@ -169,7 +169,9 @@ class SqliteLog:
             raise self._not_done(connection, error) from error
         if self._commit(connection, 0).outcome is not Outcome.DONE:
             raise MetadataOffline(self._failure)
-        return self.controller()
+        term = self.controller()
+        assert term.epoch > after.epoch, "an election ends with a newer term, of whichever broker"
+        return term
 
     def _connect(self) -> sqlite3.Connection:
         connection = self._database.connect()
