@@ -1,0 +1,59 @@
+"""Checkpoint files of Apache Kafka: what is written is read again, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakelog.storage.checkpoint import (
+    HIGH_WATERMARKS,
+    Checkpoints,
+    MalformedCheckpoint,
+    decode_epochs,
+    decode_offsets,
+    encode_epochs,
+    encode_offsets,
+)
+from lakelog.testing.disk import MemoryDisk
+from storage_kit import ManualClock
+
+FOLDER = Path("/data")
+
+
+def test_files_are_read_as_they_were_written() -> None:
+    offsets = {("a", 0): 5, ("a-b", 12): 0}
+    assert encode_offsets(offsets) == b"0\n2\na 0 5\na-b 12 0\n"
+    assert decode_offsets(encode_offsets(offsets)) == offsets
+    assert decode_epochs(encode_epochs([(0, 0), (3, 10)])) == [(0, 0), (3, 10)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"0\n", b"1\n0\n", b"0\n1\na 0 5", b"0\n2\na 0 5\n", b"0\n1\na 0\n"),
+        *(b"0\n1\na 0 -5\n", b"0\n1\na 0 x\n", b"\xff\n0\n", b"0\nx\na 0 5\n"),
+    ],
+)
+def test_other_content_is_no_checkpoint(data: bytes) -> None:
+    with pytest.raises(MalformedCheckpoint):
+        decode_offsets(data)
+
+
+@pytest.mark.parametrize("lines", [b"0 0\n0 5", b"1 0\n0 5", b"0 5\n1 5", b"0 5\n1 4"])
+def test_leader_epochs_have_to_rise_with_their_offsets(lines: bytes) -> None:
+    with pytest.raises(MalformedCheckpoint):
+        decode_epochs(b"0\n2\n" + lines + b"\n")
+
+
+def test_only_files_that_have_changed_are_written() -> None:
+    disk = MemoryDisk(ManualClock())
+    disk.make_dirs(FOLDER)
+    checkpoints = Checkpoints(disk, FOLDER)
+    checkpoints.begin({HIGH_WATERMARKS: {("a", 0): 5}}, {"first": b"1"}).run()
+    disk.remove(FOLDER / HIGH_WATERMARKS)
+    checkpoints.begin({HIGH_WATERMARKS: {("a", 0): 5}}, {"first": b"2"}).run()
+    assert disk.read(FOLDER / "first") == b"2"
+    assert not disk.exists(FOLDER / HIGH_WATERMARKS)
+    checkpoints.begin({HIGH_WATERMARKS: {("a", 0): 6}}, {}).run()
+    assert decode_offsets(disk.read(FOLDER / HIGH_WATERMARKS)) == {("a", 0): 6}
