@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.coordinator.transaction import state, transitions
 from lakelog.testing.simulation import Plan, World
-from lakelog.testing.simulation.broker import BrokerHost
+from lakelog.testing.simulation.broker_host import BrokerHost
 from lakelog.testing.simulation.clients.transactions import TransactionalProducer
 from lakelog.testing.simulation.plan import DEATHS, PRODUCING, plan_of
 from lakelog.testing.simulation.runner import main

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from lakelog import __version__
-from lakelog.cli.broker import PORT_MAX, BrokerArguments, run_broker
+from lakelog.cli.broker_start import PORT_MAX, BrokerArguments, run_broker
 from lakelog.cli.failures import CliError
 from lakelog.cli.options import DEFAULT_VERBOSITY, Verbosity, noun
 from lakelog.cli.render import note

@@ -112,7 +112,7 @@ def _run_noun(name: str, tokens: list[str]) -> int:
         sys.stdout.write(page)
         return 0
     if name == "serve":
-        from lakelog.cli.broker import parse_plainly, run_broker
+        from lakelog.cli.broker_start import parse_plainly, run_broker
 
         plain = parse_plainly(tokens)
         if plain is not None:

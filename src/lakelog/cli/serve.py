@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from lakelog.cli.broker import BrokerArguments, run_broker
+from lakelog.cli.broker_start import BrokerArguments, run_broker
 from lakelog.cli.options import DEFAULT_VERBOSITY, Verbosity, noun
 
 app = noun("serve", "Run a broker in the foreground, until SIGTERM or ^C.")

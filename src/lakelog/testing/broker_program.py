@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from lakelog.cli.broker import BrokerArguments, run_broker
+from lakelog.cli.broker_start import BrokerArguments, run_broker
 from lakelog.cli.failures import CliError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from lakelog.testing.simulation.plan import Plan
 from lakelog.testing.simulation.retention import Retention
 
 if TYPE_CHECKING:
-    from lakelog.testing.simulation.broker import BrokerHost
+    from lakelog.testing.simulation.broker_host import BrokerHost
     from lakelog.testing.simulation.world import World
 
 _INTERNAL = {"internal.segment.bytes": "4000", "cleanup.policy": "compact"}

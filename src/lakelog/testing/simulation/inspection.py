@@ -10,7 +10,7 @@ from lakelog.testing.simulation.clients.transaction_requests import TIMEOUT_MS
 from lakelog.testing.simulation.ledger import Place
 
 if TYPE_CHECKING:
-    from lakelog.testing.simulation.broker import BrokerHost
+    from lakelog.testing.simulation.broker_host import BrokerHost
     from lakelog.testing.simulation.world import World
 
 _PATIENCE_S = 2 * TIMEOUT_MS / 1000

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakelog.storage.folder.known_logs import KNOWN_LOGS
 from lakelog.testing.disk_faults import Operation, kind_of
-from lakelog.testing.simulation.broker import DATA, BrokerHost
+from lakelog.testing.simulation.broker_host import DATA, BrokerHost
 from lakelog.testing.simulation.plan import DEATHS, HARMLESS, Plan
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any
 
 from lakelog.coordinator.group.coordinator import GroupCoordinator
 from lakelog.coordinator.transaction import state
-from lakelog.testing.simulation.broker import DATA, BrokerHost
+from lakelog.testing.simulation.broker_host import DATA, BrokerHost
 from lakelog.testing.simulation.cast import Cast
 from lakelog.testing.simulation.clients.client import Client
 from lakelog.testing.simulation.clients.groups import GroupClient

@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.base.config.broker_config import BrokerConfig
 from lakelog.cli import dev
-from lakelog.cli.broker import (
+from lakelog.cli.broker_start import (
     BrokerArguments,
     advertised,
     as_told,
