@@ -135,7 +135,7 @@ def test_rename_replaces_a_file_and_keeps_open_ones_alive(place: Place) -> None:
     file.close()
 
 
-def test_folders_are_listed_renamed_and_removed_with_what_is_in_them(place: Place) -> None:
+def test_folders_are_listed_renamed_and_removed_with_their_contents(place: Place) -> None:
     inner = place.folder / "a" / "b"
     place.disk.make_dirs(inner)
     place.disk.make_dirs(inner)
@@ -191,7 +191,7 @@ def test_reading_ahead_makes_a_range_resident(place: Place) -> None:
     file.close()
 
 
-def test_reading_ahead_tells_whether_the_device_was_asked(tmp_path: Path) -> None:
+def test_reading_ahead_returns_whether_the_device_was_read(tmp_path: Path) -> None:
     disk = PosixDisk()
     file = disk.open(tmp_path / "file", create=True)
     file.write_at(0, bytes(1 << 20))
@@ -205,7 +205,7 @@ def test_reading_ahead_tells_whether_the_device_was_asked(tmp_path: Path) -> Non
 
 
 def test_dropping_the_cache_loses_nothing(place: Place) -> None:
-    """Neither what is on the device nor what is not yet."""
+    """Neither clean pages nor dirty ones."""
     file = place.disk.open(place.folder / "file", create=True)
     file.write_at(0, b"a" * 10_000)
     file.sync()
@@ -309,7 +309,7 @@ def test_a_kernel_that_does_not_name_its_boot_is_an_error(
         ("ftruncate", errno.EDQUOT, False),
     ],
 )
-def test_who_watches_a_disk_hears_of_failures_before_its_caller(
+def test_the_watcher_of_a_disk_is_called_before_a_failure_is_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int, is_told: bool
 ) -> None:
     disk, told = PosixDisk(), []
@@ -336,7 +336,7 @@ def test_who_watches_a_disk_hears_of_failures_before_its_caller(
 # What survives the power
 
 
-def test_what_is_synced_under_a_synced_name_is_durable(place: Place) -> None:
+def test_synced_data_under_a_synced_name_is_durable(place: Place) -> None:
     path = place.folder / "file"
     file = place.disk.open(path, create=True)
     file.write_at(0, b"sync", b"ed")

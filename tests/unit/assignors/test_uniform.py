@@ -31,7 +31,7 @@ def loads(assignment: Assignment) -> dict[str, int]:
 
 
 def check(group: list[Member], counts: dict[str, int], result: Assignment) -> None:
-    """Every partition that somebody subscribes to has one owner, who subscribes to it."""
+    """Every subscribed partition has one owner, which subscribes to it."""
     subscribed = frozenset[str]().union(*(member.topics for member in group))
     wanted = {(t, p) for t, count in counts.items() if t in subscribed for p in range(count)}
     assert owners(result).keys() == wanted
@@ -58,7 +58,7 @@ def test_nothing_moves_that_need_not(
     old_counts: dict[str, int],
     counts: dict[str, int],
 ) -> None:
-    """What a member keeps is as much as any balanced assignment could let it keep."""
+    """A member keeps as many partitions as any balanced assignment allows."""
     current = assign(members(before, [topics]), old_counts, {})
     group = members(after, [topics])
     result = assign(group, counts, current)
@@ -105,12 +105,12 @@ def test_a_topic_is_spread_over_all() -> None:
     assert result == {"m1": {"a": [0], "b": [0]}, "m2": {"a": [1], "b": [1]}}
 
 
-def test_what_is_claimed_twice_goes_to_the_first() -> None:
+def test_a_partition_with_two_owners_goes_to_the_first() -> None:
     group = members([1, 2], [frozenset("a")])
     current: Assignment = {"m1": {"a": [0, 1]}, "m2": {"a": [0, 1]}}
     result = assign(group, {"a": 2}, current)
     assert owners(result).keys() == {("a", 0), ("a", 1)}
 
 
-def test_nobody_gets_nothing() -> None:
+def test_without_members_there_is_no_assignment() -> None:
     assert assign([], {"a": 3}, {}) == {}

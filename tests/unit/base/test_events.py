@@ -74,7 +74,7 @@ def test_codes_of_log_lines_can_be_explained() -> None:
             assert each.value.value in CATALOG, place
 
 
-def test_an_event_is_what_a_log_record_takes() -> None:
+def test_an_event_is_the_extra_of_a_log_record() -> None:
     assert event("topic_created", topic="t") == {
         "event": "topic_created",
         "code": None,

@@ -16,7 +16,7 @@ def test_text_and_back() -> None:
 
 
 def test_an_id_has_one_text() -> None:
-    """Else a file with a damaged one would be believed, and never be made anew."""
+    """Otherwise a file with a damaged id would be trusted and never be rebuilt."""
     others = [TEXT[:-1] + last for last in string.printable if last != TEXT[-1]]
     believed = []
     for other in others:

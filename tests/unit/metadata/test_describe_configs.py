@@ -101,7 +101,7 @@ def test_a_broker_key_shows_its_own_value_only() -> None:
     ]
 
 
-def test_the_default_of_all_brokers_shows_only_what_was_set(image: MetadataImage) -> None:
+def test_the_default_of_all_brokers_shows_its_own_settings_only(image: MetadataImage) -> None:
     image = _with(image, (BROKER, "", "message.max.bytes", "7"))
     (described,) = describe_broker_defaults(image)
     assert (described.name, described.value) == ("message.max.bytes", "7")

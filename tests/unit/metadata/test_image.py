@@ -59,7 +59,7 @@ def test_a_removed_topic_takes_its_configuration_along() -> None:
     assert image.partition_count == 0
 
 
-def test_a_brokers_start_raises_the_epochs_of_what_it_leads() -> None:
+def test_a_brokers_start_raises_the_epochs_of_its_partitions() -> None:
     image = _image(_topic("t", A, [1, 2]) + _topic("u", B, [2]))
     before = image.topic("u")
     image = image.apply(BrokerRecord(1, A, 1, (), None))
@@ -113,7 +113,7 @@ _STEPS = st.lists(
 
 
 def _later(record: Record, number: int) -> Record:
-    """The same record with epochs above those of the records before it."""
+    """Return the record with higher epochs than the previous records."""
     if isinstance(record, BrokerRecord):
         return record._replace(epoch=number)
     if isinstance(record, PartitionRecord):

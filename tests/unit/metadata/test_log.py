@@ -1,4 +1,4 @@
-"""The driver over a store that is late, unknown and lost, and over one that works."""
+"""The metadata log over stores that work, are late, lose sessions, and have unknown outcomes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class World:
 
 
 class Follower:
-    """Calls `told` when the new image is what everybody sees, and `warned` before that."""
+    """Calls `warned` before the new image is visible, and `told` after that."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ def test_large_plans_are_split_over_entries_and_too_large_ones_refused(tmp_path:
     _play(tmp_path, scenario)
 
 
-def test_closing_finishes_what_was_asked_and_refuses_the_rest(tmp_path: Path) -> None:
+def test_closing_finishes_submitted_plans_and_rejects_later_ones(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         log = world.log(world.embedded())
         await log.open(create=True)
@@ -291,7 +291,7 @@ def test_a_snapshot_waits_until_replaying_costs_twice_as_much(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_block_is_handed_out_twice_whatever_is_unknown(tmp_path: Path, seed: int) -> None:
+def test_no_block_is_allocated_twice_after_unknown_outcomes(tmp_path: Path, seed: int) -> None:
     async def scenario(world: World) -> None:
         store = FaultyStore(
             world.embedded(), SeededRandom(seed), unknown_percent=50, unavailable_percent=2
@@ -372,7 +372,7 @@ def test_another_brokers_change_arrives_by_itself(tmp_path: Path) -> None:
 
 
 def test_a_broker_stands_for_election_when_the_controller_has_died(tmp_path: Path) -> None:
-    """Without a change to write: followers need a controller before anybody asks for one."""
+    """Without a change to write: other brokers need a controller before the next change."""
 
     async def scenario(world: World) -> None:
         first = world.log(world.embedded(shared=True), 1)
@@ -522,7 +522,7 @@ def test_changes_reported_during_the_start_wait_for_its_end(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_failing_subscriber_does_not_leave_anybody_waiting(tmp_path: Path, early: bool) -> None:
+def test_a_failing_subscriber_leaves_no_caller_waiting(tmp_path: Path, early: bool) -> None:
     failing = True
 
     def fail(old: MetadataImage, new: MetadataImage, records: tuple[Record, ...]) -> None:
@@ -546,7 +546,7 @@ def test_a_failing_subscriber_does_not_leave_anybody_waiting(tmp_path: Path, ear
     _play(tmp_path, scenario)
 
 
-def test_a_change_is_seen_when_what_it_brings_has_been_made(tmp_path: Path) -> None:
+def test_a_change_is_visible_after_the_subscribers_have_prepared(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         log = world.log(world.embedded())
         await log.open(create=True)

@@ -57,7 +57,7 @@ def test_a_batch_is_its_records_in_order() -> None:
 
 
 @pytest.mark.parametrize("stored", [b'["topic",1,"t","x"]\n', b'["feature",0]\n'])
-def test_what_a_newer_version_wrote_is_refused(stored: bytes) -> None:
+def test_records_of_a_newer_version_are_rejected(stored: bytes) -> None:
     with pytest.raises(MetadataUnsupported, match="newer version"):
         decode_records(stored)
 
@@ -80,6 +80,6 @@ def test_what_a_newer_version_wrote_is_refused(stored: bytes) -> None:
         b"\xff\n",
     ],
 )
-def test_what_nobody_wrote_is_corrupt(stored: bytes) -> None:
+def test_malformed_payloads_are_corrupt(stored: bytes) -> None:
     with pytest.raises(MetadataCorrupt):
         decode_records(stored)

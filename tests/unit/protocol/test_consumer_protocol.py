@@ -42,6 +42,6 @@ def test_a_newer_version_is_read_as_the_newest_known() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff", b"\0\0", b"\0\0\x7f\xff\xff\xff"])
-def test_what_is_no_blob_is_refused(data: bytes) -> None:
+def test_a_malformed_blob_is_rejected(data: bytes) -> None:
     with pytest.raises(WireError):
         decode_versioned(ConsumerProtocolSubscription, data)

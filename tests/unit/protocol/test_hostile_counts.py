@@ -1,4 +1,4 @@
-"""What a message only announces costs nothing: each count, length and tag of every message lied."""
+"""A false count, length or tag costs nothing: tested at each place of every message."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def traced() -> Iterator[None]:
 
 
 def _compile(kind: Any, version: int) -> None:
-    """By decoding what the lies begin with: as a whole it is a message."""
+    """Compile the decoder with the correct message, before it is falsified."""
     decode(kind, smallest_message(kind, version), version)
 
 

@@ -107,7 +107,7 @@ def expected_annotation(field: Field) -> Any:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_annotations_say_what_the_fields_hold(name: str) -> None:
+def test_annotations_match_the_fields(name: str) -> None:
     for kind in structs(name):
         hints = typing.get_type_hints(kind, localns={"records": Any})
         for field in kind.__fields__:

@@ -23,7 +23,7 @@ def make(count: int = 3, codec: int = Codec.NONE, **build: int) -> bytearray:
     return builder.build(**build)
 
 
-def test_header_fields_are_those_that_were_written() -> None:
+def test_header_fields_are_read_as_written() -> None:
     batch = make(3, producer_id=7, producer_epoch=2, base_sequence=2**31 - 2, base_offset=40)
     header = read_header(batch)
     assert (header.base_offset, header.last_offset, header.records_count) == (40, 42, 3)

@@ -20,7 +20,7 @@ def heads(batch: bytearray) -> list[RecordHead]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_they_are_those_of_the_decoded_records(seed: int) -> None:
+def test_heads_equal_the_decoded_records(seed: int) -> None:
     rng = random.Random(seed)
     builder = BatchBuilder(rng.choice(list(Codec)))
     for _ in range(rng.choice([1, 70, 9000])):
@@ -67,7 +67,7 @@ def test_a_record_with_millions_of_headers_costs_what_any_record_does() -> None:
     assert lines_run(lambda: heads(batch)) <= lines_run(lambda: heads(plain.build())) + 100
 
 
-def test_of_many_records_only_those_that_are_asked_for_are_walked() -> None:
+def test_only_the_requested_records_are_read() -> None:
     builder = BatchBuilder()
     builder.extend(5, [b""] * 100_000, 1 << 30)
     batch = builder.build()

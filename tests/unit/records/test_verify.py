@@ -20,7 +20,7 @@ UNREADABLE = {"a key length of -2", "a value length of -2", "a delta of six byte
 
 
 def verify(batch: bytearray, records_max: int = 1 << 20) -> tuple[Extremes, int]:
-    """What is found, and in how many steps."""
+    """Return the extremes, and the number of steps."""
     header = read_header(batch)
     steps = verifying(record_view(batch, header, 1 << 26), header, records_max)
     number = 0
@@ -50,7 +50,7 @@ def test_what_consumers_do_not_mind_is_taken(poison: Poison) -> None:
 
 
 @pytest.mark.parametrize(("name", "batch"), list(garbage()), ids=lambda value: str(value)[:24])
-def test_what_no_codec_can_read_is_refused(name: str, batch: bytearray) -> None:
+def test_malformed_records_are_rejected(name: str, batch: bytearray) -> None:
     with pytest.raises(CorruptRecord):
         verify(batch)
 
@@ -63,7 +63,7 @@ _RECORDS = st.lists(
 
 
 @given(records=_RECORDS)
-def test_whatever_is_built_is_sound(
+def test_built_batches_are_valid(
     records: list[tuple[int, bytes | None, bytes | None, list]],
 ) -> None:  # type: ignore[type-arg]
     builder = BatchBuilder()
@@ -82,10 +82,10 @@ def test_whatever_is_built_is_sound(
     old=st.integers(0, 3),
     claimed=st.integers(-1, 1),
 )
-def test_what_is_sound_can_be_decoded(
+def test_verified_records_can_be_decoded(
     count: int, at: int, new: bytes, old: int, claimed: int
 ) -> None:
-    """Random damage: what passes is what a consumer decodes, record by record."""
+    """After random damage, verified records are the records that a consumer decodes."""
     payload = bytes(make_batch(count, size=2)[61:])
     at %= len(payload)
     batch = sealed(payload[:at] + new + payload[at + old :], 0, max(count + claimed, 1))
@@ -105,7 +105,7 @@ def with_headers(records: int, headers: int) -> bytearray:
 
 
 def steps_of(count: int) -> int:
-    """What a walk over so many records or headers has."""
+    """Return the steps of a walk over so many records or headers."""
     return (count - 1) // STEP
 
 

@@ -126,7 +126,7 @@ def test_nulls_where_the_version_has_them() -> None:
     assert encode(empty, 2) == bytes.fromhex("0000 00 00 01 00 00 00")
 
 
-def test_null_and_empty_are_told_apart() -> None:
+def test_null_and_empty_are_distinguished() -> None:
     message = Cargo(owner="", items=[], blob=b"", batch=b"")
     decoded = decode(Cargo, encode(message, 2), 2)
     assert (decoded.owner, decoded.items, decoded.blob, decoded.batch) == ("", [], b"", b"")
@@ -181,7 +181,7 @@ def test_impossible_counts_are_refused_before_a_list_exists(count: int) -> None:
         decode(Cargo, head + binary_layout.pack(">i", count) + bytes(100), 0)
 
 
-def test_a_count_must_fit_into_what_is_left() -> None:
+def test_a_count_must_fit_the_remaining_bytes() -> None:
     with pytest.raises(WireError, match="a count of 51 elements"):
         decode(Names, binary_layout.pack(">i", 51) + bytes(100), 0)
     assert len(decode(Names, binary_layout.pack(">i", 50) + bytes(100), 0).names) == 50

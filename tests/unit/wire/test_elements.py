@@ -43,7 +43,7 @@ def test_no_message_is_nested_so_deep_that_a_decoder_could_run_out_of_stack(api:
     assert max(depth(api.request), depth(api.response)) <= 8
 
 
-def test_tags_within_tags_are_passed_over_whatever_is_in_them() -> None:
+def test_tags_within_unknown_tags_are_skipped() -> None:
     nested = b""
     while len(nested) < 20_000:
         nested = b"\x01\x40" + encode_uvarint(len(nested)) + nested

@@ -110,7 +110,7 @@ def test_responses(api: FakeApi, version: int, frame: str) -> None:
     assert decode_response(api, version, data[4:]) == (9, PingResponse())
 
 
-def test_the_size_of_a_response_counts_what_is_not_in_memory() -> None:
+def test_the_size_of_a_response_includes_ranges_of_files() -> None:
     batch = Range()
     parts = encode_response(PING, 1, 9, PingResponse(batch=batch))
     assert parts[1] is batch

@@ -1,4 +1,4 @@
-"""The compiled codec and the interpreter agree: on messages, and on what is no message."""
+"""The compiled codec and the interpreter agree on messages and on malformed bytes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def encoded(number: int) -> bytes:
     return struct.pack(">2siqh3si", b"ab", number, number, 7, b"xyz", number)
 
 
-def test_what_was_packed_is_unpacked() -> None:
+def test_packed_values_are_unpacked() -> None:
     template = Template(encoded(0), encoded(-1), "iqi")
     assert template.size == len(encoded(0))
     packed = template.pack(5, -6, 1 << 30)

@@ -47,22 +47,22 @@ def test_a_value_is_parsed_as_java_would(kind: ConfigType, text: str, value: obj
         (ConfigType.DOUBLE, "half"),
     ],
 )
-def test_a_value_of_the_wrong_type_is_told(kind: ConfigType, text: str) -> None:
+def test_a_value_of_the_wrong_type_is_rejected(kind: ConfigType, text: str) -> None:
     with pytest.raises(ConfigError, match=r"some\.key=.*allowed: "):
         _key(kind).parse(text)
 
 
-def test_a_value_out_of_bounds_names_what_is_allowed() -> None:
+def test_the_error_of_a_value_out_of_bounds_names_the_allowed_values() -> None:
     with pytest.raises(ConfigError, match=r"some\.key=0: not allowed; allowed: 1 or more"):
         _key(ConfigType.INT, validator=at_least(1)).parse("0")
 
 
-def test_a_list_of_other_things_is_told() -> None:
+def test_a_list_with_unknown_items_is_rejected() -> None:
     with pytest.raises(ConfigError, match="list of compact, delete"):
         _key(ConfigType.LIST, validator=list_of("compact", "delete")).parse("delete,shred")
 
 
-def test_a_refused_key_takes_only_what_it_already_is() -> None:
+def test_a_refused_key_accepts_only_its_default() -> None:
     key = _key(ConfigType.STRING, effect=Effect.REFUSED, reason="there is none")
     assert key.parse("") == ""
     with pytest.raises(ConfigError, match="refused: there is none"):

@@ -48,7 +48,7 @@ def test_tests_may_have_small_segments() -> None:
         LogConfig.from_values({"segment.bytes": "100"})
 
 
-def test_settings_that_contradict_are_told() -> None:
+def test_contradicting_settings_are_rejected() -> None:
     with pytest.raises(ConfigError, match=r"above max\.compaction\.lag\.ms"):
         LogConfig.from_values({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
 

@@ -28,7 +28,7 @@ READ_BY_PROPERTY = {
 }
 
 
-def test_the_page_says_what_the_tables_say() -> None:
+def test_the_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert page == config_page(), "run: python -m lakelog.base.config.page > docs/configuration.md"
 

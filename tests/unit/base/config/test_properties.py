@@ -24,6 +24,6 @@ def test_lines_are_read_as_java_does(text: str, values: dict[str, str]) -> None:
     assert parse_properties(text) == values
 
 
-def test_a_broken_escape_is_told() -> None:
+def test_a_broken_escape_is_rejected() -> None:
     with pytest.raises(ValueError, match="four hexadecimal digits"):
         parse_properties(r"a=\u12")

@@ -81,14 +81,12 @@ def test_what_cannot_be_meant_is_refused(key: str, text: str, reason: str) -> No
         ("retention.ms", None, None),
     ],
 )
-def test_what_a_table_shows_beside_the_number(
-    key: str, text: str | None, human: str | None
-) -> None:
+def test_the_text_of_a_number_in_tables(key: str, text: str | None, human: str | None) -> None:
     assert human_value(key, text) == human
 
 
 @given(st.integers(0, 2**63 - 1), st.sampled_from(["retention.ms", "segment.bytes", "a.hours"]))
-def test_what_is_shown_as_exact_can_be_written(number: int, key: str) -> None:
+def test_an_exact_text_can_be_parsed(number: int, key: str) -> None:
     human = human_value(key, str(number))
     if human is not None and not human.startswith("~"):
         assert plain_value(key, human) == str(number)
@@ -104,7 +102,7 @@ def test_any_text_is_a_value_or_a_refusal(text: str) -> None:
 
 
 def test_every_key_that_counts_time_or_bytes_takes_its_units() -> None:
-    """By the words of its documentation, which name what it counts."""
+    """The words of its description name the unit."""
     for name, key in KEYS.items():
         if key.type not in NUMBERS:
             continue

@@ -39,7 +39,7 @@ def test_epochs_of_all_producer_ids_there_are_may_be_forgotten(image: MetadataIm
         assert plan_forget_epochs(image).records == (), "once is enough"
 
 
-def test_a_start_does_not_end_what_may_be_forgotten(image: MetadataImage) -> None:
+def test_a_start_keeps_the_record_of_forgotten_epochs(image: MetadataImage) -> None:
     image = image.apply(ProducerIdBlock(1, 2000))
     image = image.apply_all(plan_forget_epochs(image).records, 3)
     image = image.apply_all(plan_register_broker(image, 1, b"z" * 16).records, 4)

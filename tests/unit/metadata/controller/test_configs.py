@@ -103,7 +103,7 @@ def test_dynamic_broker_keys_are_set_for_one_and_for_all(image: MetadataImage) -
     assert dict(image.configs(BROKER, "")) == {"message.max.bytes": "6"}
 
 
-def test_what_a_newer_version_set_can_be_deleted(image: MetadataImage) -> None:
+def test_settings_of_a_newer_version_can_be_deleted(image: MetadataImage) -> None:
     image = image.apply(ConfigRecord(TOPIC, "orders", "from.the.future", "1"))
     image, error = _alter(image, TOPIC, "orders", ("segment.ms", SET, "9"))
     assert error is ErrorCode.NONE
@@ -112,7 +112,7 @@ def test_what_a_newer_version_set_can_be_deleted(image: MetadataImage) -> None:
     assert _topic(image) == {"segment.ms": "9"}
 
 
-def test_setting_what_is_set_writes_nothing(image: MetadataImage) -> None:
+def test_setting_the_current_value_writes_nothing(image: MetadataImage) -> None:
     image, _ = _alter(image, TOPIC, "orders", ("segment.ms", SET, "9"))
     wanted = ResourceChange(TOPIC, "orders", [ConfigChange("segment.ms", SET, "9")])
     assert plan_alter_configs(image, [wanted], broker=STATIC).records == ()
@@ -129,7 +129,7 @@ def test_a_resource_named_twice_is_refused_and_validating_changes_nothing(
     assert plan.records == ()
 
 
-def test_a_replacement_puts_back_what_it_does_not_name(image: MetadataImage) -> None:
+def test_a_replacement_resets_unnamed_keys(image: MetadataImage) -> None:
     image, _ = _alter(image, TOPIC, "orders", ("retention.ms", SET, "5"), ("segment.ms", SET, "7"))
     wanted = Replacement(TOPIC, "orders", [("segment.ms", "8"), ("flush.ms", "9")])
     plan = plan_replace_configs(image, [wanted], broker=STATIC)
@@ -144,7 +144,7 @@ def test_a_replacement_puts_back_what_it_does_not_name(image: MetadataImage) -> 
 
 
 @pytest.mark.parametrize("name", ["", "1"])
-def test_a_broker_key_changes_from_what_is_in_force(image: MetadataImage, name: str) -> None:
+def test_a_broker_key_changes_from_the_value_in_force(image: MetadataImage, name: str) -> None:
     refused = ErrorCode.INVALID_REQUEST
     for value, code in (("100000", refused), ("2", None), ("4", None), ("1", refused)):
         image, error = _alter(image, BROKER, name, ("log.cleaner.threads", SET, value))
@@ -156,7 +156,7 @@ def test_a_broker_key_changes_from_what_is_in_force(image: MetadataImage, name: 
     assert error is refused
 
 
-def test_an_overruled_default_is_not_what_a_change_is_measured_by(image: MetadataImage) -> None:
+def test_a_change_is_not_compared_with_an_overridden_default(image: MetadataImage) -> None:
     image, _ = _alter(image, BROKER, "1", ("log.cleaner.threads", SET, "2"))
     image, _ = _alter(image, BROKER, "1", ("log.cleaner.threads", SET, "4"))
     image, error = _alter(image, BROKER, "", ("log.cleaner.threads", SET, "100"))
@@ -165,7 +165,7 @@ def test_an_overruled_default_is_not_what_a_change_is_measured_by(image: Metadat
     assert error is ErrorCode.INVALID_REQUEST
 
 
-def test_a_change_of_what_the_command_line_set_is_checked(image: MetadataImage) -> None:
+def test_a_change_of_a_value_of_the_command_line_is_checked(image: MetadataImage) -> None:
     image = image.apply(ConfigRecord(BROKER, "1", "log.cleaner.threads", "50"))
     static = BrokerConfig({"log.cleaner.threads": "3"}).with_forced({"log.cleaner.threads"})
     for value, code in (("7", ErrorCode.INVALID_REQUEST), ("6", ErrorCode.NONE)):

@@ -52,7 +52,7 @@ def test_what_does_not_exist(image: MetadataImage) -> None:
     assert _elect(image, PREFERRED, 0, "no")[1] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_of_all_partitions_only_those_that_needed_it_are_told(image: MetadataImage) -> None:
+def test_an_election_of_all_partitions_reports_only_the_needed_ones(image: MetadataImage) -> None:
     assert plan_elect_leaders(image, PREFERRED, None).result == []
     (result,) = plan_elect_leaders(_with(image, (1, 2), 2), PREFERRED, None).result
     assert (result.partition, result.error) == (0, ErrorCode.NONE)

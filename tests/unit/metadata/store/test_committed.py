@@ -8,7 +8,7 @@ import pytest
 from lakelog.metadata.store.committed import note_committed, read_committed
 
 
-def test_a_note_replaces_whatever_was_there(tmp_path: Path) -> None:
+def test_a_note_replaces_the_old_content(tmp_path: Path) -> None:
     path = tmp_path / "metadata.db-end"
     assert read_committed(path) == (0, 0)
     path.write_bytes(b"x" * 100)

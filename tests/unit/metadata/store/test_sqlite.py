@@ -50,7 +50,7 @@ def _execute(path: Path, statement: str) -> None:
     connection.close()
 
 
-def test_what_was_written_is_read(path: Path) -> None:
+def test_written_entries_are_read(path: Path) -> None:
     assert _read(path) == 3
 
 
@@ -86,7 +86,7 @@ def _sql(statement: str) -> Callable[[Path], None]:
         _sql("PRAGMA application_id = 7"),
     ],
 )
-def test_damage_is_told_and_not_repaired(path: Path, damage: Callable[[Path], None]) -> None:
+def test_damage_is_reported_and_not_repaired(path: Path, damage: Callable[[Path], None]) -> None:
     damage(path)
     with pytest.raises(MetadataCorrupt, match=r"metadata\.db"):
         _read(path)
@@ -191,8 +191,8 @@ def test_two_that_found_the_same_term_do_not_both_get_the_next(path: Path) -> No
     log.close()
 
 
-def test_a_log_that_ends_before_what_was_committed_refuses(path: Path) -> None:
-    """SQLite takes what follows a damaged frame of its journal for torn; it was acknowledged."""
+def test_a_log_that_ends_before_its_committed_end_does_not_open(path: Path) -> None:
+    """SQLite treats acknowledged frames after a damaged one as a torn end of its journal."""
     note = path.with_name(path.name + "-end")
     end, epoch = read_committed(note)
     assert end == 3
