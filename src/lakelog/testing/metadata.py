@@ -1,8 +1,8 @@
-"""A metadata store that fails in the ways a remote one does, repeatably from a seed.
+"""A metadata store with the failures of a remote store, repeatable from a seed.
 
-It wraps a real store: what it reports may be late, unknown or an error, but what is in the log is
-what the inner store put there. An append reported as unknown was dropped, was done, or will be
-done some turns of the loop later. Watchers are called late, and some calls name more than changed.
+It wraps a real store. Results may be late, unknown or an error, but the log contains only entries of
+the inner store. An append with an unknown outcome was dropped, was done, or will be done some turns
+of the loop later. Watchers are called late, and some calls report more changes than there are.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class FaultyStore:
             await asyncio.gather(*self._reports)
 
     async def restore_session(self) -> None:
-        """Registered again, as the same broker; somebody else may be controller by now."""
+        """Register the same broker again; another broker may be the controller by now."""
         await self._inner.open(create=False)
         if self._registered is not None:
             await self._inner.register_broker(*self._registered)
@@ -135,13 +135,13 @@ class FaultyStore:
         callback(change)
 
     def _forget(self, late: asyncio.Task[AppendOutcome]) -> None:
-        """Nobody waits for it any more, whatever became of it."""
+        """Ignore the outcome of an append for which no caller waits any more."""
         self._late.discard(late)
         if not late.cancelled():
             late.exception()
 
     async def _reach(self) -> None:
-        """The way to the store: takes time, and may end before it."""
+        """Take some turns of the loop; raise `MetadataUnavailable` if the store is not reached."""
         await self._delay()
         if not self._session:
             raise MetadataUnavailable("the session is lost")

@@ -48,7 +48,11 @@ class _View(NamedTuple):
     brokers_version: int
 
     def changes_since(self, old: _View | None) -> Change:
-        """SQLite does not report which rows another connection changed."""
+        """Return the parts that may differ from an older view; all parts without one.
+
+        SQLite does not report which rows another connection changed, so any commit may have added
+        entries.
+        """
         if old is None:
             return ~NO_CHANGE
         return (
@@ -172,16 +176,19 @@ class EmbeddedStore:
         return True
 
     def _look(self) -> _View:
-        """Reads the version first: the next look finds the changes that follow it."""
+        """Return the current view.
+
+        The version is read first: a change after it has another version in the next view.
+        """
         version = self._log.data_version()
         self._live()
         return _View(version, self._log.controller(), self._brokers_version)
 
     def _live(self) -> Mapping[int, bytes]:
-        """Records every change for the watchers, too.
+        """Return the live brokers, and record the change for the watchers.
 
         A broker that a caller has seen alive may die before the next turn of the poller, which
-        would find the same brokers as the turn before.
+        would find the same brokers as the turn before and report nothing.
         """
         found = self._neighbourhood.live()
         if self._deaths is not None:
