@@ -1,9 +1,9 @@
 """Closes connections that hold memory for half a request and make hardly any progress.
 
 No connection is closed for being slow while the memory suffices. Once a connection has waited for
-`PATIENCE_S`, those that would need more than `FINISH_S` for the rest of their request at the rate
-of the last seconds are closed, the slowest first, until there is enough for the waiting ones. If
-all hold a part and have waited for more for `DEADLOCK_S`, those that waited least are closed
+`PATIENCE_S`, connections that would need more than `FINISH_S` for the rest of their request at the
+rate of the last seconds are closed, the slowest first, until there is enough for the waiting ones.
+If all hold a part and have waited for more for `DEADLOCK_S`, those that waited least are closed
 instead.
 """
 

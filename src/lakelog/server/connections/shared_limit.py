@@ -1,9 +1,9 @@
 """A limit on the memory of one kind that all connections together make the broker hold.
 
 It is enforced whenever a connection holds more, not periodically, so a burst cannot exceed it. The
-connections that hold the most are closed: clients are not authenticated, so nothing else tells them
-apart. An eighth more than necessary is freed, so that the next excess does not look at all
-connections again.
+connections that hold the most are closed: clients are not authenticated, so nothing else
+distinguishes them. An eighth more than necessary is freed, so that the next excess does not look at
+all connections again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SharedLimit:
         self.hold(connection, self._held.get(connection, 0) + size)
 
     def _close_largest(self) -> None:
-        """Close the largest. Bytes of closed connections will be freed and do not count."""
+        """Close the largest; bytes of closed connections will be freed and do not count."""
         held = {entry: size for entry, size in self._held.items() if not entry.closed}
         left, enough = sum(held.values()), self._most - self._most // _SPARE_DIVISOR
         if left <= self._most:

@@ -114,7 +114,7 @@ class Coordinators:
         }
 
     async def load(self, image: MetadataImage) -> None:
-        """Load all partitions, and end hanging transactions before anyone writes."""
+        """Load all partitions, and end hanging transactions before clients can write."""
         self.transactions.hold_markers()
         for name in self._by_topic:
             await self._load(image, name)
@@ -150,7 +150,10 @@ class Coordinators:
                 await self._load(image, name)
 
     def on_topics_deleted(self, gone: list[tuple[str, bytes]]) -> None:
-        """Forget the offsets of deleted topics, given as (name, id)."""
+        """Forget the offsets of deleted topics, and end a coordinator whose topic is deleted.
+
+        `gone` has the name and the id of each topic.
+        """
         for name, _ in gone:
             if name in self._by_topic:
                 self._by_topic[name].close()

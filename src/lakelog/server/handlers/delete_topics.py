@@ -57,7 +57,7 @@ API = ServedApi(DeleteTopicsRequest, handle, done="By name and by id.")
 
 
 def _code(code: ErrorCode, version: int) -> ErrorCode:
-    """Return the error as older clients know it, to which deletion is never disabled."""
+    """Return the code as clients of `version` know it: older ones lack the error."""
     if code is ErrorCode.TOPIC_DELETION_DISABLED and version < _DISABLED_CODE_SINCE:
         return ErrorCode.INVALID_REQUEST
     return code

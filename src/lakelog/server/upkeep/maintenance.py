@@ -361,7 +361,7 @@ class Maintenance:
             )
 
     async def _retain_from_reserve(self) -> None:
-        """Apply retention; a log of one segment rolls it before deleting it."""
+        """Retry with the reserve: a log of one segment must create another before deleting it."""
         if await self._shortages.free_reserve():
             self.retain_soon()
 

@@ -211,7 +211,7 @@ class Shortages:
 
 
 def _log_failed_allocation(work: asyncio.Future[None]) -> None:
-    """Schedule the next probe."""
+    """Log a failure; the allocation is retried periodically."""
     error = work.exception()
     if error is not None:
         logger.warning(
