@@ -162,6 +162,7 @@ def _transactional(world: World) -> Request:
 
 def _in_session(world: World) -> Request:
     """A request that names no partition, for its session has it."""
+    _filled(world)
     answer = world.broker.ask(world.fetch(0, session=(0, 0), partition_max_bytes=1))
     _, response = decode_response(
         api_for(type(fetch_request("plain", 0))), FETCH_VERSION, answer[4:]
@@ -244,6 +245,7 @@ _PRODUCT = Path(lakelog.server.__file__).parent
 _ANSWERING = {"send", "send_slice", "queue_slice", "complete", "reply"}
 """Calls that answer, by name."""
 _ROOMS = ("handlers/produce.py", "handlers/fetch.py", "fetches", "repeats")
+_DECODING = "requests.dispatch._decode"
 _FAILING = {
     "handlers.produce._acknowledge_later.<locals>.fail",
     "fetches.pending.PendingFetch.fail",
@@ -318,8 +320,8 @@ def run(data: Path, scenario: Callable[[World], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
-async def answer(world: World, way: Way) -> set[str]:
-    """Go this way; return the functions that ran."""
+async def answer(world: World, way: Way) -> tuple[set[str], bool]:
+    """Go this way; return the functions that ran, and whether the request was decoded."""
     request = way.prepare(world)
     socket = world.broker.socket
     with called() as names:
@@ -329,16 +331,19 @@ async def answer(world: World, way: Way) -> set[str]:
         while socket.incoming:
             assert socket.readable is not None
             socket.readable()
+        is_decoded = _DECODING in names
         way.then(world)
         if not socket.sent:
             await asyncio.wait_for(socket.was_sent.wait(), 20)
-    return names
+    return names, is_decoded
 
 
 @pytest.mark.parametrize("name", WAYS)
 def test_a_request_is_answered_in_each_way(tmp_path: Path, name: str) -> None:
     async def scenario(world: World) -> None:
-        assert WAYS[name].answers in await answer(world, WAYS[name])
+        names, is_decoded = await answer(world, WAYS[name])
+        assert WAYS[name].answers in names
+        assert is_decoded is ("known" not in name)
 
     run(tmp_path / "data", scenario)
 
@@ -414,4 +419,4 @@ def test_what_a_connection_has_learned_does_not_outlive_a_change(
 def _is_decoded(world: World, frames: bytes) -> bool:
     with called() as names:
         world.broker.ask(frames)
-    return "requests.dispatch._decode" in names
+    return _DECODING in names
