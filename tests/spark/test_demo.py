@@ -54,7 +54,7 @@ def test_no_byte_of_an_ugly_log_is_lost(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "53 requests parsed, 9 malformed lines kept raw, 2 repeated lines kept" in done.stdout
-    assert "Every one of 62 lines is where it should be." in done.stdout
+    assert "All 62 lines are where they should be." in done.stdout
     assert "NO" not in done.stdout
 
 
@@ -103,7 +103,7 @@ def test_a_mismatch_is_status_1(
 
     said = capsys.readouterr()
     assert shown in said.out + said.err
-    assert "is where it should be" not in said.out
+    assert "are where they should be" not in said.out
 
 
 def test_a_missing_java_is_one_clear_line(tmp_path: Path) -> None:
@@ -118,4 +118,4 @@ def test_a_missing_input_is_one_clear_line(tmp_path: Path) -> None:
     done = demo("--input", str(tmp_path / "nothing.log"))
 
     assert done.returncode == 1
-    assert "there is no file" in done.stderr
+    assert "file not found" in done.stderr

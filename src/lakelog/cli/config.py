@@ -95,7 +95,7 @@ def get(
     session: Session = DEFAULT_SESSION,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Show settings: those that differ from their default, all settings, or given keys.
+    """Show settings that differ from their default, all settings, or given keys.
 
     Parameters
     ----------

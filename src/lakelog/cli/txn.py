@@ -117,7 +117,7 @@ def abort(
     consent: Consent = NO_CONSENT,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Abort a hanging transaction in a partition: one that its coordinator no longer knows.
+    """Abort a hanging transaction in a partition, which its coordinator no longer knows.
 
     Parameters
     ----------

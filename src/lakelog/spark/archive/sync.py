@@ -32,7 +32,7 @@ Notice = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What a run did, and where the table is.
+    """The result of a run, and the place of the table.
 
     rows: the rows that this run added. rows_moved: the rows of lost records that it removed.
     rows_total: the rows in the table. ends: the first offset of each partition that is not

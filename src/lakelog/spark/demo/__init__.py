@@ -1,6 +1,6 @@
-"""From a log file to a Spark table: the whole of lakelog in one run.
+"""A demonstration of all of lakelog: from a log file to a Spark table.
 
-Starts a broker, produces an access log line by line, parses it with a PySpark stream into a second
-topic, archives both topics into Iceberg, and then proves by two independent readers that every
-byte arrived. Run it with `python -m lakelog.spark.demo --input FILE`.
+It starts a broker, produces an access log line by line, parses it with a PySpark stream into a
+second topic, and archives both topics into Iceberg. Two independent readers then prove that every
+byte arrived. Run it with `python -m lakelog.spark.demo --input FILE`. Read `pipeline.py` first.
 """

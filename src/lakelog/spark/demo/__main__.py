@@ -1,4 +1,4 @@
-"""`python -m lakelog.spark.demo [--input FILE]`. Exit status: 0, or 1 if anything is amiss."""
+"""`python -m lakelog.spark.demo [--input FILE]`. Exits with 1 after an error or a difference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def demo(*, input_: Annotated[Path | None, Parameter(name="--input")] = None) ->
     Parameters
     ----------
     input_
-        An access log in the combined format of Apache and nginx. A made-up one if not given.
+        Access log in the combined format of Apache and nginx (default: a generated one).
     """
     errors = Console(stderr=True)
     try:
@@ -37,7 +37,7 @@ def demo(*, input_: Annotated[Path | None, Parameter(name="--input")] = None) ->
         errors.print(f"[bold red]error[/] {error}", soft_wrap=True)
         return 1
     if input_ is not None and not input_.is_file():
-        errors.print(f"[bold red]error[/] there is no file {input_}", soft_wrap=True)
+        errors.print(f"[bold red]error[/] file not found: {input_}", soft_wrap=True)
         return 1
     with tempfile.TemporaryDirectory(prefix="lakelog-demo-") as folder:
         try:
@@ -82,14 +82,14 @@ def _run(log: Path | None, folder: Path, progress: Console) -> int:
             step("counted again by two independent readers")
         finally:
             spark.stop()
-    step("everything stopped")
+    step("all processes stopped")
     console = Console()
     print_requests(console, requests)
     print_ledgers(console, ledgers)
     lines = sum(ledgers[0].produced.values())
     complete = requests.parsed + requests.malformed == lines
     if complete and all(ledger.holds(p) for ledger in ledgers for p in ledger.produced):
-        console.print(f"[green]Every one of {lines:,} lines is where it should be.[/]")
+        console.print(f"[green]All {lines:,} lines are where they should be.[/]")
         return 0
     console.print("[bold red]Something is missing, repeated or changed.[/]")
     return 1

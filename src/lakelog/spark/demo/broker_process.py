@@ -1,4 +1,4 @@
-"""The demo's broker: `lakelog serve` as a user starts it, on a free port."""
+"""The demo's broker: a process that runs `lakelog serve` on a free port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _COMMAND = (sys.executable, "-c", "import sys; from lakelog.cli.main import main
 
 
 class DemoBroker:
-    """Ready when entered, stopped by SIGTERM when left."""
+    """A broker that is ready within the block; SIGTERM stops it at the end.
+
+    Raises `RuntimeError` with the output of the broker if it does not start.
+    """
 
     def __init__(self, data: Path) -> None:
         self._data = data

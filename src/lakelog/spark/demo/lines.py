@@ -1,8 +1,7 @@
-"""Lines of a log as records, and a made-up log for when there is no file.
+"""Lines of a log as records, and a generated log for a demo without a file.
 
-A line is what stands between two `\\n`; nothing else ends one and nothing is cleaned up, so a
-record's value is the exact bytes of its line, be they `\\r`, NUL or invalid UTF-8. A last line
-without `\\n` is a line too.
+Only `\\n` ends a line, and lines are not normalized: a record's value is the exact bytes of its
+line, also `\\r`, NUL or invalid UTF-8. A last line without `\\n` counts as a line.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def split_lines(file: BinaryIO, first_bytes: float) -> tuple[Iterator[bytes], Iterator[bytes]]:
-    """The lines in two parts, to be read one after the other; the first has about that much."""
+    """Return the lines in two parts, to be read in order; the first has about `first_bytes`."""
     lines = read_lines(file)
 
     def until_limit() -> Iterator[bytes]:
@@ -48,14 +47,17 @@ def split_lines(file: BinaryIO, first_bytes: float) -> tuple[Iterator[bytes], It
 
 
 def client_address(line: bytes) -> bytes | None:
-    """The first word, which keys the record; `None` when there is none of sensible length."""
+    """Return the first word of a line as the key; `None` if it is missing or too long."""
     word, space, _ = line.partition(b" ")
     return word if space and 0 < len(word) <= _KEY_BYTES_MAX else None
 
 
 def write_generated_log(path: Path, lines: int = 10_000) -> None:
-    """A plausible access log of three days: uneven clients and paths, some errors, a few lines
-    that are none. Always the same one."""
+    """Write a plausible access log of three days.
+
+    Clients and paths are distributed unevenly; there are errors and a few malformed lines. The log
+    is always the same.
+    """
     chance = random.Random(_SEED)
     clients = [f"198.51.{chance.randrange(256)}.{chance.randrange(1, 255)}" for _ in range(400)]
     at = datetime(2026, 5, 17, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The stream's query: access-log lines to JSON, and whatever is no such line as it came."""
+"""The stream's query: parses access-log lines into JSON, and keeps malformed lines unchanged."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ REQUEST = (
 
 
 def parse_requests(lines: DataFrame) -> DataFrame:
-    """Rows for the sink: a request as JSON, or the line's own bytes; the header `parsed` tells.
+    """Return rows for the sink: a request as JSON, or the bytes of a malformed line.
 
-    Each goes to the partition its line is in, so both topics have the same order.
-
-    Only `try_` functions: a line that is not UTF-8, or has an impossible date, is data too.
+    The header `parsed` distinguishes the two. A row goes to the partition of its line, so both
+    topics have the same order. The query uses only `try_` functions, because lines that are not
+    UTF-8 or have an impossible date are data too.
     """
     text = F.try_validate_utf8(F.col("value").cast("string"))
     request = F.struct(
@@ -49,7 +49,7 @@ def parse_requests(lines: DataFrame) -> DataFrame:
 
 
 def read_requests(records: DataFrame) -> DataFrame:
-    """The other way round: the second topic's records, with the request's fields."""
+    """Return the records of the second topic with the fields of the requests."""
     is_request = F.col("headers")[0]["value"].cast("string") == "true"
     request = F.when(is_request, F.from_json(F.col("value").cast("string"), REQUEST))
     return records.select(request.alias("request"), is_request.alias("parsed"))

@@ -1,4 +1,4 @@
-"""The demo, step by step."""
+"""The steps of the demo."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TOP_PATHS = 8
 
 @dataclass
 class Demo:
-    """One run. `produced` holds what the broker acknowledged, by partition."""
+    """One run. `produced` has the acknowledged records by partition."""
 
     bootstrap: str
     folder: Path
@@ -48,7 +48,7 @@ class Demo:
                 )
 
     def produce(self, lines: Iterator[bytes]) -> int:
-        """Returns how many lines were acknowledged; each is one record."""
+        """Produce lines as records; return how many the broker acknowledged."""
         count = 0
         with Producer(self.bootstrap, max_request_bytes=LINE_BYTES_MAX) as producer:
             while window := list(islice(lines, _WINDOW)):
@@ -93,9 +93,10 @@ class Demo:
         )
 
     def ledger(self, topic: str, archive: SyncResult) -> Ledger:
-        """A line of the first topic has one record in the second, in the same partition.
+        """Return what two readers found of a topic, and what they should have found.
 
-        What that record's bytes must be only Spark knows, so there the readers check each other.
+        Each line of the first topic has one record in the second, in the same partition. The bytes
+        of that record come from Spark, so for the second topic the readers check each other.
         """
         first = count_with_lakelog(self.bootstrap, topic, archive)
         second = count_with_others(self.bootstrap, topic, archive)

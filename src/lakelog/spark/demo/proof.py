@@ -1,10 +1,10 @@
-"""Counts what arrived, twice, by readers that share no code.
+"""Counts the records twice, with two readers that share no code.
 
 - lakelog: the archive's files by PyArrow, the rest by lakelog's own client.
 - others: the archive's files by DuckDB, the rest by librdkafka.
 
-Besides the count each takes a digest of a partition's values in order, so a record that was
-changed, repeated or swapped is noticed too.
+Each reader also computes a digest of a partition's values in order, which reveals changed, repeated
+and swapped records.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _Rows = Iterable[tuple[int, int, bytes | None]]
 
 
 class ProofError(Exception):
-    """A reader found an offset missing or repeated. The text says where."""
+    """A reader found a missing or repeated offset. The text has its place."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Records of a partition: their number, and a digest of their values in order."""
+    """The number of a partition's records, and a digest of their values in order."""
 
     count: int = 0
     _hash: hashlib._Hash = field(default_factory=hashlib.sha256)
@@ -45,7 +45,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one reader found of a topic, by partition."""
+    """The result of one reader for a topic, by partition."""
 
     archived: Mapping[int, int]
     live: Mapping[int, int]
@@ -53,12 +53,12 @@ class Found:
 
 
 def count_with_lakelog(bootstrap: str, topic: str, archive: SyncResult) -> Found:
-    """Raises `ProofError` for an offset that is missing or repeated."""
+    """Return the counts of PyArrow and lakelog's client. Raises `ProofError`."""
     return _found(_pyarrow_rows(archive), _lakelog_rows(bootstrap, topic, archive.ends))
 
 
 def count_with_others(bootstrap: str, topic: str, archive: SyncResult) -> Found:
-    """Raises `ProofError` for an offset that is missing or repeated."""
+    """Return the counts of DuckDB and librdkafka. Raises `ProofError`."""
     return _found(_duckdb_rows(archive), _librdkafka_rows(bootstrap, topic, archive.ends))
 
 
@@ -70,9 +70,7 @@ def _found(archived: _Rows, live: _Rows) -> Found:
         for partition, offset, value in rows:
             tally = tallies.setdefault(partition, Tally())
             if offset != tally.count:
-                raise ProofError(
-                    f"partition {partition}: offset {offset} where {tally.count} is due"
-                )
+                raise ProofError(f"partition {partition}: offset {offset} instead of {tally.count}")
             tally.add(value)
             counts[-1][partition] = counts[-1].get(partition, 0) + 1
     digests = {partition: tally.digest for partition, tally in tallies.items()}
@@ -80,7 +78,7 @@ def _found(archived: _Rows, live: _Rows) -> Found:
 
 
 def _data_files(archive: SyncResult) -> list[str]:
-    """The local paths of the files that the archive's last snapshot names."""
+    """Return the local paths of the files in the archive's last snapshot."""
     from pyiceberg.table import StaticTable
 
     tasks = StaticTable.from_metadata(archive.metadata_path).scan().plan_files()

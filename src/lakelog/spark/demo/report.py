@@ -1,4 +1,4 @@
-"""The demo's result, for people."""
+"""Prints the demo's result."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What the topics say. `errors` are requests answered with status 400 or more; `repeated` are
-    lines that were there before."""
+    """Statistics of the second topic.
+
+    errors: requests with a status of 400 or more. repeated: lines that occurred before.
+    """
 
     parsed: int
     malformed: int
@@ -29,7 +31,7 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One topic: what was produced into each partition and what the two readers found there."""
+    """One topic: the produced records of each partition, and the results of the two readers."""
 
     topic: str
     produced: Mapping[int, int]
@@ -37,7 +39,7 @@ class Ledger:
     readers: Mapping[str, Found]
 
     def holds(self, partition: int) -> bool:
-        """Whether every reader found what was produced, in number, content and order."""
+        """Whether every reader found the produced records, in number, content and order."""
         return all(
             self.total(found, partition) == self.produced[partition]
             and found.digests.get(partition, "") == self.digests.get(partition, "")

@@ -49,8 +49,8 @@ class Availability:
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 raise UnreachableError(
-                    f"after waiting {self.limit_s:g} s: {absence}; the table has what was "
-                    "committed before"
+                    f"after waiting {self.limit_s:g} s: {absence}; the table has all "
+                    "earlier commits"
                 )
         raise AssertionError("pauses never end")
 
