@@ -15,7 +15,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.change_queue import Refuse
-from lakelog.coordinator.group.classic.join import Join
+from lakelog.coordinator.group.classic.join import Join, with_protocol_name
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
 from lakelog.coordinator.group.counts import GroupCounts
@@ -53,8 +53,6 @@ from lakelog.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffset
 from lakelog.runtime.api import Clock, Random, Tasks
 
 GROUP_TOPIC = "__consumer_offsets"
-
-_PROTOCOL_NAME_NULL_SINCE = 7
 
 
 def _no_overrides(_: str) -> Mapping[str, int]:
@@ -259,12 +257,7 @@ class GroupCoordinator:
         future = self._tasks.future()
 
         def reply(response: JoinGroupResponse) -> None:
-            name_required = version < _PROTOCOL_NAME_NULL_SINCE
-            if response.error_code:
-                response.protocol_name = "" if name_required else None
-            elif response.protocol_name is None and name_required:
-                response.protocol_name = ""
-            settle(future, response)
+            settle(future, with_protocol_name(response, version))
 
         def refuse(code: ErrorCode) -> None:
             reply(JoinGroupResponse(error_code=code, member_id=request.member_id))

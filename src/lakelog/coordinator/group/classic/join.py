@@ -26,6 +26,7 @@ from lakelog.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from lakelog.runtime.api import Random
 
 _MEMBER_ID_REQUIRED_SINCE = 4
+_PROTOCOL_NAME_NULL_SINCE = 7
 _SKIP_ASSIGNMENT_SINCE = 9
 _NO_MEMORY = (
     "coordinators have no memory left for it; delete groups that nobody uses or raise "
@@ -323,4 +324,14 @@ def _unchanged_response(
     else:
         response.leader = leader_before
         response.members = []
+    return response
+
+
+def with_protocol_name(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """Return the response; without a protocol name it is null, before version 7 empty."""
+    name_required = version < _PROTOCOL_NAME_NULL_SINCE
+    if response.error_code:
+        response.protocol_name = "" if name_required else None
+    elif response.protocol_name is None and name_required:
+        response.protocol_name = ""
     return response

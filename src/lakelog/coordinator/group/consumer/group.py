@@ -202,7 +202,7 @@ class ConsumerGroup:
     def _recount(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         self.memory += 0 if new is None else new.memory
         self.memory -= 0 if old is None else old.memory
-        if old is None or new is None or not old.says_as(new):
+        if old is None or new is None or not old.has_subscription_of(new):
             for member, sign in ((old, -1), (new, 1)):
                 self.subscription_bytes += 0 if member is None else sign * member.subscription_bytes
         nothing: frozenset[str] = frozenset()

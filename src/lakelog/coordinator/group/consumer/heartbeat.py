@@ -122,7 +122,7 @@ class ConsumerHeartbeats:
         owned = _owned(request)
         old = self._member(draft, request, owned)
         new = _updated(old, beat)
-        grows = not new.says_as(old)
+        grows = not new.has_subscription_of(old)
         if grows:
             self._groups.check_subscription(draft.group, old, new)
         rebalancer = self._groups.rebalancer

@@ -119,12 +119,12 @@ class ConsumerMember:
             + _HELD_BYTES * held
         )
 
-    def says_as(self, other: ConsumerMember) -> bool:
+    def has_subscription_of(self, other: ConsumerMember) -> bool:
         """Return whether both have the same subscription."""
-        return self._said == other._said
+        return self._subscription == other._subscription
 
     @property
-    def _said(self) -> tuple[object, ...]:
+    def _subscription(self) -> tuple[object, ...]:
         return (self.topics, self.regex, self.classic, self.instance_id, self.rack_id)
 
     def is_reconciled(self, epoch: int) -> bool:
