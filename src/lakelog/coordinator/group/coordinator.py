@@ -15,7 +15,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.group.admin import GroupAdmin
 from lakelog.coordinator.group.change_queue import Refuse
-from lakelog.coordinator.group.classic.join import Join, with_protocol_name
+from lakelog.coordinator.group.classic.join import Join, request_size, with_protocol_name
 from lakelog.coordinator.group.config import GroupConfig, Overrides
 from lakelog.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check_request
 from lakelog.coordinator.group.counts import GroupCounts
@@ -27,9 +27,12 @@ from lakelog.coordinator.group.offsets.fetch import fetch_offsets
 from lakelog.coordinator.group.offsets.table import OffsetTable
 from lakelog.coordinator.group.offsets.txn_commit import refuse_txn_commit
 from lakelog.coordinator.group.records import Decision
-from lakelog.coordinator.group.refusal import SAYS_TOO_MUCH, JoinRefusal
+from lakelog.coordinator.group.refusal import (
+    SUBSCRIPTION_TOO_LARGE,
+    JoinRefusal,
+    session_timeout_reason,
+)
 from lakelog.coordinator.group.shard import GroupShard
-from lakelog.coordinator.group.subscription_size import subscription_size
 from lakelog.coordinator.group.topics import Topics
 from lakelog.coordinator.host import ShardHost
 from lakelog.coordinator.partitioning import partition_for
@@ -67,7 +70,7 @@ class GroupCoordinator:
         topics: those there are.
         overrides: what was set for single groups.
         memory: what all state that clients make may take.
-        join_refused: told why, which JoinGroup cannot answer.
+        join_refused: called with the reason of a refusal, which the response cannot contain.
     """
 
     def __init__(
@@ -268,26 +271,16 @@ class GroupCoordinator:
 
         shortest, longest = self._config.session_timeout_min_ms, self._config.session_timeout_max_ms
         if request.group_id and not shortest <= request.session_timeout_ms <= longest:
-            explain(
-                ErrorCode.INVALID_SESSION_TIMEOUT,
-                f"its session.timeout.ms={request.session_timeout_ms} is not within {shortest} to "
-                f"{longest}; change it, or group.min.session.timeout.ms and "
-                "group.max.session.timeout.ms of the broker",
-            )
+            reason = session_timeout_reason(request.session_timeout_ms, shortest, longest)
+            explain(ErrorCode.INVALID_SESSION_TIMEOUT, reason)
             refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
-        elif not request.member_id and self._says_too_much(request):
-            explain(ErrorCode.GROUP_MAX_SIZE_REACHED, SAYS_TOO_MUCH)
+        elif not request.member_id and request_size(request) > self._config.subscriptions_bytes_max:
+            explain(ErrorCode.GROUP_MAX_SIZE_REACHED, SUBSCRIPTION_TOO_LARGE)
             refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
             join = Join.of(request, version, client_id, client_host, reply, explain)
             self._submit(request.group_id, partial(GroupShard.join, join=join), refuse)
         return future
-
-    def _is_too_large(self, request: JoinGroupRequest) -> bool:
-        """Return whether the subscription exceeds a group's limit, before copying any of it."""
-        protocols = ((each.name, each.metadata) for each in request.protocols)
-        size = subscription_size(protocols, request.group_instance_id)
-        return size > self._config.subscriptions_bytes_max
 
     def sync_group(self, request: SyncGroupRequest, version: int) -> Reply[SyncGroupResponse]:
         """Decide SyncGroup; the reply comes when the leader's assignment is committed."""

@@ -16,7 +16,7 @@ from lakelog.base.state_room import StateRoom
 from lakelog.coordinator.shared_count import SharedCount
 
 TOO_MANY_GROUPS = (
-    "lakelog.groups.max groups exist: raise that limit, or delete groups that are not in use"
+    "the number of groups has reached lakelog.groups.max: raise that limit, or delete unused groups"
 )
 NO_MEMORY = (
     "The state of groups and transactions would exceed its memory: raise "

@@ -32,7 +32,7 @@ from lakelog.coordinator.group.consumer.offset_access import (
 from lakelog.coordinator.group.counts import GroupCounts
 from lakelog.coordinator.group.deletion import Deletions
 from lakelog.coordinator.group.eviction import Evictions
-from lakelog.coordinator.group.limits import GroupLimits
+from lakelog.coordinator.group.limits import TOO_MANY_GROUPS, GroupLimits
 from lakelog.coordinator.group.memory import pending_offset_bytes
 from lakelog.coordinator.group.offsets.cleanup import Cleanup
 from lakelog.coordinator.group.offsets.commit import TOPIC_IDS_SINCE, check_commit, plan_commit
@@ -214,11 +214,7 @@ class GroupShard:
             return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)
         is_new = group is None or self.state.pending.is_unjoined(group)
         if is_new and not self.state.has_room_for_group(join.group_id):
-            reason = (
-                "there is no room for another group; delete groups that nobody uses or raise "
-                "lakelog.groups.max"
-            )
-            return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=reason)
+            return join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, reason=TOO_MANY_GROUPS)
         if group is None:
             group = self.state.classic[join.group_id] = ClassicGroup(join.group_id)
         decision = self._joins.join(now, group, join)

@@ -29,7 +29,7 @@ _MEMBER_ID_REQUIRED_SINCE = 4
 _PROTOCOL_NAME_NULL_SINCE = 7
 _SKIP_ASSIGNMENT_SINCE = 9
 _NO_MEMORY = (
-    "coordinators have no memory left for it; delete groups that nobody uses or raise "
+    "the memory of the coordinators is exhausted; delete unused groups or raise "
     "lakelog.coordinator.state.max.bytes"
 )
 _FENCED = "another process has joined with its group.instance.id; give each process its own"
@@ -41,7 +41,7 @@ Explain = Callable[[ErrorCode, str], object]
 
 
 def _unexplained(code: ErrorCode, reason: str) -> None:
-    """For tests, and for callers without a log."""
+    """Ignore the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Join:
     client_host: str
     reply: JoinReply
     explain: Explain = _unexplained
-    """Called with code and reason of a refusal that its code alone does not explain."""
+    """Called with code and reason of a refusal that the error code does not explain."""
 
     @staticmethod
     def of(
@@ -325,6 +325,12 @@ def _unchanged_response(
         response.leader = leader_before
         response.members = []
     return response
+
+
+def request_size(request: JoinGroupRequest) -> int:
+    """Return the size of the subscription in bytes, before any of it is copied."""
+    protocols = ((each.name, each.metadata) for each in request.protocols)
+    return subscription_size(protocols, request.group_instance_id)
 
 
 def with_protocol_name(response: JoinGroupResponse, version: int) -> JoinGroupResponse:

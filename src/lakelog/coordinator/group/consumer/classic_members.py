@@ -38,8 +38,8 @@ from lakelog.wire.errors import WireError
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _NO_MIGRATION = (
-    "its members use the consumer protocol, and group.consumer.migration.policy lets no classic "
-    "member in; use another group or change that policy"
+    "its members use the consumer protocol, and group.consumer.migration.policy does "
+    "not allow classic members; use another group or change that policy"
 )
 _NOTHING_IN_COMMON = (
     "it is not of protocol type 'consumer' or shares no assignor with the other classic members; "
@@ -65,8 +65,8 @@ class ClassicMembers:
         try:
             return self._join(now, group, join)
         except KafkaError as error:
-            told = "" if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else join.member_id
-            return join.refuse(error.code, told, error.message)
+            member_id = "" if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else join.member_id
+            return join.refuse(error.code, member_id, error.message)
 
     def _join(self, now: Now, group: ConsumerGroup, join: Join) -> Decision:
         self._check_join(group, join)

@@ -434,7 +434,7 @@ async def test_why_a_join_is_refused_is_told(world: World) -> None:
         ("hasty", ErrorCode.INVALID_SESSION_TIMEOUT),
     ]
     assert "which is group.max.size; use another group" in told[0].reason
-    assert "session.timeout.ms=1 is not within" in told[1].reason
+    assert "session.timeout.ms=1 is not between" in told[1].reason
 
 
 @in_world()
