@@ -55,14 +55,14 @@ class ChangeQueue:
         if group_id in self._waiting or self._is_blocked(group_id, exclusive=exclusive):
             self._waiting.setdefault(group_id, deque()).append(waiting)
             return Result()
-        return _decide(now, waiting)
+        return self._decide(now, group_id, waiting)
 
     def resume(self, now: Now, group_id: str) -> list[Decision]:
         """Return the decisions of waiting requests that nothing blocks any more."""
         queue = self._waiting.pop(group_id, None)
         decisions: list[Decision] = []
         while queue and not self._is_blocked(group_id, exclusive=queue[0].exclusive):
-            decisions.append(_decide(now, queue.popleft()))
+            decisions.append(self._decide(now, group_id, queue.popleft()))
         if queue:
             self._waiting[group_id] = queue
         return decisions
@@ -79,7 +79,10 @@ class ChangeQueue:
         return self._then(decision, group_id, lambda: self._changing.remove(group_id))
 
     def write(self, group_id: str, decision: Decision) -> Decision:
-        """Return a decision that writes a classic group or an offset; it blocks changes."""
+        """Return a decision that writes a classic group or an offset; it blocks changes.
+
+        Decisions that pass `enter`, and what follows from them, need no call.
+        """
         if not decision.records:
             return decision
         self._writing[group_id] += 1
@@ -98,6 +101,15 @@ class ChangeQueue:
             for waiting in queue:
                 waiting.refuse(code)
         self._waiting.clear()
+
+    def _decide(self, now: Now, group_id: str, waiting: _Waiting) -> Decision:
+        try:
+            decision = waiting.decide(now)
+        except KafkaError as error:
+            waiting.refuse(error.code)
+            return Result()
+        # The group was not blocked, so it is now only if the decision is a change.
+        return decision if group_id in self._changing else self.write(group_id, decision)
 
     def _is_blocked(self, group_id: str, *, exclusive: bool) -> bool:
         return group_id in self._changing or (exclusive and group_id in self._writing)
@@ -120,11 +132,3 @@ class ChangeQueue:
     def _wake(self, now: Now, group_id: str) -> None:
         if group_id in self._waiting:
             self._deadlines.set(TimerKey(TimerKind.QUEUE, group_id), now.tick_ms)
-
-
-def _decide(now: Now, waiting: _Waiting) -> Decision:
-    try:
-        return waiting.decide(now)
-    except KafkaError as error:
-        waiting.refuse(error.code)
-        return Result()

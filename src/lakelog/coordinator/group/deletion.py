@@ -81,7 +81,7 @@ class Deletions:
         def failed(_: Now, code: ErrorCode) -> None:
             refuse(code)
 
-        return state.changes.write(request.group_id, Result(records, committed, failed))
+        return Result(records, committed, failed)
 
 
 def _check_delete(group: AnyGroup | None, group_id: str, *, known: bool) -> None:

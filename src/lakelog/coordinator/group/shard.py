@@ -162,7 +162,7 @@ class GroupShard:
             if (consumer := self._consumer_groups.get(key.group_id)) is not None:
                 return self.state.consumers.on_timer(now, consumer, key)
             if (group := self.state.classic.get(key.group_id)) is not None:
-                return self._changes.write(key.group_id, self._on_timer(now, group, key))
+                return self._on_timer(now, group, key)
             return Result()
 
         exclusive = self._consumer_groups.get(key.group_id) is not None
@@ -220,7 +220,7 @@ class GroupShard:
         decision = self._joins.join(now, group, join)
         if not group.members:
             self.state.forget_if_unused(group)
-        return self._changes.write(join.group_id, decision)
+        return decision
 
     def _join_instead(self, consumer: ConsumerGroup, join: Join) -> Decision:
         """Delete a consumer group without members, then join a classic group with its name."""
@@ -239,8 +239,7 @@ class GroupShard:
         consumer = self._consumer_groups.get(request.group_id)
         if consumer is not None:
             return self._classic_members.sync(now, consumer, request, reply)
-        decision = self._syncs.sync(now, self._group(request.group_id), request, reply)
-        return self._changes.write(request.group_id, decision)
+        return self._syncs.sync(now, self._group(request.group_id), request, reply)
 
     def heartbeat(self, now: Now, request: HeartbeatRequest) -> ErrorCode:
         """Return the result of Heartbeat, for a group of either protocol."""
@@ -276,7 +275,7 @@ class GroupShard:
             # The members have left anyway. Only the record of the empty group was not written.
             reply(leave_response(responses, version))
 
-        return self._changes.write(group_id, Result(decision.records, committed, failed))
+        return Result(decision.records, committed, failed)
 
     def commit(
         self,
@@ -302,7 +301,7 @@ class GroupShard:
         def failed(_: Now, code: ErrorCode) -> None:
             refuse(code)
 
-        return self._changes.write(request.group_id, Result(records, committed, failed))
+        return Result(records, committed, failed)
 
     def _check_commit(
         self, group: ClassicGroup | None, request: OffsetCommitRequest, version: int
@@ -351,8 +350,7 @@ class GroupShard:
             refuse(code)
 
         producer = (request.producer_id, request.producer_epoch)
-        decision: Decision = Result(records, committed, failed, producer=producer)
-        return self._changes.write(request.group_id, decision)
+        return Result(records, committed, failed, producer=producer)
 
     def _check_txn_commit(self, request: TxnOffsetCommitRequest, version: int) -> None:
         consumer = self._consumer_groups.get(request.group_id)
