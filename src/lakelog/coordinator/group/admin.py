@@ -10,7 +10,7 @@ from lakelog.base.errors import ErrorCode, KafkaError
 from lakelog.coordinator.group.change_queue import Refuse
 from lakelog.coordinator.group.config import ConsumerConfig
 from lakelog.coordinator.group.listing import GroupFilter
-from lakelog.coordinator.group.queries import GroupStanding
+from lakelog.coordinator.group.queries import GroupProgress
 from lakelog.coordinator.group.records import Decision
 from lakelog.coordinator.group.shard import GroupShard
 from lakelog.coordinator.host import ShardHost
@@ -83,10 +83,10 @@ class GroupAdmin:
         ]
         return answered(self._tasks, ListGroupsResponse(groups=groups))
 
-    def standings(self) -> list[GroupStanding]:
+    def progress(self) -> list[GroupProgress]:
         """Return members and committed offsets of all groups coordinated by this broker."""
         shards = self._host.active_shards()
-        return [standing for shard in shards for standing in shard.queries.standings()]
+        return [each for shard in shards for each in shard.queries.progress()]
 
     def describe_groups(
         self, request: DescribeGroupsRequest, version: int

@@ -25,7 +25,7 @@ from lakelog.protocol.list_groups import ListedGroup
 from lakelog.protocol.offset_fetch import OffsetFetchRequestGroup
 
 
-class GroupStanding(NamedTuple):
+class GroupProgress(NamedTuple):
     """The number of a group's members, and its committed offsets by topic and partition."""
 
     group_id: str
@@ -60,13 +60,13 @@ class Queries:
         default = self._state.consumers.rebalancer.default_assignor
         return describe_consumer_group(consumer, self._state.topics, default)
 
-    def standings(self) -> Iterator[GroupStanding]:
+    def progress(self) -> Iterator[GroupProgress]:
         """Yield members and committed offsets of every group that ListGroups returns."""
         for listed in self.list_groups(GroupFilter((), ())):
             group_id = listed.group_id
             group = self._state.any_group(group_id)
             members = len(group.members) if group is not None else 0
-            yield GroupStanding(group_id, members, self._state.offsets.of_group(group_id))
+            yield GroupProgress(group_id, members, self._state.offsets.of_group(group_id))
 
     def list_groups(self, wanted: GroupFilter) -> Iterator[ListedGroup]:
         """Yield the groups that match the filter."""
