@@ -75,7 +75,7 @@ class Of:
             named.append((ResourceType.BROKER, ""))
         if len(named) > 1:
             raise CliError(
-                "LL0902", "--topic, --broker, --all-brokers and --group exclude each other"
+                "LL0902", "--topic, --broker, --all-brokers and --group are mutually exclusive"
             )
         return named[0] if named else None
 

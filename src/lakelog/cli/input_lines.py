@@ -35,13 +35,15 @@ class LineParser:
     def __post_init__(self) -> None:
         sources = [self.key, self.key_separator, self.key_field]
         if sum(source is not None for source in sources) > 1:
-            raise CliError("LL0902", "--key, --key-separator and --key-field exclude each other")
+            raise CliError(
+                "LL0902", "--key, --key-separator and --key-field are mutually exclusive"
+            )
         if self.input_format == "jsonl" and sources != [None, None, None]:
             raise CliError("LL0902", "with --input-format jsonl the key is in the line")
         if self.keep_partitions and self.input_format != "jsonl":
             raise CliError("LL0902", "--keep-partitions needs --input-format jsonl")
         if self.keep_partitions and self.partition is not None:
-            raise CliError("LL0902", "--partition and --keep-partitions exclude each other")
+            raise CliError("LL0902", "--partition and --keep-partitions are mutually exclusive")
         if self.key_separator == b"":
             raise CliError("LL0902", "--key-separator is empty")
 

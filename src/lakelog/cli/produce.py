@@ -25,7 +25,7 @@ from lakelog.cli.options import (
     split_pair,
 )
 from lakelog.cli.record_sizes import REQUEST_BYTES_MAX, size_hint, topic_batch_bytes
-from lakelog.cli.render import Document, Listing, counted, note, show
+from lakelog.cli.render import Document, Listing, counted, note, show, sized
 
 if TYPE_CHECKING:
     from lakelog.cli.input_lines import Progress
@@ -104,7 +104,11 @@ def produce(
         partition=partition,
         keep_partitions=keep_partitions,
     )
-    settings = _Settings(compression, _ACKS[acks], int(parse_duration_s(linger) * 1000))
+    linger_s = parse_duration_s(linger)
+    if linger_s >= session.timeout_s:
+        text = f"--linger {linger} is not shorter than --timeout {session.timeout}"
+        raise CliError("LL0902", text, "raise --timeout: records wait for both")
+    settings = _Settings(compression, _ACKS[acks], int(linger_s * 1000))
     started = time.monotonic()
     report = _produce(topic, file, parser, settings, session)
     return _finish(report, topic, time.monotonic() - started, session, output)
@@ -219,7 +223,7 @@ def _failure(report: Report, topic: str) -> CliError:
 def _sentence(report: Report, topic: str, elapsed_s: float) -> str:
     rate = report.records / max(elapsed_s, 0.001)
     return (
-        f"{counted(report.records, 'record')}, {report.bytes / 1e6:,.1f} MB to '{topic}' "
+        f"{counted(report.records, 'record')}, {sized(report.bytes)} to '{topic}' "
         f"in {elapsed_s:.1f} s ({rate:,.0f}/s)"
     )
 

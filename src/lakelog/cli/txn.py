@@ -162,8 +162,8 @@ def known_state(text: str) -> str:
     for name in _STATES:
         if name.lower() == text.lower():
             return name
-    hint = suggestion(text, _STATES) or f"one of {', '.join(_STATES)}"
-    raise CliError("LL0902", f"--state {text} is none", hint)
+    hint = suggestion(text, _STATES) or f"states are {', '.join(_STATES)}"
+    raise CliError("LL0902", f"unknown state '{text}'", hint)
 
 
 def aborted(key: tuple[str, int], producer: ActiveProducer) -> Document:

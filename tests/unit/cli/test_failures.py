@@ -34,6 +34,12 @@ def test_every_exception_has_a_code(error: Exception, code: str) -> None:
     assert explained.message
 
 
+@pytest.mark.parametrize(("count", "known"), [(1, "only partition 0"), (3, "partitions 0 to 2")])
+def test_the_partitions_of_a_topic_are_named(count: int, known: str) -> None:
+    message = PartitionNotFoundError("orders", 9, count).message
+    assert message == f"topic 'orders' has {known}, not 9"
+
+
 def test_a_report_is_one_line_and_a_hint() -> None:
     stream = io.StringIO()
     error = explain_exception(TopicNotFoundError("ordrs", hint="did you mean 'orders'?"))
