@@ -102,6 +102,13 @@ def test_a_key_that_does_not_exist_cannot_be_unset(
     shell.out(*command, unused, "--unset", "retention.ms")
 
 
+@pytest.mark.parametrize("words", [("get",), ("set", "log.cleaner.backoff.ms=20000")])
+def test_a_broker_that_is_not_in_the_cluster_is_named(shell: Shell, words: tuple[str, ...]) -> None:
+    status, code, message = shell.refusal("config", *words, "--broker", "7")
+    assert (status, code) == (2, "LL0902")
+    assert message == "broker 7 is not in the cluster\nhint: its brokers are 1"
+
+
 def test_a_topic_from_creation_to_deletion(shell: Shell, unused: str) -> None:
     shell.out("topic", "create", unused, "--partitions", "3", "--config", "retention.ms=1000000")
     status, code, message = shell.refusal("topic", "create", unused)
