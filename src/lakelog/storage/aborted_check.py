@@ -84,7 +84,7 @@ class AbortedJob:
         self._segment = segment
         self._index = index
         self._truncations = log.truncations
-        self._segments = list(log.segments)
+        self._segments = log.segments[: log.segments.index(segment) + 1]
         self._copies = _Copies(self._segments)
         self._copy = self._copies.of(segment)
         self._snapshots = ProducerSnapshots(
@@ -119,10 +119,9 @@ class AbortedJob:
         table, segment = ProducerStateTable(), self._segment
         start, entries = self._snapshots.newest(segment.base_offset)
         table.load(entries)
-        end = self._segments.index(segment) + 1
         first = max(bisect_right(self._segments, start, key=_base_offset) - 1, 0)
         found: list[AbortedTransaction] = []
-        for each in self._segments[first:end]:
+        for each in self._segments[first:]:
             found = replay(table, self._copies.of(each), start)
             self._copies.close()
         if found:
@@ -135,15 +134,25 @@ class AbortedJob:
 
     def finish(self) -> None:
         """To be called by the owner, once."""
-        log, segment = self._log, self._segment
-        is_same = segment.txn_index is self._index and log.truncations == self._truncations
-        if is_same and self._index.entries is None:
-            if log.segments == self._segments:
-                self.failure = self.failure or self._missing
+        if self._is_current():
+            self.failure = self.failure or self._missing
             self._index.error = self._error
             self._take()
         if self._aside is not None:
-            remove_if_exists(segment.disk, self._aside)
+            remove_if_exists(self._segment.disk, self._aside)
+
+    def _is_current(self) -> bool:
+        """Whether nobody was faster, and the log has the files that were read.
+
+        Retention, truncation and compaction take or replace them.
+        """
+        log = self._log
+        return (
+            self._segment.txn_index is self._index
+            and self._index.entries is None
+            and log.truncations == self._truncations
+            and log.segments[: len(self._segments)] == self._segments
+        )
 
     def _take(self) -> None:
         if self._found is None:

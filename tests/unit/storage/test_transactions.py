@@ -19,8 +19,9 @@ from lakelog.replica.partition import Partition
 from lakelog.storage.aborted_check import AbortedJob, aborted_in
 from lakelog.storage.known_logs import KNOWN_LOGS
 from lakelog.storage.log import Log
-from lakelog.storage.names import SNAPSHOT, TXN_INDEX
+from lakelog.storage.names import LOG, SNAPSHOT, TXN_INDEX
 from lakelog.storage.preparation import NotReady, Preparation, wait_for
+from lakelog.storage.segment import Segment
 from lakelog.storage.transactions import are_in, holder
 from lakelog.storage.txn_index import (
     ENTRY_SIZE,
@@ -660,6 +661,32 @@ def test_what_a_job_read_of_a_log_that_was_cut_meanwhile_is_not_told() -> None:
     log.truncate_to(20)
     job.finish()
     assert [entry.last_offset for entry in indexed(log)] == list(range(1, 20, 2))
+
+
+def test_what_a_job_finds_while_compaction_replaces_a_segment_is_not_told() -> None:
+    """Only the last batch of the segment in which an aborted transaction began is left."""
+    store = memory_store()
+    log = store.create()
+    append_in_transaction(log, (1, 0, 0))
+    left = log.active_segment.size
+    append(log, make_batch())
+    log.roll(NOW)
+    append_marker(log, 1, 0, commit=False)
+    log.roll(NOW)
+    expected = indexed(log)
+    log = store.restart()
+    old, segment, _ = log.segments
+    assert segment.txn_index is not None
+    job = AbortedJob(log, segment, segment.txn_index)
+    last = old.open().file.read_at(left, old.size - left)
+    new = Segment(log.handles, log.folder, old.base_offset, log.config, created_ms=NOW)
+    new.size, new.next_offset, new.sealed = len(last), old.next_offset, True
+    log.replace_segments([old], new, NOW)
+    store.disk.write_atomic(new.path(LOG), last)
+    job.run()
+    job.finish()
+    assert job.failure is None
+    assert indexed(log) == expected
 
 
 def test_an_aborted_transaction_ends_with_a_marker_of_its_own_producer() -> None:
