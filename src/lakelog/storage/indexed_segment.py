@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -257,23 +258,25 @@ class IndexedSegment:
     def adopt(self, found: IndexedSegment) -> None:
         """Take over the indexes that a copy of this segment has loaded or rebuilt in a thread.
 
-        The segment may have grown meanwhile. Raises `OSError` if what was rebuilt cannot be
-        written, and `CorruptLog` as `note_header`.
+        The segment may have grown meanwhile: the copy follows. Raises `OSError`, and `CorruptLog`
+        as `note_header`, with nothing taken over. Files that cannot be written now are written
+        with later entries.
         """
         index = found.loaded_index
         assert index is not None
         assert found.size <= self.size
+        for position, header in scan_headers(self.open().file, found.size, self.size):
+            found.note_header(position, header)
         self.loaded_index, self._greatest_known = index, True
         self.index_is_wrong = False
         self.max_timestamp = found.max_timestamp
         self.max_timestamp_offset = found.max_timestamp_offset
         self.bytes_since_entry = found.bytes_since_entry
-        for position, header in scan_headers(self.open().file, found.size, self.size):
-            self.note_header(position, header)
         self.full = index.room(self._index_bytes) <= 0
         if index.trusted:
-            self._files.cut(SegmentIndex())
-            self.end_rebuild()
+            with suppress(OSError):
+                self._files.cut(SegmentIndex())
+                self.end_rebuild()
         self._handles.make_room(self)
 
     def rebuild_index(self, reason: str) -> None:

@@ -211,7 +211,7 @@ class IndexJob:
         self._slice.release()
 
     def finish(self) -> None:
-        """To be called by the owner, once. Raises as `IndexedSegment.adopt`."""
+        """To be called by the owner, once."""
         self._slice.release()
         log, segment = self._log, self._segment
         if self.failure is not None or log.truncations != self._truncations:
@@ -219,9 +219,17 @@ class IndexJob:
         if segment not in log.segments or self._is_loaded_meanwhile():
             return
         if self._error is None:
-            segment.adopt(self._copy)
-        else:
+            self._adopt()
+        if self._error is not None:
             segment.index_error, segment.index_is_wrong = self._error, False
+
+    def _adopt(self) -> None:
+        try:
+            self._segment.adopt(self._copy)
+        except CorruptLog as error:
+            self._error = error
+        except OSError as error:
+            self.failure = error
 
     def _is_loaded_meanwhile(self) -> bool:
         segment = self._segment

@@ -19,9 +19,11 @@ from lakelog.storage.checking import UncheckedSlice, begin_check
 from lakelog.storage.detached import DetachedSegment
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.handles import LogSlice
+from lakelog.storage.index_files import IndexFiles
 from lakelog.storage.log import Log
 from lakelog.storage.names import INDEX, LOG
 from lakelog.storage.preparation import NotReady, Preparation
+from lakelog.storage.seeking import IndexJob
 from lakelog.storage.segment import Segment
 from storage_kit import NOW, Store, append, make_batch
 
@@ -332,3 +334,24 @@ def test_others_may_wait(log: Log) -> None:
     found = log.read(17, 20_000, end_offset=log.log_end_offset)
     assert found is not None
     found.release()
+
+
+def test_an_index_that_is_rebuilt_while_its_segment_grows_is_written_as_it_is(
+    tmp_path: Path, disk: ColdDisk
+) -> None:
+    """More entries than are kept in memory before they are written."""
+    log = Store(disk, config=LogConfig(index_interval_bytes=300), path=tmp_path).create()
+    for number in range(400):
+        append(log, make_batch(5, timestamp=NOW + number))
+    segment = log.active_segment
+    segment.distrust_index()
+    job = IndexJob(log, segment)
+    job.run()
+    for number in range(400, 410):
+        append(log, make_batch(5, timestamp=NOW + number))
+    job.finish()
+    segment.write_index()
+    written = IndexFiles(disk, log.folder, segment.base_offset).read()
+    assert list(written.offsets) == list(segment.index.offsets)
+    assert list(written.times) == list(segment.index.times)
+    assert segment.max_timestamp == NOW + 413
