@@ -90,8 +90,11 @@ def _finish(
     partition: Partition, job: Preparation, failure: BaseException | None
 ) -> KafkaError | None:
     """Returns why the job cannot have been made. What it found is told to those who read there."""
-    with suppress(CorruptLog, OSError):  # an index cannot be made anew: who asks again is told
-        job.finish()
+    try:
+        with suppress(CorruptLog, OSError):  # an index cannot be made anew: who asks again is told
+            job.finish()
+    except Exception as bug:  # noqa: BLE001 - whoever waits must be told
+        failure = failure or bug
     failure = failure or job.failure
     if failure is None:
         return None

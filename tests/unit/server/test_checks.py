@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -62,3 +63,34 @@ def checks_made(checks: StoredChecks, needed: list[NeededCheck]) -> int:
     told: list[bool] = []
     checks.run(needed, lambda failures: told.append(not failures))
     return len(told)
+
+
+class BrokenJob:
+    """A `Preparation` whose result cannot be taken over."""
+
+    path = Path("broken")
+    start = 0
+    failure: OSError | None = None
+    key = "broken"
+
+    def run(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        raise AssertionError("what was found does not fit")
+
+    def abandon(self) -> None:
+        pass
+
+
+def test_who_waits_for_a_job_with_a_bug_is_told() -> None:
+    partition = Partition(memory_store().create(), 3, lambda partition: None)
+    checks = StoredChecks(cast("Tasks", ThreadsAtOnce()))
+    told: list[ErrorCode] = []
+    for _ in range(2):
+        checks.run(
+            [(partition, BrokenJob())],
+            lambda failures: told.extend(error.code for error in failures.values()),
+        )
+    assert told == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert not partition.is_online
