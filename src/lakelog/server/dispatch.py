@@ -356,7 +356,10 @@ class Dispatcher:
 
     def _on_handled(self, route: Route, context: Context, done: asyncio.Task[Any]) -> None:
         """A handler's coroutine has ended; it may have left the answer to somebody else."""
-        if done.cancelled() or (done.exception() is None and done.result() is DEFERRED):
+        if done.cancelled():
+            self.waiting.remove(context)
+            return
+        if done.exception() is None and done.result() is DEFERRED:
             return
         self._on_done(route, context, done)
         self.waiting.remove(context)

@@ -35,6 +35,11 @@ class RequestMemory:
         self.is_short = False
         """Whether somebody waits or has overdrawn: what is idle had better be given back."""
 
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more than the budget is used."""
+        return 0 < self.limit < self.used
+
     def take(self, owner: object, size: int, resume: Callable[[], object]) -> bool:
         """Whether `size` more bytes are granted to `owner`.
 

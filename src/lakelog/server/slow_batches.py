@@ -7,14 +7,14 @@ in a thread it would hold the interpreter for milliseconds at a time, so it is d
 of half a millisecond, and in at most half of the loop's time (`LoopShare`). Of all connections two
 batches are worked on at a time, since each may take 64 MiB decompressed, and sixteen that take at
 most 1 MiB: they take their slices in turn, so that a small batch does not wait for large ones to
-end. Those that wait count as received and not handled.
+end. Those that wait count as received and not handled, and go with their peer if that is too much.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from lakelog.records.errors import CorruptRecord, RecordsTooLarge
 from lakelog.replica.recompressed import recompressed_slowly
 from lakelog.runtime.api import Clock, Tasks
 from lakelog.server.loop_share import LoopShare
+from lakelog.server.reply import Reply
 from lakelog.server.request_memory import RequestMemory
 from lakelog.storage.timestamps import Search, TimestampOffset, Work
 from lakelog.storage.validate import (
@@ -56,6 +57,28 @@ class SlowBatches:
         self.memory = memory
         self._large = asyncio.Semaphore(_LARGE_AT_A_TIME)
         self._small = asyncio.Semaphore(_SMALL_AT_A_TIME)
+
+    @contextmanager
+    def held(self, size: int, reply: Reply) -> Iterator[None]:
+        """Count `size` bytes of batches until the request is done, which this task works at.
+
+        If its peer goes when requests take more than they may, the task is cancelled: peers that
+        come, send and go could otherwise leave any number of batches behind.
+        """
+        task = asyncio.current_task()
+
+        def abandon() -> None:
+            if self.memory.is_exceeded and task is not None:
+                task.cancel()
+            else:
+                reply.on_abandon = None
+
+        reply.on_abandon = abandon
+        with self.memory.holding(size):
+            if reply.connection.closed:
+                abandon()
+            yield
+        reply.on_abandon = None
 
     async def walked(
         self, batch: bytearray, config: LogConfig, now_ms: int, *, sampled: bool
