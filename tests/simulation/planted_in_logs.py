@@ -174,7 +174,7 @@ def _metadata_unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("retention takes every closed segment for old", Law.START_KEPT, "plain", "idempotent")
 def _all_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "last_time", lambda segment, now_ms: 0)
+    monkeypatch.setattr(retention, "last_time", lambda log, segment, now_ms: 0)
 
 
 @bug("DeleteRecords stops where a segment begins", Law.TRIMMED, "administration")
@@ -283,13 +283,13 @@ def _end_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bug("a lookup by time finds the record after", Law.AT_TIME, "plain", "idempotent")
 def _record_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    if_committed = Partition._if_committed
+    at_time = Partition.at_time
 
-    def after(self: Partition, found: Any) -> Any:
-        found = if_committed(self, found)
+    def after(self: Partition, timestamp_ms: int | None) -> Any:
+        found = yield from at_time(self, timestamp_ms)
         return found and found._replace(offset=found.offset + 1)
 
-    monkeypatch.setattr(Partition, "_if_committed", after)
+    monkeypatch.setattr(Partition, "at_time", after)
 
 
 @bug("every epoch ends with the log", Law.EPOCH_END, "plain", "idempotent", faults=("stop",))
