@@ -93,8 +93,6 @@ def produce(
     linger
         How long a batch waits for more records (default 5ms).
     """
-    from lakelog.cli.moments import parse_duration_s
-
     parser = LineParser(
         input_format=input_format,
         key=None if key is None else os.fsencode(key),
@@ -104,11 +102,7 @@ def produce(
         partition=partition,
         keep_partitions=keep_partitions,
     )
-    linger_s = parse_duration_s(linger)
-    if linger_s >= session.timeout_s:
-        text = f"--linger {linger} is not shorter than --timeout {session.timeout}"
-        raise CliError("LL0902", text, "raise --timeout: records wait for both")
-    settings = _Settings(compression, _ACKS[acks], int(linger_s * 1000))
+    settings = _Settings(compression, _ACKS[acks], _linger_ms(linger, session))
     started = time.monotonic()
     report = _produce(topic, file, parser, settings, session)
     return _finish(report, topic, time.monotonic() - started, session, output)
@@ -120,6 +114,16 @@ class _Settings(NamedTuple):
     compression: str
     acks: int
     linger_ms: int
+
+
+def _linger_ms(text: str, session: Session) -> int:
+    from lakelog.cli.moments import parse_duration_s
+
+    seconds = parse_duration_s(text)
+    if seconds >= session.timeout_s:
+        what = f"--linger {text} is not shorter than --timeout {session.timeout}"
+        raise CliError("LL0902", what, "raise --timeout, or records expire before they are sent")
+    return int(seconds * 1000)
 
 
 def _header(text: str) -> tuple[str, bytes | None]:
