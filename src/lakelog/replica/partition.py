@@ -397,8 +397,10 @@ class Partition:
 
     def storage_error(self, error: OSError | CorruptLog) -> KafkaError:
         """A shortage of space or descriptors is worth a retry; any other failure leaves the log's
-        state unknown, and so does any failure to flush.
+        state unknown, and so does any failure to flush. The files of a deleted topic are gone.
         """
+        if self._retired:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if is_shortage(error) and not self.log.broken:
             self._note_shortage(error)
             return OutOfRoomError(error)

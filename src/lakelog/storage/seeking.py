@@ -183,40 +183,48 @@ class SeekJob:
 
 
 class IndexJob:
-    """Loads the indexes of a segment, or rebuilds them if they disagree with the log."""
+    """Loads the indexes of a segment, or rebuilds them if they disagree with the log.
+
+    It opens the file for itself, and only to `run`: thousands may wait.
+    """
 
     def __init__(self, log: LocalLog, segment: Segment) -> None:
-        self._slice = LogSlice(segment.open(), 0, 0)
-        self.path = self._slice.file.path
+        self.path = segment.path(LOG)
         self.start = 0
         self.failure: OSError | None = None
         self.key: Hashable = (segment, "index")
         self._log = log
         self._segment = segment
-        self._copy = DetachedSegment(segment)
+        self._copy = DetachedSegment(segment, opens=True)
         self._truncations = log.truncations
         self._error: CorruptLog | None = None
+        self._missing: FileNotFoundError | None = None
 
     def run(self) -> None:
         """Blocks on the device; touches nothing but files."""
         try:
             _ = self._copy.index
+        except FileNotFoundError as error:
+            self._missing = error
         except CorruptLog as error:
             self._error = error
         except OSError as error:
             self.failure = error
+        finally:
+            self._copy.close()
 
     def abandon(self) -> None:
-        """Gives up the file of a job that is not to be run."""
-        self._slice.release()
+        """Nothing is held before `run`."""
 
     def finish(self) -> None:
         """To be called by the owner, once."""
-        self._slice.release()
         log, segment = self._log, self._segment
         if self.failure is not None or log.truncations != self._truncations:
             return
         if segment not in log.segments or self._is_loaded_meanwhile():
+            return
+        self.failure = self._missing
+        if self.failure is not None:
             return
         if self._error is None:
             self._adopt()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -371,3 +372,34 @@ def test_a_partition_without_records_waits_for_no_job(tmp_path: Path, on_loop: l
         assert partition.append(make_batch(), NOW).base_offset == 0
 
     restarted(tmp_path, lambda partition: None, on_loop, scenario)
+
+
+def test_retention_opens_no_more_files_than_may_be_open(tmp_path: Path, on_loop: list[str]) -> None:
+    async def scenario(broker: SocketlessBroker, _: Partition) -> None:
+        checks, most = broker.server.broker.checks, 0
+        broker.server._maintenance._retain()
+        while True:
+            most = max(most, _open_logs(tmp_path))
+            if not checks._waiting:
+                break
+            await asyncio.sleep(0)
+        assert most <= OPEN_FILES_MAX + 8
+
+    partitions = str(4 * OPEN_FILES_MAX)
+    settings = {"num_partitions": partitions, "log_retention_ms": "604800000"}
+    restarted(
+        tmp_path,
+        lambda partition: append(partition.log, make_batch()),
+        on_loop,
+        scenario,
+        **settings,
+    )
+
+
+def _open_logs(folder: Path) -> int:
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            path = entry.readlink()
+            found += path.suffix == ".log" and path.is_relative_to(folder)
+    return found

@@ -314,6 +314,10 @@ def test_an_index_out_of_order_is_made_anew(log: Log, disk: ColdDisk) -> None:
 def test_an_abandoned_job_has_read_nothing(log: Log) -> None:
     segment = log.segments[0]
     job_of(log, 17).abandon()
+    loading = job_of(log, 17)
+    loading.run()
+    loading.finish()
+    job_of(log, 17).abandon()
     again = job_of(log, 17)
     assert segment.handle is not None
     assert segment.handle.readers == 1
