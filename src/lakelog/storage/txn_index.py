@@ -136,6 +136,7 @@ class TxnIndex:
         """The marker of the entry last written has been appended."""
         assert self.entries is not None
         self.entries.append(entry)
+        self._checksum = None
         self.torn = False
 
     def cut(self, disk: Disk, path: Path) -> None:

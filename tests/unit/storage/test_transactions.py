@@ -703,3 +703,21 @@ def test_an_aborted_transaction_ends_with_a_marker_of_its_own_producer() -> None
     of_the_other, of_no_marker = (entries[0]._replace(last_offset=last) for last in (4, 2))
     assert not are_in(find, segment, [of_the_other])
     assert not are_in(find, segment, [of_no_marker])
+
+
+def test_an_index_that_grew_since_the_start_is_believed_when_it_is_read_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = memory_store()
+    log = store.create()
+    append_in_transaction(log, (1, 0, 0))
+    append_marker(log, 1, 0, commit=False)
+    log = store.restart()
+    append_in_transaction(log, (1, 0, 1))
+    append_marker(log, 1, 0, commit=False)
+    expected = indexed(log)
+    log.roll(NOW)
+    log.segments[0].unload()
+    caplog.clear()
+    assert indexed(log) == expected
+    assert caplog.messages == []
