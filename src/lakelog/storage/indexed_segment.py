@@ -346,7 +346,7 @@ class IndexedSegment:
         if entry is None and time is None and not self.size:
             self.loaded_index, self._greatest_known = SegmentIndex(), True
             return
-        if time is not None:
+        if entry is not None and time is not None:
             self.max_timestamp, relative = time
             self.max_timestamp_offset = self.base_offset + relative
         offset, position = entry or (0, 0)
@@ -357,6 +357,8 @@ class IndexedSegment:
             complete = False
         if not complete:
             self.rebuild_index("it does not lead to the end of the log")
+        elif entry is None:
+            self._greatest_known = True
 
     def write_index(self) -> None:
         """Appends the entries that the index files lack. They are not synced."""
