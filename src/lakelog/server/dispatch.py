@@ -26,7 +26,7 @@ from lakelog.server.monitoring.requests import RequestMetrics
 from lakelog.server.reply import Repeat, Reply, release, slices_of
 from lakelog.server.request_memory import RequestMemory
 from lakelog.server.request_sink import ProtocolViolation
-from lakelog.server.request_turns import RequestTurns
+from lakelog.server.request_turns import UNIT_S, RequestTurns
 from lakelog.server.waiting_requests import UNCOUNTED_MAX, WaitingRequests
 from lakelog.wire.codec import decode_prefix
 from lakelog.wire.errors import WireError
@@ -280,14 +280,19 @@ class Dispatcher:
     def _note(
         self, route: Route, context: Context, request: Message, begin: float, size: int
     ) -> None:
-        """A request has been handled as far as it could be."""
+        """A request has been handled as far as it could be.
+
+        One of thousands of partitions counts as many: what a Fetch takes does not show in its size.
+        """
+        took = self._requests.monotonic() - begin
+        if took > UNIT_S:
+            self.turns.left -= int(took / UNIT_S)
         if context.parts is None:
             context.begun, context.size_bytes = begin, size
             context.on_complete = self._on_late
             if size > UNCOUNTED_MAX:
                 self.waiting.add(context, request)
             return
-        took = self._requests.monotonic() - begin
         route.note(took)
         if took > self._requests.noteworthy_s:
             peer = context.connection.peer_name
