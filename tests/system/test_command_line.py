@@ -151,6 +151,17 @@ def test_part_of_the_names_is_status_7(shell: Shell, topic: str) -> None:
     assert b"error[LL0102]" in done.stderr
 
 
+def test_one_name_that_fails_keeps_no_other_back(shell: Shell, topic: str) -> None:
+    other = f"{topic}-other"
+    created = shell.run("topic", "create", topic, other)
+    assert (created.returncode, b"error[LL0101]" in created.stderr) == (7, True)
+    assert other in [row["name"] for row in shell.json("topic", "list")]
+    shell.out("group", "reset", other, "--topic", topic, "--to", "start", "--execute")
+    deleted = shell.run("group", "delete", f"{other}-no", other, "--yes")
+    assert (deleted.returncode, b"error[LL0201]" in deleted.stderr) == (7, True)
+    assert other not in [row["group"] for row in shell.json("group", "list")]
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_lines_come_back_byte_for_byte(shell: Shell, topic: str, compression: str) -> None:
     lines = [b"plain", b"", b"\xff\x00 not text", b"crlf\r", b"x" * 200_000, b"no line feed"]
