@@ -9,8 +9,9 @@ What a topic allows its clients (`max.decompressed.message.bytes`) is no bound h
 been lowered since, and what is stored is no worse by that.
 
 A search may take seconds, so it goes in steps: it stops after some thousand records, before a
-large batch is decompressed and where an index has to be loaded. The last two may be done in a
-thread. Between two steps anything may happen to the log; the file that is being read stays open.
+large batch is decompressed, where an index has to be loaded and where much has to be checked. All
+but the first may be done in a thread. Between two steps anything may happen to the log; the file
+that is being read stays open.
 
 Source: KIP-33, KIP-734; `LogSegment.findOffsetByTimestamp` of Apache Kafka.
 """
@@ -27,7 +28,7 @@ from lakelog.records.errors import RecordsTooLarge
 from lakelog.records.heads import iter_heads
 from lakelog.records.record import record_view
 from lakelog.runtime.api import File
-from lakelog.storage.checking import check_now
+from lakelog.storage.checking import check_of, refuse_damaged
 from lakelog.storage.errors import CorruptLog
 from lakelog.storage.preparation import NotReady
 from lakelog.storage.scan import scan_headers
@@ -50,6 +51,9 @@ class TimestampOffset(NamedTuple):
 _RECORDS_AT_ONCE = 1000
 _COMPRESSED_AT_ONCE = 16 << 10
 """A larger compressed batch is not decompressed by the search itself."""
+
+_CHECKED_AT_ONCE = 64 << 10
+"""A longer range of batches is not checked by the search itself."""
 
 Work = Callable[[], bytes | memoryview | None]
 """What a step of a search asks for; it is sent the result, or thrown a `CorruptRecord`."""
@@ -141,6 +145,19 @@ class _Search:
                 raise job.failure
         return False
 
+    def _check(self, segment: Segment, start: int, end: int) -> Steps[None]:
+        """Checks batches that are older than the process. Raises `CorruptLog` or `OSError`."""
+        job = check_of(segment, start, end, self._log.leader_epochs)
+        if job is not None:
+            if end - start > _CHECKED_AT_ONCE:
+                yield job.run
+            else:
+                job.run()
+            job.finish()
+            if job.failure is not None:
+                raise job.failure
+        refuse_damaged(segment, start, end)
+
     def greatest(self, segment: Segment) -> Steps[int]:
         """The greatest timestamp of a segment; -1 of one that is gone.
 
@@ -150,7 +167,7 @@ class _Search:
             if not (yield from self._ready(segment, check_last_time)):
                 return -1
             position = segment.last_time_position()
-            check_now(segment, position, segment.size, self._log.leader_epochs)
+            yield from self._check(segment, position, segment.size)
         is_there = yield from self._ready(segment, check_greatest)
         return segment.max_timestamp if is_there else -1
 
@@ -165,7 +182,7 @@ class _Search:
             for at, header in scan_headers(handle.file, position, end):
                 if header.newest_timestamp < timestamp:
                     continue
-                check_now(segment, position, at + header.size, self._log.leader_epochs)
+                yield from self._check(segment, position, at + header.size)
                 found = yield from self._in_batch(handle.file, at, header, timestamp)
                 if found is not None:
                     return found
