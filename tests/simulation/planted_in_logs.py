@@ -195,7 +195,7 @@ def _trimmed_by_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     faults=("kill", "power"),
 )
 def _trimmed_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def at_once(self: Maintenance) -> bool:
+    async def at_once(self: Maintenance, *, from_reserve: bool = False) -> bool:
         return True
 
     monkeypatch.setattr(Maintenance, "checkpointed", at_once)

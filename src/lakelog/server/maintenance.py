@@ -224,14 +224,14 @@ class Maintenance:
         if not self._stopped:
             self._tasks.call_soon(self._checkpoint)
 
-    async def checkpointed(self) -> bool:
+    async def checkpointed(self, *, from_reserve: bool = False) -> bool:
         """Waits until what is known by now is durable, with all who wait; false if it cannot be.
 
-        On a full disk the reserve is used: where logs begin has to be known for their segments to
-        go. A failure is logged.
+        On a full disk the reserve may be used (`from_reserve`) where that frees space: where logs
+        begin has to be known for their segments to go. A failure is logged.
         """
         done = await self._next_checkpoint()
-        if not done and await self._shortages.free_reserve():
+        if not done and from_reserve and await self._shortages.free_reserve():
             done = await self._next_checkpoint()
         if done and self._shortages.is_full:
             self.retain_soon()
