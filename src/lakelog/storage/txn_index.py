@@ -120,10 +120,10 @@ class TxnIndex:
 
     def checksum(self, disk: Disk, path: Path) -> int:
         """CRC-32C of what is to be in the file."""
-        if self.entries is not None:
-            return crc32c(encode_aborted(self.entries))
         if self._checksum is None:
-            self._checksum = crc32c(read_if_exists(disk, path) or b"")
+            entries = self.entries
+            data = read_if_exists(disk, path) if entries is None else encode_aborted(entries)
+            self._checksum = crc32c(data or b"")
         return self._checksum
 
     def write(self, disk: Disk, path: Path, entry: AbortedTransaction) -> None:
@@ -136,7 +136,8 @@ class TxnIndex:
         """The marker of the entry last written has been appended."""
         assert self.entries is not None
         self.entries.append(entry)
-        self._checksum = None
+        if self._checksum is not None:
+            self._checksum = crc32c(encode_aborted([entry]), self._checksum)
         self.torn = False
 
     def cut(self, disk: Disk, path: Path) -> None:
